@@ -1,10 +1,5 @@
-//! How fast the error-correcting codes are on this machine: megabytes of page data a second, on one
+//! Speed of the error-correcting codes on this machine: megabytes of page data a second, on one
 //! processor.
-//!
-//! `cargo run --release -p steadfast-flash --example ecc_speed`
-//!
-//! For comparison: a 1 Gbit SLC part with an 8-bit bus gives at most 24 MB/s (25 µs and 30 ns a
-//! byte for a page of 2 KiB).
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -23,7 +18,7 @@ fn main() -> Result<(), Uncorrectable> {
     println!();
     for code in Code::ALL {
         let step = code.step_bytes();
-        // No two codewords alike.
+        // All codewords differ.
         let data: Vec<u8> = (0..step * CODEWORDS)
             .map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0])
             .collect();
@@ -42,7 +37,7 @@ fn main() -> Result<(), Uncorrectable> {
             }
             let mut read = data.clone();
             for (index, codeword) in read.chunks_mut(step).enumerate() {
-                // Different places in each codeword, 8 different ones for one of them.
+                // Different positions in each codeword, and 8 different ones within a codeword.
                 for flip in 0..flips {
                     let bit = (index * 977 + flip * step) % (8 * step);
                     codeword[bit / 8] ^= 0x80 >> (bit % 8);

@@ -1,21 +1,21 @@
-//! Parts that are known: geometry, timing, and how fast bits flip, from their data sheets.
+//! Known parts: geometry, timing, and rate of bit flips, from their data sheets.
 //!
 //! The geometry of a [`Part`] is that of the bare part. [`Part::ecc_on_die`] says whether reads
-//! come corrected; where they do not, the code in software goes between the part and the
-//! translation layer.
+//! return corrected data; otherwise a software code goes between the part and the translation
+//! layer.
 
 use crate::nand::{Ecc, NandGeometry, Pairing};
 
 /// Times of a part, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NandTiming {
-    /// From the cells into the page register.
+    /// Moves a page from the cells into the page register.
     pub read_ns: u64,
-    /// From the register into the cells.
+    /// Moves a page from the register into the cells.
     pub program_ns: u64,
-    /// Erasing a block.
+    /// Erases a block.
     pub erase_ns: u64,
-    /// One byte over the bus, in either direction.
+    /// Transfers one byte over the bus, in either direction.
     pub byte_ns: u64,
 }
 
@@ -24,23 +24,23 @@ pub struct NandTiming {
 pub struct Part {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it stands for.
+    /// Description for users.
     pub about: &'static str,
-    /// Sizes and rules of the bare part; `geometry.ecc` is the code that it needs, on the die or in
+    /// Sizes and rules of the bare part. `geometry.ecc` is the code that it needs, on the die or in
     /// software.
     pub geometry: NandGeometry,
     /// OOB bytes of a page on the part itself, bad-block mark and parity included.
     pub oob_raw: u32,
-    /// Whether the code is on the die.
+    /// Whether the error-correcting code is on the die.
     pub ecc_on_die: bool,
     /// Times.
     pub timing: NandTiming,
-    /// Page reads of a block since its erasure after which, on average, one bit of it has flipped.
+    /// Page reads of a block since its erasure that flip one bit of it on average.
     pub reads_per_flip: u32,
 }
 
 impl Part {
-    /// 1 Gbit SLC, as K9F1G08U0A.
+    /// 1 Gbit SLC, such as K9F1G08U0A.
     pub const SLC_1GBIT: Part = Part {
         name: "slc-1gbit",
         about: "1 Gbit SLC, 2048+64 x 64 x 1024, 1-bit ECC in software",
@@ -67,7 +67,7 @@ impl Part {
         reads_per_flip: 1_000_000,
     };
 
-    /// 1 Gbit SPI NAND with a code on the die, as MT29F1G01ABAFD.
+    /// 1 Gbit SPI NAND with an on-die code, such as MT29F1G01ABAFD.
     pub const SPI_1GBIT: Part = Part {
         name: "spi-1gbit",
         about: "1 Gbit SPI NAND, 2048+128 x 64 x 1024, 8-bit ECC on the die, up to 20 bad blocks",
@@ -110,7 +110,7 @@ impl Part {
         reads_per_flip: 1_000_000,
     };
 
-    /// 16 Gbit MLC with paired pages, as MT29F16G08MAA.
+    /// 16 Gbit MLC with paired pages, such as MT29F16G08MAA.
     pub const MLC_16GBIT: Part = Part {
         name: "mlc-16gbit",
         about: "16 Gbit MLC, 4096+218 x 128 x 4096, pages paired 0/3 1/4 2/5, 8-bit ECC in software, 10,000 cycles",

@@ -1,7 +1,7 @@
-//! Bugs planted on purpose, to check that the tests of this crate would find them.
+//! Bugs planted on purpose, to check that the tests of this crate find them.
 //!
-//! Each is one condition at the place where the mistake would be made. Outside of the tests
-//! [`planted`] is `false` for the compiler, and nothing of this is in a program.
+//! Each is one condition at the place of the mistake. Outside the tests [`planted`] is a constant
+//! `false`, and the bugs are not compiled.
 
 #[cfg(test)]
 pub(crate) use switch::{fails_with, planted};
@@ -10,8 +10,7 @@ pub(crate) use switch::{fails_with, planted};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
 pub(crate) enum Sabotage {
-    /// A flush does not know of pages of zeros that were written: they have no page that would say
-    /// so.
+    /// A flush ignores written pages of zeros, which have no page of their own.
     ForgetZeros,
 }
 
@@ -32,7 +31,7 @@ mod switch {
         static PLANTED: Cell<Option<Sabotage>> = const { Cell::new(None) };
     }
 
-    /// Runs `work` with a bug on this thread; whether it panics.
+    /// Runs `work` with a bug on this thread. Returns whether it panics.
     pub(crate) fn fails_with(bug: Sabotage, work: impl FnOnce()) -> bool {
         PLANTED.set(Some(bug));
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));

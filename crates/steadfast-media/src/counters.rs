@@ -1,20 +1,20 @@
 //! [`MediumCounters`].
 
-/// Requests that a medium has carried out since it was opened, for people who watch it. The counts
-/// of one moment may be a request apart from each other.
+/// Requests that a medium has carried out since it was opened, for monitoring. Counts that are read
+/// together may differ by a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MediumCounters {
-    /// Reads; a vectored one is one.
+    /// Reads; a vectored read counts once.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Writes, those that are durable at once included.
+    /// Writes, durable writes included.
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Flushes, and writes that were durable at once.
+    /// Flushes, and durable writes.
     pub flushes: u64,
-    /// Ranges given back to what is below.
+    /// Discarded ranges passed to the underlying storage.
     pub discards: u64,
     /// Requests that failed.
     pub failures: u64,

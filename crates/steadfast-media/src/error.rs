@@ -1,4 +1,4 @@
-//! Errors of a medium: what failed, where, and whether trying again can help.
+//! Errors of a medium: the operation, the position, and whether a retry can help.
 
 use core::fmt;
 
@@ -7,12 +7,12 @@ use core::fmt;
 pub enum ErrorClass {
     /// A retry may succeed (a timeout, a link that reset).
     Transient,
-    /// A retry of this request will fail again (an unreadable sector); the rest of the medium
+    /// A retry of this request will fail again (an unreadable sector). The rest of the medium
     /// works.
     Permanent,
-    /// What lies below has no room for what was to be written: the file system of a sparse image is
-    /// full, or a device that lends more than it has. It may succeed once there is room; trying
-    /// again at once is no use.
+    /// The underlying storage has no room for a write. The file system of a sparse image is full,
+    /// or a thinly provisioned device. A retry may succeed once there is room; an immediate
+    /// retry is useless.
     Full,
     /// The whole medium has gone (unplugged, server lost).
     Gone,
@@ -34,15 +34,15 @@ pub enum MediumOperation {
 /// A failed request to a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediumError {
-    /// What was asked.
+    /// The operation.
     pub operation: MediumOperation,
     /// First byte of the request (0 for a flush).
     pub offset: u64,
     /// Length of the request in bytes (0 for a flush).
     pub length: u64,
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub class: ErrorClass,
-    /// The operating system's error number, 0 where there is none.
+    /// The operating system's error number, 0 if there is none.
     pub os_error: i32,
 }
 

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use crate::{Geometry, Medium, MediumCounters, MediumError, Temperature, WaitHook};
 
-/// Forwards every method, so that a default of the trait never hides what the medium below can do.
+/// Forwards every method, so that a default of the trait never hides a feature of the medium.
 macro_rules! forward {
     ($($pointer:ty),+ $(,)?) => {$(
         impl<M: Medium + ?Sized> Medium for $pointer {

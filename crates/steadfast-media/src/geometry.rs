@@ -1,15 +1,17 @@
-//! Size, units and failure model of a medium, and the check of a request against them.
+//! Size, units and failure model of a medium, and the validation of requests.
 
 use core::fmt;
 
 use crate::{ErrorClass, MediumError, MediumOperation};
 
-/// How a medium may fail at a power cut; see the crate documentation for what holds in every model.
+/// Behaviour of a medium at a power cut. The crate documentation states the rules that all models
+/// share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureModel {
-    /// What was flushed stays; an atomic unit in flight is old or new. Disks, eMMC, files on them.
+    /// Flushed data persists; an atomic unit in flight is old or new. Disks, eMMC, and files on
+    /// them.
     PowerSafe,
-    /// Everything is lost with the power (plain memory). Nothing can be promised on it.
+    /// All data is lost with the power (plain memory). No guarantee holds on it.
     Volatile,
 }
 
@@ -21,7 +23,7 @@ pub struct Geometry {
     /// Smallest unit that is written whole or not at all, and the alignment of every request; a
     /// power of two from 1 to 65,536.
     pub atomic_unit: u32,
-    /// What happens at a power cut.
+    /// Behaviour at a power cut.
     pub failure_model: FailureModel,
 }
 
@@ -34,7 +36,7 @@ impl Geometry {
     /// The geometry of a medium of `size` bytes, rounded down to whole units.
     ///
     /// # Errors
-    /// [`GeometryError`] when the unit is not a power of two from 1 to 65,536 or the size is above
+    /// [`GeometryError`] if the unit is not a power of two from 1 to 65,536 or the size is above
     /// 2^63.
     pub const fn new(
         size: u64,
@@ -62,11 +64,11 @@ impl Geometry {
         }
     }
 
-    /// [`admits`](Self::admits) as an error for media that refuse a bad request instead of trusting
-    /// their caller.
+    /// [`admits`](Self::admits) as an error, for media that refuse an invalid request instead of
+    /// trusting the caller.
     ///
     /// # Errors
-    /// [`ErrorClass::Permanent`] with the request's place.
+    /// [`ErrorClass::Permanent`], with the position of the request.
     pub const fn check(
         &self,
         operation: MediumOperation,
@@ -80,7 +82,7 @@ impl Geometry {
     }
 }
 
-/// A geometry that no medium can have.
+/// An invalid geometry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeometryError {
     /// The atomic unit is not a power of two from 1 to 65,536 bytes.

@@ -1,34 +1,36 @@
-//! The medium: what Steadfast stores its bytes on.
+//! The medium: the storage below Steadfast.
 //!
 //! A [`Medium`] is a linear array of bytes that is read and written in whole *atomic units*. The
-//! file system above assumes exactly this and nothing more:
+//! file system depends on exactly these guarantees:
 //!
-//! - a completed write may be lost, kept, reordered or torn at atomic-unit boundaries by a power
-//!   cut until a [`Medium::flush`] issued after its completion has returned;
-//! - what was flushed stays as it is;
-//! - a write of one atomic unit is old or new after a power cut (unless the [`FailureModel`] says
+//! - a power cut may lose, keep, reorder or tear a completed write (at atomic-unit boundaries)
+//!   until a [`Medium::flush`] issued after its completion has returned;
+//! - flushed data persists;
+//! - a write of one atomic unit is old or new after a power cut (unless the [`FailureModel`] states
 //!   otherwise).
 //!
-//! Media never know what the bytes mean; the file system never knows what is below.
+//! A medium does not know the meaning of the bytes; the file system does not know the
+//! implementation of the medium.
 //!
 //! # The atomic unit
 //!
-//! [`Geometry::atomic_unit`] is both a promise and a demand: the medium promises that an aligned
-//! piece of this length is never half written, and it demands that every request is aligned to it.
-//! Steadfast's block size is never below it, so that two blocks never share a unit: a write that is
-//! torn by a power cut can damage no block but its own. A medium may state a *smaller* unit than
-//! the hardware has when it can align requests itself: a tear at every 512 bytes covers a tear at
-//! every 4,096. It must never state a larger one.
+//! [`Geometry::atomic_unit`] is both a guarantee and a requirement. The medium guarantees that an
+//! aligned piece of this length is never half written. It requires that every request is aligned to
+//! it.
 //!
-//! # What is here
+//! Steadfast's block size is never smaller, so two blocks never share a unit. A torn write damages
+//! only its own block.
+//!
+//! A medium that can align requests itself may state a *smaller* unit than the hardware has: a tear
+//! at every 512 bytes covers a tear at every 4,096. It must never state a larger one.
+//!
+//! # Contents
 //!
 //! - [`Medium`], [`Geometry`], [`MediumError`]: the interface. References, `Arc`s and `Box`es of
 //!   media are media.
-//! - [`MemoryMedium`]: sparse memory; a clone shares its pages, so that a copy costs next to
-//!   nothing.
-//! - [`SimMedium`]: a double for tests. It records every request, fails the ones that it is told to
-//!   fail, and branches off, at any moment and as often as wanted, an image that a power cut could
-//!   have left.
+//! - [`MemoryMedium`]: sparse memory. A clone shares its pages, so a copy is cheap.
+//! - [`SimMedium`]: a medium for tests. It records every request and fails on demand. At any moment
+//!   it can produce images that a power cut could leave.
 //!
 //! ```
 //! use steadfast_media::{Medium, SimMedium, SimOptions};
@@ -38,7 +40,7 @@
 //! sim.flush()?;
 //! sim.write(0, &[2; 512])?;
 //!
-//! // The power fails now: the second write may have reached the medium or not. The run itself goes on.
+//! // A power cut now: the second write may have reached the medium or not. The run continues.
 //! let after = sim.power_cut(42);
 //! let mut sector = [0; 512];
 //! after.read(0, &mut sector)?;

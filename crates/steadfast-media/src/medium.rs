@@ -9,25 +9,25 @@ use crate::{ErrorClass, Geometry, MediumCounters, MediumError, MediumOperation};
 pub enum Temperature {
     /// Rewritten soon: intent log, metaroots, tree nodes.
     Hot,
-    /// Stays: file data.
+    /// Stays for long: file data.
     Cold,
 }
 
-/// What [`Medium::before_waits`] is given; called by the thread that reads.
+/// The hook of [`Medium::before_waits`]; the reading thread calls it.
 pub type WaitHook = Arc<dyn Fn() + Send + Sync>;
 
-/// A place to keep bytes.
+/// Storage for bytes.
 ///
-/// Requests are aligned to the atomic unit in offset and length (each buffer of a vectored one,
-/// too) and lie inside the medium; a medium answers any other with a [`MediumError`] or, in a test
-/// double, a panic, never with damage. Requests may be issued from several threads at once; the
-/// outcome of overlapping ones that are under way together is one or the other for each unit.
+/// Requests are aligned to the atomic unit in offset and length, and so is each buffer of a
+/// vectored request. They lie inside the medium. A medium answers any other request with a
+/// [`MediumError`] or, in a test double, with a panic, but never with damage. Several threads may
+/// issue requests at once. If concurrent requests overlap, each unit gets the result of one of
+/// them.
 ///
-/// After a failed write the units of that request hold old or new bytes, each for itself. After a
-/// failed [`flush`](Self::flush) nothing is known to be durable that was not so before.
+/// After a failed write each unit of that request holds either old or new bytes. After a failed
+/// [`flush`](Self::flush) only data that was durable before is known to be durable.
 pub trait Medium: Send + Sync {
-    /// Size and units. Nothing but [`set_size`](Self::set_size) changes them while the medium is
-    /// open.
+    /// Size and units. Only [`set_size`](Self::set_size) changes them while the medium is open.
     fn geometry(&self) -> Geometry;
 
     /// Fills `buffer` from `offset`.
@@ -39,71 +39,71 @@ pub trait Medium: Send + Sync {
     /// Makes every write that has completed before this call durable.
     fn flush(&self) -> Result<(), MediumError>;
 
-    /// Whether others may write to it while this program does, against all rules: a disk that
-    /// several machines reach, a device that has two names. Then the file system
-    /// [looks](Self::read_afresh) now and then whether somebody does.
+    /// Whether another program or machine may write to the medium at the same time, although this
+    /// is not allowed. Examples are a disk that several machines reach and a device with two names.
+    /// Then the file system [checks](Self::read_afresh) from time to time for another writer.
     fn may_be_shared(&self) -> bool {
         false
     }
 
-    /// As [`read`](Self::read), what is on the medium at this moment, whoever wrote it: past any
-    /// cache that only this program's requests go through.
+    /// As [`read`](Self::read), but returns the present contents of the medium, including writes of
+    /// other programs. It bypasses any cache that only this program's requests use.
     fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
         self.read(offset, buffer)
     }
 
-    /// Says that the bytes are not needed any more; what a later read returns is undefined. Advice
-    /// only.
+    /// Discards bytes that are no longer needed; a later read returns undefined bytes. Advice only.
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         let _ = (offset, length);
         Ok(())
     }
 
-    /// Whether it costs little and helps to be told at once what is not needed any more: flash,
-    /// where garbage collection would move it about. Then the file system discards blocks as they
-    /// become free, and log records that a checkpoint covers.
+    /// Whether early discards are cheap and useful. An example is flash, where garbage collection
+    /// would move the discarded data. Then the file system discards blocks as they become free, and
+    /// log records that a checkpoint covers.
     fn wants_discards(&self) -> bool {
         false
     }
 
-    /// Whether it gains from being told so before blocks can be used again: flash, where what is
-    /// kept a little longer is moved a little more often. Then the file system discards data as
-    /// soon as the log mark behind which nobody needs it is durable, in many small requests,
-    /// instead of behind the next checkpoint. Counts only where discards are wanted.
+    /// Whether discards before blocks are reusable are useful too. An example is flash, where data
+    /// that is kept longer is moved more often. The file system then discards data as soon as the
+    /// log mark that makes it unneeded is durable. It uses many small requests, instead of waiting
+    /// for the next checkpoint. Has no effect unless discards are wanted.
     fn wants_discards_early(&self) -> bool {
         false
     }
 
-    /// Whether a flush costs next to nothing, as what was written is on the medium already, and a
-    /// read at a mount counts: flash again. Then the file system flushes data before the log record
-    /// that names it, so that a mount need not read the data to see whether it is there.
+    /// Whether a flush costs almost nothing because writes are durable already, while reads during
+    /// a mount are expensive. An example is flash. Then the file system flushes data before the log
+    /// record that names it. So a mount need not read the data to check its presence.
     fn flushes_cheaply(&self) -> bool {
         false
     }
 
-    /// What it has done so far for its own upkeep, in bytes that could have been written meanwhile:
-    /// flash, which moves data about and erases when it is written to. Work that is done in steps
-    /// ends a step by it, as whoever comes meanwhile waits for that, too. `None`: it does what it
-    /// is asked to.
+    /// Work that the medium has done for its own upkeep so far, in bytes that could have been
+    /// written in the same time. An example is flash, which moves data and erases blocks during
+    /// writes. Background work in steps ends a step early because of it, since other requests wait
+    /// meanwhile. `None` if the medium does no such work.
     fn upkeep(&self) -> Option<u64> {
         None
     }
 
-    /// Says that this range will be read soon, and perhaps others beside it: a medium that takes
-    /// its time may begin with it. Advice only; the range need not be aligned.
+    /// Announces that this range, and perhaps ranges beside it, will be read soon. A slow medium
+    /// may start to read it ahead. Advice only; the range need not be aligned.
     fn will_read(&self, offset: u64, length: u64) {
         let _ = (offset, length);
     }
 
-    /// Has `hook` called before a read of less than a few hundred KiB waits for something slower
-    /// than memory, where the medium knows that beforehand: whoever serves others meanwhile sends
-    /// somebody else to hear them. The first hook counts; by default none is ever called.
+    /// Sets a hook for reads of less than a few hundred KiB. The medium calls it before such a read
+    /// waits for something slower than memory, if it can tell in advance. A server uses the hook to
+    /// let another thread take its requests. Only the first hook counts. By default no hook is
+    /// called.
     fn before_waits(&self, hook: WaitHook) {
         let _ = hook;
     }
 
-    /// Makes the medium `size` bytes long where it can be longer or shorter; new bytes read as
-    /// zeros. Otherwise only says whether it is at least so long.
+    /// Changes the size to `size` bytes if the medium can grow or shrink; new bytes read as zeros.
+    /// Otherwise it only checks that the medium is at least that long.
     fn set_size(&self, size: u64) -> Result<(), MediumError> {
         if size <= self.geometry().size {
             return Ok(());
@@ -117,7 +117,7 @@ pub trait Medium: Send + Sync {
         })
     }
 
-    /// Fills several buffers from consecutive offsets in one request where the medium can.
+    /// Fills several buffers from consecutive offsets, in one request if possible.
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
         let mut at = offset;
         for buffer in buffers {
@@ -127,7 +127,7 @@ pub trait Medium: Send + Sync {
         Ok(())
     }
 
-    /// Writes several buffers to consecutive offsets in one request where the medium can.
+    /// Writes several buffers to consecutive offsets, in one request if possible.
     fn write_vectored(&self, offset: u64, buffers: &[&[u8]]) -> Result<(), MediumError> {
         let mut at = offset;
         for buffer in buffers {
@@ -137,7 +137,7 @@ pub trait Medium: Send + Sync {
         Ok(())
     }
 
-    /// As [`write_vectored`](Self::write_vectored), with a hint of how long the bytes will live.
+    /// As [`write_vectored`](Self::write_vectored), with a hint of the lifetime of the bytes.
     fn write_hinted(
         &self,
         offset: u64,
@@ -148,29 +148,29 @@ pub trait Medium: Send + Sync {
         self.write_vectored(offset, buffers)
     }
 
-    /// Writes and returns once *these* bytes are durable; says nothing about earlier writes.
+    /// Writes and returns after *these* bytes are durable; earlier writes are not covered.
     fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
         self.write(offset, data)?;
         self.flush()
     }
 
-    /// How many independent copies of every byte the medium keeps (a mirror has two or more).
+    /// Number of independent copies of every byte (a mirror has two or more).
     fn copies(&self) -> u32 {
         1
     }
 
-    /// Reads the given copy, so that a checksum error can be answered from another one.
+    /// Reads the given copy. After a checksum error the caller can use another copy.
     fn read_copy(&self, copy: u32, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
         let _ = copy;
         self.read(offset, buffer)
     }
 
-    /// Tells the medium that the given copy failed its checksum.
+    /// Reports that the given copy failed its checksum.
     fn report_bad(&self, copy: u32, offset: u64, length: u64) {
         let _ = (copy, offset, length);
     }
 
-    /// Requests carried out so far; `None` where the medium does not count them.
+    /// Requests so far; `None` if the medium does not count them.
     fn counters(&self) -> Option<MediumCounters> {
         None
     }

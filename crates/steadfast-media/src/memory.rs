@@ -9,11 +9,11 @@ use spin::RwLock;
 use crate::pages::PagedImage;
 use crate::{FailureModel, Geometry, GeometryError, Medium, MediumError, MediumOperation};
 
-/// Bytes in memory: sparse (what was never written takes no memory and reads as zeros), and cheap
-/// to clone (a clone shares its pages until one side writes).
+/// Bytes in memory. The medium is sparse: unwritten ranges take no memory and read as zeros. It is
+/// cheap to clone: a clone shares its pages until one side writes.
 ///
-/// It is [`FailureModel::Volatile`] unless [`with_failure_model`](Self::with_failure_model) says
-/// otherwise. Memory grows as the medium is written, up to its size.
+/// It is [`FailureModel::Volatile`] unless [`with_failure_model`](Self::with_failure_model) changes
+/// that. Memory grows as the medium is written, up to its size.
 pub struct MemoryMedium {
     image: RwLock<PagedImage>,
     geometry: Geometry,
@@ -23,17 +23,17 @@ impl MemoryMedium {
     /// A medium of `size` bytes (rounded down to whole units) that reads as zeros.
     ///
     /// # Errors
-    /// [`GeometryError`] when the unit is not a power of two from 1 to 65,536 or the size is above
+    /// [`GeometryError`] if the unit is not a power of two from 1 to 65,536 or the size is above
     /// 2^63.
     pub fn new(size: u64, atomic_unit: u32) -> Result<Self, GeometryError> {
         let geometry = Geometry::new(size, atomic_unit, FailureModel::Volatile)?;
         Ok(Self::from_image(PagedImage::default(), geometry))
     }
 
-    /// A medium that holds a copy of `bytes`; a rest below one unit is dropped.
+    /// A medium that holds a copy of `bytes`; a remainder below one unit is dropped.
     ///
     /// # Errors
-    /// [`GeometryError`] when the unit is not a power of two from 1 to 65,536.
+    /// [`GeometryError`] if the unit is not a power of two from 1 to 65,536.
     pub fn from_bytes(bytes: &[u8], atomic_unit: u32) -> Result<Self, GeometryError> {
         let geometry = Geometry::new(bytes.len() as u64, atomic_unit, FailureModel::Volatile)?;
         let mut image = PagedImage::default();
@@ -49,7 +49,7 @@ impl MemoryMedium {
         self.image.read().clone()
     }
 
-    /// The same medium with another failure model, for memory that outlives the power or for tests.
+    /// The same medium with another failure model, for persistent memory or for tests.
     #[must_use]
     pub fn with_failure_model(mut self, failure_model: FailureModel) -> Self {
         self.geometry.failure_model = failure_model;
@@ -63,8 +63,7 @@ impl MemoryMedium {
         bytes
     }
 
-    /// Bytes of memory that hold contents, in whole pages; those shared with a clone are counted in
-    /// both.
+    /// Bytes of memory in use, in whole pages; pages shared with a clone are counted in both.
     pub fn resident_bytes(&self) -> u64 {
         self.image.read().resident()
     }
@@ -76,10 +75,10 @@ impl Clone for MemoryMedium {
     }
 }
 
-/// Two media are equal when they have the same geometry and the same contents.
+/// Two media are equal if they have the same geometry and the same contents.
 impl PartialEq for MemoryMedium {
     fn eq(&self, other: &Self) -> bool {
-        // Copied out one after the other: no lock is held while the other is taken.
+        // Copied one after the other: the two locks are never held together.
         self.geometry == other.geometry && self.image().same(&other.image())
     }
 }
@@ -111,7 +110,7 @@ impl Medium for MemoryMedium {
         Ok(())
     }
 
-    /// Gives the memory back; the bytes read as zeros.
+    /// Frees the memory; the bytes read as zeros.
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         self.geometry.check(MediumOperation::Discard, offset, length)?;
         self.image.write().fill(offset, length, 0);

@@ -1,15 +1,15 @@
-//! A sparse array of bytes whose copies share their pages.
+//! A sparse array of bytes; its copies share pages.
 //!
-//! Invariants: a page or chunk that is absent reads as zeros; a page reachable from two images is
-//! never written (`Arc::make_mut` copies it first). Copying an image costs one pointer for each
-//! chunk of 1 MiB in use, so that a power cut can be branched off at every request of a run.
+//! Invariants: an absent page or chunk reads as zeros. A page of two images is never written
+//! (`Arc::make_mut` copies it first). Copying an image costs one pointer for each chunk of 1 MiB in
+//! use. So a test can branch a power cut at every request of a run.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
-/// Bytes of a page: what a write after a branch has to copy.
+/// Bytes of a page, which a write after a branch must copy.
 const PAGE: u64 = 4096;
-/// Pages of a chunk: what a branch has to copy one pointer for.
+/// Pages of a chunk; a branch copies one pointer for each chunk.
 const CHUNK_PAGES: usize = 256;
 const CHUNK: u64 = PAGE * CHUNK_PAGES as u64;
 
@@ -18,13 +18,13 @@ type Page = [u8; PAGE as usize];
 #[derive(Clone)]
 struct Chunk([Option<Arc<Page>>; CHUNK_PAGES]);
 
-/// The image. It has no length of its own: its owner checks bounds.
+/// The image. It has no length: its owner checks bounds.
 #[derive(Clone, Default)]
 pub(crate) struct PagedImage {
     chunks: BTreeMap<u64, Arc<Chunk>>,
 }
 
-/// One page's share of a request.
+/// The part of a request in one page.
 struct Piece {
     chunk: u64,
     page: usize,
@@ -78,11 +78,11 @@ impl PagedImage {
         }
     }
 
-    /// Sets `length` bytes to `byte`; zeros give the memory of whole pages back.
+    /// Sets `length` bytes to `byte`; zeros free whole pages.
     pub(crate) fn fill(&mut self, offset: u64, length: u64, byte: u8) {
         let end = offset + length;
         if byte == 0 {
-            // Whole chunks go at once, however large the range.
+            // Whole chunks are removed at once, whatever the size of the range.
             let whole = offset.div_ceil(CHUNK)..end / CHUNK;
             if whole.start < whole.end {
                 self.chunks.extract_if(whole, |_, _| true).for_each(drop);
@@ -93,7 +93,7 @@ impl PagedImage {
             let chunk = at / CHUNK;
             let next = end.min((chunk + 1) * CHUNK);
             if byte == 0 && !self.chunks.contains_key(&chunk) {
-                // Zeros already: on to the next chunk that exists.
+                // Already zeros: continue at the next existing chunk.
                 match self.chunks.range(chunk..).next() {
                     Some((index, _)) => at = (index * CHUNK).max(next),
                     None => return,
@@ -119,7 +119,8 @@ impl PagedImage {
         }
     }
 
-    /// The page of `piece`, made if it is absent and `wanted` (a page of zeros need not exist).
+    /// The page of `piece`. If it is absent, it is created only if `wanted` (a page of zeros need
+    /// not exist).
     fn page_mut(&mut self, piece: &Piece, wanted: impl FnOnce() -> bool) -> Option<&mut Page> {
         let present =
             self.chunks.get(&piece.chunk).is_some_and(|chunk| chunk.0[piece.page].is_some());
@@ -135,7 +136,7 @@ impl PagedImage {
         Some(Arc::make_mut(page))
     }
 
-    /// Bytes of the pages in use (shared ones included).
+    /// Bytes of the pages in use, shared pages included.
     pub(crate) fn resident(&self) -> u64 {
         let pages: usize = self
             .chunks

@@ -1,6 +1,6 @@
-//! SplitMix64: a tiny generator whose whole state is the seed, so that one seed is one world.
+//! SplitMix64: a small generator whose whole state is the seed, so a seed determines a run.
 
-/// Deterministic pseudo-random numbers. Not for secrets.
+/// Deterministic pseudo-random numbers. Not for cryptography.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -17,14 +17,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 when `bound` is 0. The bias of the modulus does not matter to
-    /// tests.
+    /// A number below `bound`; 0 if `bound` is 0. The bias of the modulus is irrelevant for tests.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
     }
 
     pub(crate) fn coin(&mut self) -> bool {
-        // The high bits are the best mixed.
+        // The high bits are the most random ones.
         self.next() >> 63 == 1
     }
 

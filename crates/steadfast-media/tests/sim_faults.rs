@@ -11,7 +11,7 @@ fn sim() -> SimMedium {
     SimMedium::new(SimOptions::disk(64 << 10))
 }
 
-/// Which of `count` writes fail, as digits.
+/// Shows which of `count` writes fail, one character for each.
 fn failing_writes(sim: &SimMedium, count: u64) -> String {
     (0..count)
         .map(|index| if sim.write(index * 512, &[1; 512]).is_ok() { '.' } else { 'x' })
@@ -95,7 +95,7 @@ fn silent_misbehaviour_is_acknowledged() {
     sim.read(0, &mut found).unwrap();
     assert_eq!(found, [2; 512]);
 
-    // A flush that was skipped, then an honest one.
+    // A skipped flush, then a correct one.
     sim.arm(Fault::new(Action::Lose).on(MediumOperation::Flush));
     sim.flush().unwrap();
     assert_eq!(sim.in_flight(), 1);

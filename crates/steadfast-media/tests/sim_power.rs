@@ -1,5 +1,5 @@
-//! Power cuts of the simulator: what can survive, what must, and that a branch does not disturb the
-//! run.
+//! Power cuts of the simulator: possible and guaranteed survivors, and the independence of branches
+//! from the run.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn write(sim: &SimMedium, unit: usize, count: usize, mark: u8) {
     sim.write((unit * UNIT) as u64, &vec![mark; count * UNIT]).unwrap();
 }
 
-/// Every outcome that a thousand cuts show.
+/// All outcomes of a thousand power cuts.
 fn outcomes(sim: &SimMedium, units: usize) -> BTreeSet<Vec<u8>> {
     (0..1000).map(|seed| marks(&sim.power_cut(seed), units)).collect()
 }
@@ -126,7 +126,7 @@ fn fua_is_durable_alone_and_older_writes_cannot_undo_it() {
     let found = outcomes(&sim, 4);
     assert!(found.iter().all(|marks| marks[1..3] == [2, 2]), "{found:?}");
     assert!(found.contains(&vec![0, 2, 2, 0]) && found.contains(&vec![1, 2, 2, 1]));
-    // A newer write in flight may.
+    // A newer write in flight may overwrite it.
     write(&sim, 1, 1, 3);
     let seen: BTreeSet<u8> = outcomes(&sim, 4).iter().map(|marks| marks[1]).collect();
     assert_eq!(seen, BTreeSet::from([2, 3]));

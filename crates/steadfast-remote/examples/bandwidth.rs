@@ -1,15 +1,15 @@
-//! The bandwidth of arrays without a file system or FUSE: sequential writes of 1 MiB with a flush
-//! at the end, and reads, by policy; beside raw requests of the same size to the same servers with
-//! the same client, in the same run. Prints Markdown.
+//! The bandwidth of arrays without a file system or FUSE, by policy: sequential writes of 1 MiB
+//! with a flush at the end, and reads. For comparison, the same run sends raw requests of the same
+//! size to the same servers with the same client. Prints Markdown.
 //!
-//! Raw requests overwrite the same memory of the servers again and again. Two more kinds of raw
-//! writes say what a machine can do at all: *fresh* ones go to memory that nobody had before, and
-//! *whole* ones send every server as many bytes as the policy does.
+//! Raw requests overwrite the same memory of the servers repeatedly. Two more kinds of raw writes
+//! show the limits of the machine. *Fresh* writes go to unused memory; *whole* writes send every
+//! server as many bytes as the policy does.
 //!
 //! `cargo run --release -p steadfast-remote --example bandwidth [MIB [ROUNDS [POLICY]]]`. Servers,
-//! client and whatever else runs share the machine; the figure that means something is the share of
-//! what the policy leaves of the raw requests. Shares are medians of those of each round, in which
-//! both sides are measured one after the other: a machine has better and worse moments.
+//! client and other programs share the machine. The meaningful figure is the array's share of the
+//! raw bandwidth, after redundancy. Shares are medians over all rounds; each round measures both
+//! sides in turn, because the speed of a machine varies.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,8 +67,8 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Megabytes a second in each round: raw writes, to fresh memory, with the bytes of the policy,
-/// writes, raw reads, reads.
+/// Megabytes a second in each round: raw writes, raw writes to fresh memory, raw writes with the
+/// bytes of the policy, writes, raw reads, reads.
 fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[Vec<f64>; 6], Failed> {
     let size = (mib as u64) << 22;
     // As much as a round writes to a server.
@@ -106,7 +106,7 @@ fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[Vec
     let place = |at: usize| (at * PIECE / count) as u64;
     let shares: Vec<&[u8]> = written.chunks_exact((PIECE / count) & !511).take(count).collect();
     let wholes = vec![&written[..PIECE / data]; count];
-    // The first round takes the memory.
+    // The first round allocates the memory.
     for round in 0..=rounds {
         let mut one = [0.0; 6];
         let begun = Instant::now();
@@ -148,7 +148,7 @@ fn done(fleet: &TcpFleet, calls: &mut [Call<'_>]) -> Result<(), Failed> {
     if answered { Ok(()) } else { Err("a server did not answer".into()) }
 }
 
-/// A share for each server.
+/// Writes one share to each server.
 fn write(fleet: &TcpFleet, shares: &[&[u8]], offset: u64) -> Result<(), Failed> {
     let pieces: Vec<[&[u8]; 1]> = shares.iter().map(|share| [*share]).collect();
     let asks = pieces.iter().enumerate();
@@ -158,7 +158,7 @@ fn write(fleet: &TcpFleet, shares: &[&[u8]], offset: u64) -> Result<(), Failed> 
     done(fleet, &mut calls)
 }
 
-/// An equal share of each server.
+/// Reads an equal share from each server.
 fn read(fleet: &TcpFleet, count: usize, offset: u64, piece: &mut [u8]) -> Result<(), Failed> {
     let share = (PIECE / count) & !511;
     let shares = piece.chunks_exact_mut(share).take(count).enumerate();

@@ -1,6 +1,6 @@
-//! Addresses of arrays: `remote://a:10809,b:10809?policy=mirror&…`,
-//! `remote+etcd://host:2379/NAME?…` where etcd knows the servers, or `remote:///etc/array.toml`
-//! with the same words.
+//! Addresses of arrays: `remote://a:10809,b:10809?policy=mirror&…`, or
+//! `remote+etcd://host:2379/NAME?…` if etcd lists the servers. `remote:///etc/array.toml` reads the
+//! same words from a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,73 +11,73 @@ use crate::array::Policy;
 use crate::etcd::records::check_name;
 use crate::server::TlsFiles;
 
-/// How an address of an array begins.
+/// Scheme of an address that lists servers.
 pub const SCHEME: &str = "remote://";
-/// How one begins whose servers etcd knows.
+/// Scheme of an address whose servers etcd lists.
 pub const SCHEME_ETCD: &str = "remote+etcd://";
-/// The port of NBD.
+/// Default port of NBD.
 const PORT: u16 = 10809;
 
-/// An array, as people write it.
+/// Address of an array, with its options.
 #[derive(Debug, Clone)]
 pub struct Address {
     /// Servers, the spares last.
     pub servers: Vec<String>,
-    /// How many of them are spares.
+    /// Number of spares among them.
     pub spares: usize,
-    /// How blocks are spread; only for a new array.
+    /// Policy of a new array.
     pub policy: Option<Policy>,
     /// Name of the export on every server.
     pub export: String,
     /// Connections to each server.
     pub connections: usize,
-    /// How long a server may take.
+    /// Time limit for an answer of a server.
     pub timeout: Duration,
-    /// After this time a read is made from other servers.
+    /// Time after which a read is made from other servers.
     pub hedge: Duration,
-    /// How long what a client that died had sent may be under way.
+    /// Longest time that a request of a dead client may be in flight.
     pub late: Duration,
-    /// Open without servers that might know better.
+    /// Open without servers that might hold a later state.
     pub degraded: bool,
-    /// Bytes of partly filled stripes that may be kept in memory.
+    /// Bytes of partly filled stripes to keep in memory.
     pub hold: u64,
     /// Bytes a second that a rebuild may write.
     pub rebuild_rate: u64,
-    /// How long a member is lost before a spare takes its place.
+    /// Time from the loss of a member until a spare takes its place.
     pub spare_after: Duration,
     /// File or block device of the write-behind log.
     pub log: Option<PathBuf>,
     /// The array is used without its write-behind log.
     pub log_left: bool,
-    /// Bytes that it may be behind.
+    /// Bytes that the log may be behind.
     pub log_behind: u64,
     /// Directory of the witness.
     pub witness: Option<PathBuf>,
-    /// Certificates, where servers have TLS.
+    /// Certificates, if the servers use TLS.
     pub tls: TlsFiles,
-    /// Who knows the servers; then none are given here.
+    /// The etcd cluster that lists the servers; then the address lists none.
     pub etcd: Option<EtcdAddress>,
 }
 
-/// etcd, and the array that it is asked for.
+/// An etcd cluster, and the name of an array in it.
 #[derive(Debug, Clone)]
 pub struct EtcdAddress {
     /// Members of the etcd cluster.
     pub members: Vec<String>,
     /// Name of the array.
     pub array: String,
-    /// Certificates, where etcd has TLS.
+    /// Certificates, if etcd uses TLS.
     pub tls: TlsFiles,
-    /// Servers of a new array; by default as few as its policy can do with.
+    /// Servers of a new array; by default the fewest that its policy needs.
     pub count: Option<usize>,
-    /// Open also while another client has the array open, which ends that one.
+    /// Open although another client has the array open, and fence that client.
     pub takeover: bool,
-    /// How long what needs a new epoch waits for etcd.
+    /// How long an operation that needs a new epoch waits for etcd.
     pub wait: Duration,
 }
 
 impl EtcdAddress {
-    /// An array of this name.
+    /// An array with this name.
     pub fn new(members: Vec<String>, array: &str) -> EtcdAddress {
         EtcdAddress {
             members,
@@ -90,13 +90,13 @@ impl EtcdAddress {
     }
 }
 
-/// Whether this is an address of an array, and no path.
+/// Whether this text is an address of an array, and not a path.
 pub fn is_address(text: &str) -> bool {
     text.starts_with(SCHEME) || text.starts_with(SCHEME_ETCD)
 }
 
 impl Address {
-    /// The address with nothing but its servers, for messages.
+    /// The address with only its servers, for messages.
     pub fn short(&self) -> String {
         match &self.etcd {
             Some(etcd) => format!("{SCHEME_ETCD}{}/{}", etcd.members.join(","), etcd.array),
@@ -227,10 +227,10 @@ impl Address {
         Ok(self)
     }
 
-    /// Policy and number of members of a new array whose servers are chosen.
+    /// Policy and number of members of a new array whose servers etcd chooses.
     ///
     /// # Errors
-    /// They do not fit each other.
+    /// Policy and number do not fit each other.
     pub fn new_members(&self) -> Result<(Policy, usize), String> {
         let policy = self.policy.unwrap_or(Policy::Mirror);
         let fewest = match policy {
@@ -248,7 +248,7 @@ impl Address {
     /// "NAME"`, and the words of an address as keys.
     ///
     /// # Errors
-    /// A line for people.
+    /// A message for the user.
     pub fn from_file(path: &Path) -> Result<Address, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -289,7 +289,7 @@ impl Address {
     }
 }
 
-/// A server with a port: that of NBD where none is given.
+/// The server with a port, by default that of NBD.
 fn with_port(server: &str) -> String {
     let bare_v6 = server.starts_with('[') && server.ends_with(']');
     match server.rsplit_once(':') {

@@ -1,5 +1,5 @@
-//! Both sides of the protocol against any bytes, for tests and fuzzers: nothing may panic, hang, or
-//! take memory by a length that somebody claims.
+//! Both sides of the protocol against arbitrary bytes, for tests and fuzzers. They must not panic,
+//! hang, or allocate memory by an unverified length.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::AtomicBool;
@@ -10,11 +10,11 @@ use crate::export::{GranuleSize, MemoryPool, PoolOptions};
 use crate::protocol::{OptionKind, option_request, wire};
 use crate::server::{Accepted, Limits, serve_stream};
 
-/// Bytes lent to whoever comes.
+/// Bytes lent to the client.
 const LENT: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the other side says, all of it at once, and then it goes. What it is told nobody hears.
+/// A peer that sends all its bytes at once and then closes. Bytes sent to it are discarded.
 struct Script(io::Cursor<Vec<u8>>);
 
 impl Script {
@@ -51,7 +51,7 @@ impl Transport for Script {
     }
 }
 
-/// How a client begins that knows the protocol, up to where requests are expected.
+/// The opening of a correct client, up to the first request.
 fn client_opening() -> Vec<u8> {
     let mut bytes = 1_u32.to_be_bytes().to_vec();
     bytes.extend(option_request(OptionKind::StructuredReply, &[]));
@@ -59,7 +59,7 @@ fn client_opening() -> Vec<u8> {
     bytes
 }
 
-/// How a server begins that knows the protocol, up to where replies are expected.
+/// The opening of a correct server, up to the first reply.
 fn server_opening() -> Vec<u8> {
     let mut bytes = b"NBDMAGICIHAVEOPT".to_vec();
     bytes.extend(1_u16.to_be_bytes());
@@ -78,8 +78,8 @@ fn server_opening() -> Vec<u8> {
     bytes
 }
 
-/// Our server against a client that says `input`; where its first byte is odd, after it has begun
-/// as it should.
+/// Runs our server against a client that sends `input`. If the first byte is odd, a correct opening
+/// comes before it.
 pub fn server(input: &[u8]) {
     let Some((how, bytes)) = input.split_first() else { return };
     let opening = if how % 2 == 1 { client_opening() } else { Vec::new() };
@@ -91,12 +91,12 @@ pub fn server(input: &[u8]) {
         granules: GranuleSize::Small,
     });
     let stop = AtomicBool::new(false);
-    // However it ends: an error is this client's alone.
+    // Any outcome is fine: an error concerns this client only.
     let _ = serve_stream(Script::new(&opening, bytes), &pool, None, &Limits::default(), &stop);
 }
 
-/// Our client against a server that says `input`; where its first byte is odd, after it has begun
-/// as it should. Whether there was a connection, and how many requests were answered over it.
+/// Runs our client against a server that sends `input`. If the first byte is odd, a correct opening
+/// comes before it. Returns `None` without a connection, otherwise the number of answered requests.
 pub fn client(input: &[u8]) -> Option<usize> {
     let (how, bytes) = input.split_first()?;
     let opening = if how % 2 == 1 { server_opening() } else { Vec::new() };
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::protocol::{ChunkHeader, ChunkKind, Command, CommandFlags, Request};
 
-    /// Replies to the two reads and the two requests behind them, as a server gives them.
+    /// Correct replies to the two reads and the two requests after them.
     fn replies() -> Vec<u8> {
         let mut bytes = vec![1];
         let hole = ChunkHeader { done: true, kind: ChunkKind::Hole, cookie: 0, length: 12 };
@@ -140,7 +140,7 @@ mod tests {
         bytes
     }
 
-    /// Requests as a client makes them.
+    /// Correct requests of a client.
     fn requests() -> Vec<u8> {
         let mut bytes = vec![1];
         for (command, offset, length) in [
@@ -171,8 +171,8 @@ mod tests {
         server(&requests());
     }
 
-    /// Good conversations with bytes changed, cut off or repeated: numbers from a generator, the
-    /// same ones each time.
+    /// Correct conversations with bytes changed, cut off or repeated. A generator with a fixed seed
+    /// makes the changes.
     #[test]
     fn changed_conversations_end() {
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -200,7 +200,7 @@ mod tests {
                 _ => server(&bytes),
             }
         }
-        // And from the very first byte.
+        // The same from the first byte of the opening on.
         for opening in [client_opening(), server_opening()] {
             for at in 0..opening.len() {
                 for value in [0, 1, 0x7f, 0xff] {

@@ -1,35 +1,35 @@
-//! [`Latencies`]: how long requests took, in buckets of a quarter of a power of two: a percentile
-//! is at most a fifth too high.
+//! [`Latencies`]: a histogram of request durations. A bucket spans a quarter of a power of two, so
+//! a percentile is at most a fifth too high.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets of a power of two.
+/// Buckets for each power of two.
 const PARTS: u64 = 4;
-/// Buckets in all: the last one is for everything from 70 seconds up.
+/// Buckets in all: the last one is for all times from 70 seconds on.
 const BUCKETS: usize = 104;
-/// What the first bucket ends at, as a power of two of nanoseconds: about a microsecond.
+/// Upper end of the first bucket, as a power of two of nanoseconds: about a microsecond.
 const FIRST_BITS: u32 = 10;
 
-/// Counts requests by how long they took.
+/// Counts requests by duration.
 #[derive(Debug)]
 pub(crate) struct Latencies {
     buckets: [AtomicU64; BUCKETS],
     longest: AtomicU64,
 }
 
-/// How long requests took, as told to people and programs; microseconds.
+/// Durations of requests in microseconds, as shown to users and programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// Requests.
+    /// Number of requests.
     pub count: u64,
-    /// Half of them took no longer.
+    /// Half of the requests took at most this long.
     pub p50_us: u64,
-    /// 99 of 100 took no longer.
+    /// 99 of 100 requests took at most this long.
     pub p99_us: u64,
-    /// None took longer.
+    /// The longest request.
     pub longest_us: u64,
 }
 
@@ -72,7 +72,7 @@ impl Latencies {
     }
 }
 
-/// Which bucket a time belongs to.
+/// The bucket of a duration.
 fn bucket_of(nanoseconds: u64) -> usize {
     let first = 1 << FIRST_BITS;
     if nanoseconds < first {
@@ -84,7 +84,7 @@ fn bucket_of(nanoseconds: u64) -> usize {
     (bucket as usize).min(BUCKETS - 1)
 }
 
-/// Nanoseconds that nothing in a bucket has reached.
+/// Upper end of a bucket in nanoseconds, exclusive.
 fn limit_of(bucket: usize) -> u64 {
     let first = 1_u64 << FIRST_BITS;
     if bucket + 1 >= BUCKETS {

@@ -1,19 +1,18 @@
-//! Remote memory for Steadfast: the NBD protocol on both sides, and media made of the memory of
-//! other machines.
+//! Remote memory for Steadfast: the NBD protocol on both sides, and media in the memory of other
+//! machines.
 //!
-//! - [`protocol`]: what both sides say, as bytes, without I/O;
-//! - [`export`]: what a server gives out: [lent memory](export::MemoryPool), or [any
+//! - [`protocol`]: the messages of both sides as bytes, without I/O;
+//! - [`export`]: what a server serves: [lent memory](export::MemoryPool), or [any
 //!   medium](export::MediumExport);
-//! - [`RemoteMedium`]: an array at an [`Address`], looked after;
+//! - [`RemoteMedium`]: an open array at an [`Address`], with a thread that rebuilds lost members;
 //! - [`mod@array`]: a medium on several servers, which survives losses of them;
-//! - [`behind`]: a second state of an array on a local disk, for when all servers are lost;
+//! - [`behind`]: the write-behind log, a second state of an array on a local disk, for the loss of
+//!   all servers;
 //! - [`client`]: the client: one connection, many requests in flight;
-//! - [`hostile`]: both sides against any bytes, for tests and fuzzers;
-//! - [`etcd`]: which servers there are, whose memory is whose, and who may write, where etcd says
-//!   so;
-//! - [`server`]: the server: one thread a connection, everything bounded.
-//!
-//! Decision 0012 has the reasons.
+//! - [`hostile`]: both sides against arbitrary bytes, for tests and fuzzers;
+//! - [`etcd`]: the list of servers, the owner of each server's memory, and the writer of each
+//!   array, as recorded in etcd;
+//! - [`server`]: the server: one thread for each connection, all resources bounded.
 
 mod address;
 pub mod array;

@@ -1,6 +1,6 @@
-//! [`Live`]: what an open array is doing, for whoever asks on this machine: a Unix socket beside
-//! the witness, which whoever has the array open serves. Who connects gets one JSON document;
-//! nothing is read from him, so nothing that he does reaches the array.
+//! [`Live`]: live numbers of an open array for processes of the same machine. The process that has
+//! the array open serves a Unix socket beside the witness. A client that connects receives one JSON
+//! document. Nothing is read from the client, so it cannot influence the array.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
 
-/// How long either side waits for the other.
+/// Time limit of either side.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest document.
+/// Largest document, bytes.
 const DOCUMENT_MAX: u64 = 64 << 10;
 
-/// What an open array is doing. Counts are since it was opened.
+/// Status and counters of an open array. Counts begin at the open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
     /// Identity, 32 hexadecimal digits.
@@ -31,34 +31,34 @@ pub struct Live {
     pub epoch: u64,
     /// Members, by number.
     pub members: Vec<LiveMember>,
-    /// Some members are not good: fewer further losses are survived than the policy promises.
+    /// Some members are not good: the array survives fewer further losses than the policy promises.
     pub degraded: bool,
-    /// More were lost than the policy survives: everything is refused.
+    /// More members were lost than the policy survives: every request is refused.
     pub failed: bool,
-    /// Another client has taken over: everything is refused.
+    /// Another client has taken over: every request is refused.
     #[serde(default)]
     pub fenced: bool,
-    /// What keeps etcd from noting an epoch, and so what depends on it from going on.
+    /// Why etcd cannot note an epoch; everything that depends on that epoch waits.
     #[serde(default)]
     pub etcd: Option<String>,
-    /// The rebuild that goes on.
+    /// The rebuild in progress.
     pub rebuild: Option<LiveRebuild>,
-    /// The write-behind log, where there is one.
+    /// The write-behind log, if there is one.
     #[serde(default)]
     pub log: Option<LiveLog>,
     /// Bytes of the medium.
     pub size: u64,
     /// Segments of each server.
     pub segments: u32,
-    /// Those that are free.
+    /// Free segments of each server.
     pub segments_free: u32,
     /// Reads of the medium.
     pub reads: u64,
-    /// Their bytes.
+    /// Bytes read.
     pub read_bytes: u64,
     /// Writes.
     pub writes: u64,
-    /// Their bytes.
+    /// Bytes written.
     pub written_bytes: u64,
     /// Flushes.
     pub flushes: u64,
@@ -66,51 +66,51 @@ pub struct Live {
     pub records: u64,
     /// Members lost.
     pub losses: u64,
-    /// Reads that did not wait for a slow server.
+    /// Reads answered without waiting for a slow server.
     pub hedged: u64,
     /// Blocks computed from other servers.
     pub reconstructed: u64,
-    /// Blocks put right on a server that had them wrong.
+    /// Blocks repaired on a server that had wrong data.
     pub repaired: u64,
-    /// Segments emptied to be used again.
+    /// Segments cleaned for reuse.
     pub cleaned: u64,
-    /// Blocks that were in them and are elsewhere now.
+    /// Blocks that cleaning moved.
     #[serde(default)]
     pub moved: u64,
-    /// Of those, the ones that no server was asked for.
+    /// Blocks that cleaning moved from memory, without reading a server.
     #[serde(default)]
     pub packed: u64,
     /// Groups of homes that were written without the log.
     #[serde(default)]
     pub groups: u64,
-    /// Blocks on the servers that are in memory as well.
+    /// Blocks on the servers that are also held in memory.
     #[serde(default)]
     pub held: u64,
-    /// How long reads took.
+    /// Duration of reads.
     pub read_latency: Latency,
-    /// How long writes took.
+    /// Duration of writes.
     pub write_latency: Latency,
-    /// How long flushes took, and writes that wait to be durable.
+    /// Duration of flushes, and of writes that wait to be durable.
     pub flush_latency: Latency,
 }
 
 /// A member of an open array.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveMember {
-    /// Its server.
+    /// Address of its server.
     pub address: String,
     /// `good`, `lost` or `rebuilding`.
     pub state: String,
 }
 
-/// How far a rebuild is.
+/// Progress of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveRebuild {
-    /// Which member.
+    /// Member number.
     pub member: usize,
     /// Segments that are done.
     pub done: u32,
-    /// All of them.
+    /// Segments in all.
     pub segments: u32,
     /// Bytes written to the member so far.
     pub bytes: u64,
@@ -118,31 +118,31 @@ pub struct LiveRebuild {
     pub rate: u64,
 }
 
-/// What the write-behind log is doing.
+/// State of the write-behind log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveLog {
-    /// Where it is.
+    /// Path of the log.
     pub path: String,
-    /// `complete`, `copying` (nothing can be restored from it yet) or `failed` (given up until the
+    /// `complete`, `copying` (nothing can be restored from it yet) or `failed` (not used until the
     /// array is opened again).
     pub state: String,
-    /// Why it was given up.
+    /// Why the log has failed.
     pub error: Option<String>,
-    /// Bytes that were flushed and are not in it.
+    /// Bytes that were flushed to the array and are not in the log.
     pub behind: u64,
-    /// The most that this can be.
+    /// Upper limit of `behind`.
     pub bound: u64,
     /// Blocks of the medium that are copied.
     pub copied: u32,
-    /// All of them.
+    /// Blocks of the medium.
     pub blocks: u32,
     /// Time of its flush point, in milliseconds since 1970.
     pub time_ms: u64,
-    /// Flushes of the array that nobody asked for, made to stay in the bound.
+    /// Flushes of the array that the log made itself, to stay within the limit.
     pub forced_flushes: u64,
 }
 
-/// The socket, served until it is dropped.
+/// The socket, served until this is dropped.
 pub(crate) struct LiveSocket {
     path: PathBuf,
     stop: Arc<AtomicBool>,
@@ -150,11 +150,11 @@ pub(crate) struct LiveSocket {
 }
 
 impl LiveSocket {
-    /// Serves what `source` says at `path`. Whoever holds the lock of the array calls this, so a
-    /// socket that is there is left over from somebody who has died.
+    /// Serves the document of `source` at `path`. The caller holds the lock of the array, so an
+    /// existing socket is left over from a process that has died.
     ///
     /// # Errors
-    /// The socket cannot be made, or no thread.
+    /// The socket or the thread cannot be made.
     pub(crate) fn serve(
         path: PathBuf,
         source: impl Fn() -> Option<Live> + Send + 'static,
@@ -171,14 +171,14 @@ impl LiveSocket {
                         break;
                     }
                     match client {
-                        // One after the other: a document is a few microseconds.
+                        // One client after the other: a document takes a few microseconds.
                         Ok(mut client) => {
                             let _ = client.set_write_timeout(Some(PATIENCE));
                             if let Some(Ok(text)) = source().map(|live| serde_json::to_vec(&live)) {
                                 let _ = client.write_all(&text);
                             }
                         }
-                        // No descriptors left, most likely: that passes.
+                        // Most likely no descriptors are left: that passes.
                         Err(_) => std::thread::sleep(Duration::from_millis(100)),
                     }
                 }
@@ -191,7 +191,7 @@ impl LiveSocket {
 impl Drop for LiveSocket {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes it. Where that fails nobody can be waited for.
+        // The connection wakes the thread. If it fails, the thread cannot be joined.
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = std::fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take()
@@ -202,7 +202,7 @@ impl Drop for LiveSocket {
     }
 }
 
-/// What the process says that serves the socket at `path`; `None` where nobody does.
+/// The document of the process that serves the socket at `path`; `None` without such a process.
 pub(crate) fn ask(path: &Path) -> Option<Live> {
     let stream = UnixStream::connect(path).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;

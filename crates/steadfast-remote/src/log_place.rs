@@ -1,5 +1,5 @@
 //! The write-behind log of an address: a file or block device of this machine, and the thread that
-//! brings it up to date.
+//! keeps it up to date.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use crate::witness::DirectoryWitness;
 /// A log in use.
 pub(crate) type HostLog = WriteBehind<FileMedium>;
 
-/// How often the log is looked after when nobody asks for it.
+/// How often the log is updated without a request.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 fn failed(path: &Path) -> impl Fn(LogError) -> RemoteError + '_ {
     move |error| RemoteError::Log(path.display().to_string(), error)
 }
 
-/// The file, where there is one.
+/// The file, if it exists.
 fn file(path: &Path, options: &FileOptions) -> Result<Option<FileMedium>, RemoteError> {
     match FileMedium::open(path, options) {
         Ok(medium) => Ok(Some(medium)),
@@ -36,11 +36,10 @@ fn file(path: &Path, options: &FileOptions) -> Result<Option<FileMedium>, Remote
     }
 }
 
-/// The log at this path, for whoever is about to use it; `None` where there is nothing, or nothing
-/// but zeros.
+/// Opens the log at this path for use. `None` if the file is missing or holds only zeros.
 ///
 /// # Errors
-/// There is something else, or it is in use.
+/// The file holds something else, or it is in use.
 pub(crate) fn find(path: &Path) -> Result<Option<Kept<FileMedium>>, RemoteError> {
     match file(path, &FileOptions::default())? {
         Some(medium) => Kept::look(medium).map_err(failed(path)),
@@ -48,10 +47,10 @@ pub(crate) fn find(path: &Path) -> Result<Option<Kept<FileMedium>>, RemoteError>
     }
 }
 
-/// The same, also while somebody uses it; nothing is written to it.
+/// The same without a lock: the log may be in use, and nothing is written to it.
 ///
 /// # Errors
-/// There is something else.
+/// The file holds something else.
 pub(crate) fn look(path: &Path) -> Result<Option<Kept<FileMedium>>, RemoteError> {
     let options = FileOptions { read_only: true, lock: LockMode::None, ..FileOptions::default() };
     match file(path, &options)? {
@@ -60,10 +59,10 @@ pub(crate) fn look(path: &Path) -> Result<Option<Kept<FileMedium>>, RemoteError>
     }
 }
 
-/// Makes the log of an array; a log that is there already is gone.
+/// Makes the log of an array. An existing log is lost.
 ///
 /// # Errors
-/// There is something else, or no room.
+/// The file holds something else, or there is no room.
 fn create(address: &Address, path: &Path, array: &Array<TcpFleet>) -> Result<HostLog, RemoteError> {
     let failed = failed(path);
     let size = HostLog::bytes_needed(array.geometry().size, address.log_behind).map_err(&failed)?;
@@ -71,7 +70,7 @@ fn create(address: &Address, path: &Path, array: &Array<TcpFleet>) -> Result<Hos
     let (medium, blank) = match file(path, &FileOptions::default())? {
         None => (FileMedium::create(path, size, &FileOptions::default()).map_err(host)?, true),
         Some(medium) if medium.is_block_device() => (medium, false),
-        // What was there reads as zeros.
+        // Old contents read as zeros afterwards.
         Some(medium) => {
             let sized = medium.set_size(0).and_then(|()| medium.set_size(size));
             sized.map_err(|error| failed(error.into()))?;
@@ -81,11 +80,11 @@ fn create(address: &Address, path: &Path, array: &Array<TcpFleet>) -> Result<Hos
     WriteBehind::create(medium, array, address.log_behind, blank, clock).map_err(failed)
 }
 
-/// The log of an array that was just opened, or, where it is `new`, made; with none where the
-/// address names none.
+/// The log of an array that was just opened or, with `new`, made. `None` if the address names no
+/// log.
 ///
 /// # Errors
-/// It is another array's, or its disk fails.
+/// The log belongs to another array, or its disk fails.
 pub(crate) fn attach(
     address: &Address,
     array: &Array<TcpFleet>,
@@ -103,14 +102,13 @@ pub(crate) fn attach(
         }
     };
     if let Some(witness) = witness {
-        // It is what it should be again, or says itself that it is not.
+        // The log is in order again, or reports its own failure.
         witness.note_log(&array.status().uuid, None);
     }
     Ok(Some(log))
 }
 
-/// Keeps the log up to date until it is told to stop: `rate` bytes a second at most of what has to
-/// be copied.
+/// Keeps the log up to date until it is told to stop. Copying is limited to `rate` bytes a second.
 pub(crate) fn keep(
     array: &Array<TcpFleet>,
     log: &HostLog,
@@ -131,7 +129,7 @@ pub(crate) fn keep(
             }
             None => log.wait(INTERVAL),
         }
-        // Where the disk can not be written it can not say so either.
+        // A failed disk may not take the note of its failure, so the witness takes it too.
         if let (false, Some(witness), Some(why)) = (noted, witness, log.status().failed) {
             witness.note_log(&array.status().uuid, Some(&why));
             noted = true;
@@ -140,7 +138,7 @@ pub(crate) fn keep(
     while log.work() {}
 }
 
-/// What a log in use is doing.
+/// Live numbers of a log in use.
 pub(crate) fn live(path: &Path, log: &HostLog) -> LiveLog {
     let status = log.status();
     let state = match (&status.failed, status.complete) {
@@ -161,21 +159,21 @@ pub(crate) fn live(path: &Path, log: &HostLog) -> LiveLog {
     }
 }
 
-/// What a log says that is not in use.
+/// State of a log that is not in use.
 #[derive(Debug, Clone)]
 pub struct LogReport {
     /// The array, 32 hexadecimal digits.
     pub uuid: String,
-    /// Time of its flush point, in milliseconds since 1970, if it can be restored.
+    /// Time of its flush point in milliseconds since 1970, if it can be restored.
     pub time_ms: Option<u64>,
     /// Why it was given up.
     pub failed: Option<String>,
 }
 
-/// What the log of an address says; `None` where there is none.
+/// The state of the log of an address; `None` if there is no log.
 ///
 /// # Errors
-/// There is something else.
+/// The path holds something else.
 pub(crate) fn report(address: &Address) -> Result<Option<LogReport>, RemoteError> {
     let Some(path) = &address.log else { return Ok(None) };
     Ok(look(path)?.map(|kept| LogReport {

@@ -1,5 +1,4 @@
-//! [`RemoteMedium`]: an array at an address, looked after: lost members are rebuilt while it is
-//! open.
+//! [`RemoteMedium`]: an open array at an address. A thread rebuilds lost members while it is open.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -27,25 +26,25 @@ use crate::server::TlsError;
 use crate::tender::{self, Shared};
 use crate::witness::DirectoryWitness;
 
-/// Why an address cannot be used.
+/// Why an array at an address cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The array.
+    /// An error of the array.
     #[error(transparent)]
     Array(#[from] ArrayError),
-    /// Certificates.
+    /// A certificate or key is unusable.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// Another process of this machine has the array open.
     #[error("the array is in use by another process of this machine")]
     InUse,
-    /// etcd, or what it says.
+    /// An error of etcd, or of its records.
     #[error(transparent)]
     Etcd(#[from] EtcdError),
-    /// The write-behind log, by its path.
+    /// An error of the write-behind log, with its path.
     #[error("the write-behind log {0}: it {1}")]
     Log(String, LogError),
-    /// Opening failed, and the log has a state: its path.
+    /// The array cannot be opened, but the log has a state of it. With the path of the log.
     #[error(
         "{0}; the write-behind log {1} has a state of it: 'steadfast remote restore' makes an array of that"
     )]
@@ -56,13 +55,13 @@ pub enum RemoteError {
     /// A server has another array.
     #[error("server {0} holds another array")]
     Occupied(String),
-    /// The witness's directory, or a thread.
+    /// An error of the witness directory, or no thread.
     #[error("{0}")]
     Host(String),
 }
 
-/// Reads of this many bytes and more are asked of several servers at once: two of them at a time
-/// are enough.
+/// Reads of at least this many bytes do not call the hook. They use several servers at once, so two
+/// such reads at a time are enough.
 const LONG: usize = 256 << 10;
 
 /// An array at an address, open.
@@ -72,34 +71,34 @@ pub struct RemoteMedium {
     keeper: Option<JoinHandle<()>>,
     /// Called before a read waits for servers.
     before_waits: OnceLock<WaitHook>,
-    /// Gone before the lock is.
+    /// Dropped before the lock.
     _socket: Option<LiveSocket>,
     _lock: Option<File>,
 }
 
-/// What those have in common who work on an open array.
+/// State shared by the threads that work on an open array.
 struct Open {
     array: Array<TcpFleet>,
-    /// With its path.
+    /// The write-behind log, with its path.
     log: Option<(PathBuf, HostLog)>,
     shared: Shared,
     times: Times,
-    /// Where etcd says who may write. Ends behind the array.
+    /// The etcd session that decides whether this client may write. Dropped after the array.
     session: Option<Arc<Session>>,
 }
 
-/// The numbers of an open array, for whoever shows them. Does not keep it open.
+/// Read access to the numbers of an open array. Does not keep it open.
 #[derive(Clone)]
 pub struct Watch(Weak<Open>);
 
 impl Watch {
-    /// What the array is doing; `None` once it is closed.
+    /// The numbers of the array; `None` after it is closed.
     pub fn live(&self) -> Option<Live> {
         self.0.upgrade().map(|open| open.live())
     }
 }
 
-/// How long requests took.
+/// Durations of requests.
 struct Times {
     reads: Latencies,
     writes: Latencies,
@@ -160,7 +159,7 @@ impl Open {
 }
 
 impl RemoteMedium {
-    /// Makes an array on the servers of the address; whatever they hold is gone.
+    /// Makes an array on the servers of the address. Their previous contents are lost.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -187,7 +186,7 @@ impl RemoteMedium {
                 Self::create_on(&address, uuid, policy, Some(Arc::clone(&session)))
             });
         if made.is_err() {
-            // Nobody has anything there yet.
+            // The servers hold nothing yet.
             let _ = session.release();
         }
         made
@@ -200,7 +199,7 @@ impl RemoteMedium {
         session: Option<Arc<Session>>,
     ) -> Result<RemoteMedium, RemoteError> {
         if let Some(path) = &address.log {
-            // What is no log is not overwritten, and told before anything is.
+            // A file that is no log is not overwritten; this is reported before any change.
             drop(log_place::find(path)?);
         }
         let fleet = fleet(address, session.as_deref())?;
@@ -224,9 +223,8 @@ impl RemoteMedium {
         Self::open_as(address, false)
     }
 
-    /// Opens the array to look at it: nothing is changed on the servers, so it can also be done
-    /// while another machine uses it. What that one moves away meanwhile cannot be read here any
-    /// more.
+    /// Opens the array read-only. Nothing is changed on the servers, so another machine may use the
+    /// array at the same time. Reads fail for blocks that the other machine moves meanwhile.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -243,7 +241,8 @@ impl RemoteMedium {
                 .map_err(|error| RemoteError::Host(error.to_string()))?;
             held.map(Some).ok_or(RemoteError::InUse)
         };
-        // On this machine first: before the token or the epoch changes below whoever has it.
+        // Locked on this machine first, before the token or the epoch changes for another process
+        // that has the array open.
         let (address, options, session, lock) = match (&address.etcd, recorded(address)?) {
             (Some(etcd), Some((record, looked))) => {
                 let lock = uuid_from(&record.uuid).map_or(Ok(None), |uuid| lock(&uuid))?;
@@ -342,7 +341,7 @@ impl RemoteMedium {
                 }
             })
             .map_err(host);
-        // Dropped with an error it ends the other thread.
+        // A drop after an error ends the other thread.
         let mut medium = RemoteMedium {
             open,
             tender: None,
@@ -353,7 +352,7 @@ impl RemoteMedium {
         };
         medium.tender = Some(tender?);
         let open = &medium.open;
-        // Without it the array is as good; only nobody sees what it does.
+        // The socket is optional: without it only the live numbers are missing.
         medium._socket = socket.and_then(|path| {
             let watch = Watch(Arc::downgrade(open));
             LiveSocket::serve(path, move || watch.live()).ok()
@@ -361,7 +360,7 @@ impl RemoteMedium {
         Ok(medium)
     }
 
-    /// An array that does not open, and of which a log may have a state.
+    /// The error of an array that cannot be opened, if a log may have a state of it.
     fn lost(address: &Address, error: ArrayError) -> RemoteError {
         let gone = matches!(
             error,
@@ -378,36 +377,38 @@ impl RemoteMedium {
         }
     }
 
-    /// What the write-behind log of an address says, without the array being opened; `None` where
-    /// there is none.
+    /// The state of the write-behind log of an address, without opening the array; `None` if there
+    /// is no log.
     ///
     /// # Errors
-    /// There is something else in its place.
+    /// The path holds something else.
     pub fn log_report(address: &Address) -> Result<Option<LogReport>, RemoteError> {
         log_place::report(address)
     }
 
-    /// What there is to know, and how many segments of a rebuild are done while there is one.
+    /// Status of the array, and the finished segments of a rebuild in progress.
     pub fn status(&self) -> (Status, Option<u64>) {
         let rebuild = self.open.shared.rebuild();
         (self.open.array.status(), rebuild.map(|rebuild| rebuild.done.into()))
     }
 
-    /// The numbers, for whoever shows them.
+    /// Read access to the numbers.
     pub fn watch(&self) -> Watch {
         Watch(Arc::downgrade(&self.open))
     }
 
-    /// What the process of this machine says that has the array open; `None` where nobody has it.
+    /// The live numbers of the process of this machine that has the array open; `None` if there is
+    /// none.
     pub fn live(address: &Address) -> Option<Live> {
         let witness = witness(address).ok()??;
         live::ask(&witness.socket(&known_uuid(address)?))
     }
 
-    /// Takes a good member out, for its server to be given back; a spare takes its place.
+    /// Takes a good member out of the array, so that its server can be released. A spare takes its
+    /// place.
     ///
     /// # Errors
-    /// When no more can be lost.
+    /// When no further member can be lost.
     pub fn drain(&self, member: usize) -> Result<(), RemoteError> {
         let array = &self.open.array;
         let seat = array.status().members.get(member).map(|(_, seat)| *seat);
@@ -419,7 +420,7 @@ impl RemoteMedium {
                 "there is no spare to take its place: give one with spare=HOST:PORT".to_owned();
             return Err(RemoteError::Array(ArrayError::Invalid(why)));
         }
-        // Before it is lost: its own server would be the first to be tried.
+        // Before the loss: the tender would try the member's own server first.
         self.open.shared.avoid(seat);
         Ok(array.drain(member)?)
     }
@@ -430,29 +431,30 @@ impl RemoteMedium {
         known_uuid(address).is_some_and(|uuid| matches!(witness.lock(&uuid, false), Ok(None)))
     }
 
-    /// What the servers of an address say, without opening the array: safe while somebody uses it.
+    /// Reports of the servers of an address, without opening the array. Safe while another client
+    /// uses it.
     ///
     /// # Errors
-    /// Certificates.
+    /// A certificate or key is unusable.
     pub fn look(address: &Address) -> Result<Vec<ServerReport>, RemoteError> {
         let address = servers_of(address)?;
         let fleet = fleet(&address, None)?;
         Ok((0..fleet.servers()).map(|server| look(&fleet, &address, server)).collect())
     }
 
-    /// Gives up an array that etcd knows: its memory is free again, and everything in it is gone.
-    /// While somebody has it open only if the address says `takeover=yes`.
+    /// Releases an array that etcd knows: its memory is free again and its contents are lost. While
+    /// a client has it open, the address must say `takeover=yes`.
     ///
     /// # Errors
-    /// [`RemoteError`]; servers that do not answer keep their bytes until they are told by the next
-    /// array, or end.
+    /// [`RemoteError`]. Servers that do not answer keep their bytes until the next array takes them
+    /// over, or until they end.
     pub fn release(address: &Address) -> Result<(), RemoteError> {
         let Some(etcd) = &address.etcd else {
             let why = "only arrays that etcd knows can be released".to_owned();
             return Err(RemoteError::Array(ArrayError::Invalid(why)));
         };
         let (session, record) = Session::open(gateway(etcd)?, etcd, false)?;
-        // The older client is out before the memory is given back.
+        // The older client is fenced before the memory is released.
         let address = resolved(address, &gateway(etcd)?, &record, Some(record.token))?;
         let fleet = fleet(&address, Some(&session))?;
         for server in 0..fleet.servers() {
@@ -462,10 +464,10 @@ impl RemoteMedium {
         Ok(session.release()?)
     }
 
-    /// Everything that etcd knows: servers, arrays and who has them open.
+    /// Everything recorded in etcd: servers, arrays, and which client has each array open.
     ///
     /// # Errors
-    /// Those of etcd, and certificates.
+    /// An error of etcd, or an unusable certificate.
     pub fn registered(etcd: &EtcdAddress) -> Result<Listing, RemoteError> {
         Ok(claims::list(&gateway(etcd)?)?)
     }
@@ -480,15 +482,15 @@ impl Drop for RemoteMedium {
         for thread in [self.tender.take(), self.keeper.take()].into_iter().flatten() {
             let _ = thread.join();
         }
-        // With etcd nobody waits for that, and etcd itself may be away. What fails here the next
-        // one finds not closed.
+        // With etcd the next client does not wait for a close, and etcd may be away. If the close
+        // fails, the next client finds the array unclosed.
         if self.open.session.is_none() {
             let _ = self.open.array.close();
         }
     }
 }
 
-/// Carries `work` out and notes how long it took.
+/// Runs `work` and notes its duration.
 fn timed<T>(times: &Latencies, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = work();

@@ -1,5 +1,5 @@
-//! From an address to servers: connections, who notes epochs, and what can be known of an array
-//! that is not open.
+//! From an address to servers: the connections, the witness, and what is known of an array without
+//! opening it.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use crate::etcd::{Session, claims};
 use crate::medium::RemoteError;
 use crate::witness::DirectoryWitness;
 
-/// What a server says, without the array being opened.
+/// Report of a server, without opening the array.
 #[derive(Debug, Clone)]
 pub struct ServerReport {
-    /// Where it is.
+    /// Its address.
     pub address: String,
     /// Bytes that it lends, or why it does not answer.
     pub contact: Result<u64, String>,
@@ -52,7 +52,7 @@ pub(crate) fn fleet(address: &Address, session: Option<&Session>) -> Result<TcpF
     Ok(TcpFleet::new(endpoints, options))
 }
 
-/// Where epochs are noted if the address does not say: below the state directory of this machine or
+/// The witness directory: that of the address, or one below the state directory of this machine or
 /// user.
 pub(crate) fn witness(address: &Address) -> Result<Option<Arc<DirectoryWitness>>, RemoteError> {
     if let Some(directory) = &address.witness {
@@ -84,7 +84,7 @@ pub(crate) fn options(
         degraded: address.degraded,
         read_only,
         now,
-        // Servers that know of a newer token take nothing of a dead client any more.
+        // Servers that know a newer token refuse the late requests of a dead client.
         late_ms: if address.etcd.is_some() { 0 } else { ms(address.late) },
         hold_bytes: address.hold,
         log: match &address.log {
@@ -96,14 +96,14 @@ pub(crate) fn options(
     }
 }
 
-/// What tells the sessions apart where nobody gives out tokens. A clock that is wrong matters only
-/// between clients that have not seen each other.
+/// Identifies sessions if there are no tokens. A wrong clock matters only between clients that are
+/// unaware of each other.
 pub(crate) fn clock() -> u64 {
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms)
 }
 
-/// What etcd knows of an array, without opening it.
+/// The record of an array in etcd, without opening it.
 pub(crate) fn recorded(address: &Address) -> Result<Option<(ArrayRecord, Address)>, RemoteError> {
     let Some(etcd) = &address.etcd else { return Ok(None) };
     let gateway = gateway(etcd)?;
@@ -112,12 +112,12 @@ pub(crate) fn recorded(address: &Address) -> Result<Option<(ArrayRecord, Address
     Ok(Some((record, address)))
 }
 
-/// The same, as the engine takes it.
+/// The same witness in the form that the engine takes.
 pub(crate) fn as_witness<W: Witness + 'static>(witness: &Arc<W>) -> Arc<dyn Witness> {
     Arc::clone(witness) as Arc<dyn Witness>
 }
 
-/// What etcd had noted when somebody came to look.
+/// The epoch that etcd had noted when the array was opened read-only.
 #[derive(Debug)]
 pub(crate) struct Noted(pub(crate) (u64, u64));
 
@@ -131,12 +131,12 @@ impl Witness for Noted {
     }
 }
 
-/// The address with servers, whoever knows them.
+/// The address with its servers, which etcd may supply.
 pub(crate) fn servers_of(address: &Address) -> Result<Cow<'_, Address>, RemoteError> {
     Ok(recorded(address)?.map_or(Cow::Borrowed(address), |(_, address)| Cow::Owned(address)))
 }
 
-/// Gives the memory of a server back, as far as it answers.
+/// Trims all memory of a server, as far as it answers.
 pub(crate) fn trim_all(fleet: &TcpFleet, server: usize, size: u64, patience: Duration) {
     /// Most bytes of one request.
     const PIECE: u64 = 1 << 30;
@@ -152,7 +152,7 @@ pub(crate) fn trim_all(fleet: &TcpFleet, server: usize, size: u64, patience: Dur
     }
 }
 
-/// Which array an address means, where it can be known.
+/// The identity of the array at an address, if it can be found out.
 pub(crate) fn known_uuid(address: &Address) -> Option<[u8; 16]> {
     match recorded(address).ok()? {
         Some((record, _)) => uuid_from(&record.uuid),
@@ -160,12 +160,12 @@ pub(crate) fn known_uuid(address: &Address) -> Option<[u8; 16]> {
     }
 }
 
-/// An identity from its 32 digits.
+/// An identity from its 32 hexadecimal digits.
 pub(crate) fn uuid_from(text: &str) -> Option<[u8; 16]> {
     u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32).map(u128::to_be_bytes)
 }
 
-/// Which array the servers belong to, by the first one that knows.
+/// The identity of the array on the servers, from the first server that knows it.
 pub(crate) fn uuid_of(fleet: &TcpFleet, address: &Address) -> Option<[u8; 16]> {
     (0..fleet.servers()).find_map(|server| Some(look(fleet, address, server).superblock?.uuid))
 }

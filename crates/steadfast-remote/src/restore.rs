@@ -1,7 +1,6 @@
-//! Restoring: all servers are lost, and an array is made anew out of the write-behind log.
+//! Restore: all servers are lost, and a new array is made from the write-behind log.
 //!
-//! Servers that are there win: one that holds an array, this one or another, is not overwritten
-//! unless somebody says so.
+//! A server that holds an array, this one or another, is not overwritten without `force`.
 
 use std::sync::Arc;
 
@@ -14,21 +13,21 @@ use crate::log_place;
 use crate::medium::{RemoteError, RemoteMedium};
 use crate::place::{as_witness, clock, fleet, hex, options, witness};
 
-/// What was restored.
+/// Result of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
-    /// When the flush point was, in milliseconds since 1970.
+    /// Time of the flush point in milliseconds since 1970.
     pub time_ms: u64,
     /// Bytes that were copied.
     pub bytes: u64,
 }
 
 impl RemoteMedium {
-    /// Makes the array of the address anew, as `uuid`, out of its write-behind log. With `force`
-    /// also out of a log that is older than its bound says, and over servers that hold an array.
+    /// Makes the array of the address again, as `uuid`, from its write-behind log. `force` also
+    /// allows a log that is older than its limit promises, and servers that hold an array.
     ///
     /// # Errors
-    /// [`RemoteError`]; it can be done again.
+    /// [`RemoteError`]; the restore can be repeated.
     pub fn restore(
         address: &Address,
         uuid: [u8; 16],
@@ -55,8 +54,8 @@ impl RemoteMedium {
             for report in Self::look(address)? {
                 let Some(superblock) = &report.superblock else { continue };
                 match superblock.uuid {
-                    // What an earlier restore has left: nobody can open it, and its log has
-                    // everything.
+                    // Left over from an earlier restore: such an array cannot be opened, and its
+                    // log has everything.
                     _ if superblock.unfinished => {}
                     uuid if uuid == old => return Err(RemoteError::Alive(report.address)),
                     _ => return Err(RemoteError::Occupied(report.address)),
@@ -107,17 +106,17 @@ impl RemoteMedium {
                 RestoreError::Array(error) => RemoteError::Array(error),
                 error @ RestoreError::TooSmall(..) => invalid(&error.to_string()),
             })?;
-            // Otherwise the next one waits.
+            // Without the close the next client waits.
             let _ = array.close();
             Ok(Restored { time_ms: point.time_ms, bytes })
         };
         let restored = made();
         if let (Err(_), Some(session)) = (&restored, &session) {
-            // Nobody can open what is there.
+            // The array there cannot be opened.
             let _ = session.release();
         }
         if let (Ok(_), Some(Ok(gateway))) = (&restored, address.etcd.as_ref().map(gateway)) {
-            // The log is the new array's now.
+            // The log belongs to the new array now.
             let _ = claims::forget_released(&gateway, &hex(&old));
         }
         restored

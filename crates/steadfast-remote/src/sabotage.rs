@@ -1,51 +1,50 @@
-//! Bugs planted on purpose, to check that the tests would find them.
+//! Bugs planted on purpose, to check that the tests find them.
 //!
-//! Each is one condition at the place where the mistake would be made. Without the feature
-//! `sabotage`, which only the tests of this crate switch on, [`planted`] is `false` for the
-//! compiler and nothing of this is in a program.
+//! Each is one condition at the place of the mistake. Only the tests of this crate enable the
+//! feature `sabotage`. Without it, [`planted`] is a constant `false`, and the bugs are not
+//! compiled.
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code)] // Without the feature nobody makes one.
+#[allow(dead_code)] // Never constructed without the feature.
 pub enum Sabotage {
-    /// A server hands memory out with what somebody else had in it.
+    /// A server lends memory that still holds another client's bytes.
     ShowOldGranules,
-    /// Segments are marked though what makes them unneeded is not flushed.
+    /// Segments are marked before the newer versions of their blocks are flushed.
     MarkBeforeFlush,
-    /// A block is put right where it was, though something else may be there by now.
+    /// A block is repaired at its old place, which may already hold another block.
     RepairWhereItWas,
-    /// What waited of a block that was written over in one piece is kept in memory for it.
+    /// A direct write leaves the older waiting version of a block in memory.
     HoldOlder,
-    /// A stripe of homes is overwritten though some of its blocks are nowhere else.
+    /// A stripe of homes is overwritten although some of its blocks are only there.
     HomeBeforeComplete,
-    /// Segments are marked before older ones, though blocks are at home.
+    /// Segments are marked before older ones, although newer versions are at home.
     MarkYounger,
-    /// A stripe of homes is overwritten though its checksums are not flushed.
+    /// A stripe of homes is overwritten before its checksums are flushed.
     HomeBeforeSums,
-    /// Segments of checksums are marked as soon as what was needed of them is packed, and not
-    /// flushed.
+    /// Checksum segments are marked once their needed blocks are packed, before the packed blocks
+    /// are flushed.
     PackedIsFlushed,
-    /// A write to a home that was not answered is made again, and the member stays.
+    /// A write to a home without an answer is repeated, and the member stays in the array.
     HomeWrittenTwice,
-    /// Each fourth mark does not arrive, and the others do not stand for it, which must do no harm
-    /// where blocks have homes.
+    /// Every fourth mark is not sent, and the others do not stand for it. With parity in place this
+    /// must do no harm.
     MarksLost,
-    /// The same, and what the log has of a block counts, however old it is.
+    /// The same, and the log supersedes homes even with old records.
     OldRecordCounts,
-    /// Checksums say where groups are before what is there is flushed.
+    /// Checksums record the places of groups before the groups are flushed.
     CommitBeforeFlush,
-    /// A place is written again as soon as its group is elsewhere, though the servers do not know
-    /// that.
+    /// A place is reused as soon as its group has moved, before the servers know the new place.
     LeftIsFree,
-    /// Segments are marked though what makes them unneeded is a group that is not committed.
+    /// Segments are marked although the group that makes them obsolete is not committed.
     MarkUncommitted,
-    /// A place is used again though somebody has not answered what was written there.
+    /// A place is reused although a member has not answered a write to it.
     SpoiledIsFree,
-    /// What nobody has answered is taken for gone.
+    /// Blocks are declared lost although a member has not answered.
     UnansweredIsGone,
-    /// Nobody waits for what a dead client has sent.
+    /// No client waits for late requests of a dead client.
     LateIgnored,
-    /// Who opens a closed array does not say so before he writes.
+    /// A client that opens a closed array does not record that before its first write.
     ClosedStands,
 }
 
@@ -64,7 +63,7 @@ mod switch {
         static PLANTED: Cell<Option<Sabotage>> = const { Cell::new(None) };
     }
 
-    /// Plants a bug in whatever this thread does from now on, or digs it out again.
+    /// Plants a bug for the operations of this thread, or removes it.
     pub fn plant(bug: Option<Sabotage>) {
         PLANTED.set(bug);
     }

@@ -1,6 +1,6 @@
-//! The tender: gives back what is needed no more, and rebuilds lost members of an open array, on
-//! their own servers where those answer, or else on spares: those of the address, or one from
-//! etcd's list.
+//! The tender is a thread that trims obsolete segments of an open array and rebuilds lost members.
+//! A member is rebuilt on its own server if that answers, or else on a spare. Spares are those of
+//! the address, or servers of etcd's list.
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,23 @@ use crate::client::TcpFleet;
 use crate::etcd::Session;
 use crate::live::LiveRebuild;
 
-/// How often both are looked at.
+/// Interval between two rounds.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// So often a step of a rebuild is tried, one after the other: a server that it reads from may be
-/// slow for a while.
+/// Tries of one rebuild step in a row: a server that the step reads from may be slow for a while.
 const TRIES: u32 = 20;
 
-/// What the tender and its owner tell each other.
+/// State shared by the tender and its owner.
 #[derive(Default)]
 pub(crate) struct Shared {
     stop: Mutex<bool>,
     wake: Condvar,
     rebuild: Mutex<Option<LiveRebuild>>,
-    /// Servers that are given back: nobody is rebuilt on them.
+    /// Servers to be released: no member is rebuilt on them.
     avoided: Mutex<Vec<usize>>,
 }
 
 impl Shared {
-    /// Ends it.
+    /// Stops the tender.
     pub(crate) fn stop(&self) {
         *self.stop.lock() = true;
         self.wake.notify_all();
@@ -39,12 +38,12 @@ impl Shared {
         self.avoided.lock().push(seat);
     }
 
-    /// The rebuild that goes on.
+    /// The rebuild in progress.
     pub(crate) fn rebuild(&self) -> Option<LiveRebuild> {
         *self.rebuild.lock()
     }
 
-    /// Waits; whether it is over.
+    /// Waits for this time. Returns whether the tender must stop.
     pub(crate) fn rest(&self, time: Duration) -> bool {
         let mut stop = self.stop.lock();
         if !*stop {
@@ -54,8 +53,8 @@ impl Shared {
     }
 }
 
-/// Begins to rebuild a lost member where etcd says: where its server is now, or after that was
-/// waited for, and unless that is to be given back, on another one that has room.
+/// Begins to rebuild a lost member with etcd's help. With `own`, the member's server is tried at
+/// its present address. With `another`, a different server with room comes next.
 fn begin_listed(
     array: &Array<TcpFleet>,
     session: &Session,
@@ -64,7 +63,7 @@ fn begin_listed(
     another: bool,
 ) -> Option<Rebuild> {
     let begin = |address: Option<String>| {
-        // Nothing is expected of the server of a lost member: its seat can be another's.
+        // The server of a lost member holds no valid data, so its seat can take another server.
         array.fleet().move_to(seat, &address?);
         array.begin_rebuild(member, seat).ok()
     };
@@ -72,8 +71,8 @@ fn begin_listed(
     if found.is_none() && another { begin(session.replace(member).ok()?) } else { found }
 }
 
-/// Tends the array until it is told to stop: `rate` bytes a second at most, and a spare only after
-/// `spare_after`.
+/// Tends the array until it is told to stop. Rebuilds write at most `rate` bytes a second. A spare
+/// is used only after `spare_after`.
 pub(crate) fn tend(
     array: &Array<TcpFleet>,
     shared: &Shared,
@@ -83,11 +82,11 @@ pub(crate) fn tend(
 ) {
     let mut since: Vec<Option<Instant>> = Vec::new();
     while !shared.rest(INTERVAL) {
-        // Where etcd is still away nobody waits for it here.
+        // While etcd is away, the tender does not wait for it.
         if array.awaits_witness() && session.is_none_or(|session| session.whereabouts(0).is_ok()) {
             let _ = array.resume();
         }
-        // Beyond what the policy survives, and then every request says so.
+        // An error here means that the array has failed; then every request reports it.
         let _ = array.tidy();
         let lost = array.lost();
         since.resize(array.status().members.len().max(since.len()), None);
@@ -128,7 +127,7 @@ pub(crate) fn tend(
             };
             let Some(mut rebuild) = begun else { continue };
             if session.is_some() {
-                // Its seat is another server's now.
+                // The seat belongs to another server now.
                 shared.avoided.lock().retain(|seat| *seat != own);
             }
             let over = carry_out(array, shared, member, &mut rebuild, rate, session);
@@ -140,7 +139,7 @@ pub(crate) fn tend(
     }
 }
 
-/// Does one rebuild, as far as it goes; whether the tender has to end.
+/// Runs one rebuild as far as possible. Returns whether the tender must stop.
 fn carry_out(
     array: &Array<TcpFleet>,
     shared: &Shared,
@@ -188,7 +187,8 @@ fn carry_out(
         if given > 0 && shared.rest(pause) || shared.rest(Duration::ZERO) {
             return true;
         }
-        // The last step begins an epoch: everybody would wait with it for an etcd that is away.
+        // The last step begins an epoch. It waits here for etcd, because inside the step all
+        // requests would wait too.
         while done == segments
             && session.is_some_and(|session| session.whereabouts(member).is_err())
         {

@@ -1,5 +1,5 @@
-//! The witness: a directory with one small file for each array that this machine has used, and its
-//! lock.
+//! The witness: a directory with one small file for each array that this machine has used, and a
+//! lock file for each.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 
 use crate::array::Witness;
 
-/// Remembers epochs in files.
+/// Stores epochs in files.
 #[derive(Debug)]
 pub struct DirectoryWitness {
     directory: PathBuf,
 }
 
 impl DirectoryWitness {
-    /// Files in this directory, which is made where it does not exist.
+    /// Files in this directory, which is created if missing.
     ///
     /// # Errors
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     pub fn new(directory: PathBuf) -> io::Result<DirectoryWitness> {
         fs::create_dir_all(&directory)?;
         Ok(DirectoryWitness { directory })
@@ -28,11 +28,11 @@ impl DirectoryWitness {
         self.directory.join(format!("{name}.{suffix}"))
     }
 
-    /// Keeps others on this machine from the array as long as the file lives, or, `shared`, those
-    /// who write. `None`: somebody has it.
+    /// Locks the array on this machine as long as the file lives. With `shared`, only writers are
+    /// locked out. `None` if another process holds the lock.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn lock(&self, uuid: &[u8; 16], shared: bool) -> io::Result<Option<File>> {
         let path = self.path(uuid, "lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
@@ -43,13 +43,13 @@ impl DirectoryWitness {
         }
     }
 
-    /// Where whoever has the array open says what it does.
+    /// Path of the socket for live numbers.
     pub fn socket(&self, uuid: &[u8; 16]) -> PathBuf {
         self.path(uuid, "live")
     }
 
-    /// Notes why the write-behind log of an array was given up, or that it is in order. For the day
-    /// on which its disk can not be written: so what goes wrong here changes nothing.
+    /// Notes why the write-behind log of an array was given up, or that it is in order. This note
+    /// serves the case that the disk of the log cannot be written. Errors here change nothing else.
     pub(crate) fn note_log(&self, uuid: &[u8; 16], why: Option<&str>) {
         let path = self.path(uuid, "log");
         let _ = match why {
@@ -58,7 +58,7 @@ impl DirectoryWitness {
         };
     }
 
-    /// Why the write-behind log of an array was given up, if anybody has noted that.
+    /// Why the write-behind log of an array was given up, if noted.
     pub(crate) fn log_note(&self, uuid: &[u8; 16]) -> Option<String> {
         fs::read_to_string(self.path(uuid, "log")).ok()
     }

@@ -1,5 +1,5 @@
-//! Arrays on real servers over loopback: servers die, come back empty and are rebuilt; the client
-//! comes back.
+//! Arrays on real servers over loopback: servers die, restart empty and are rebuilt; the client
+//! reopens the array.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +62,8 @@ fn fixture(name: &str, policy: &str, count: usize) -> Fixture {
         servers.iter().flatten().map(|server| server.address().to_string()).collect();
     let directory =
         std::env::temp_dir().join(format!("steadfast-array-{name}-{}", std::process::id()));
-    // Patience for a machine that is busy with other tests: timings decide nothing here.
+    // Long time limits for a machine that is busy with other tests: the result does not depend on
+    // time.
     let text = format!(
         "remote://{}?policy={policy}&timeout=5000&hedge=5000&witness={}",
         places.join(","),
@@ -95,8 +96,7 @@ fn right(medium: &RemoteMedium, from: u64, count: u64, number: u8) {
     }
 }
 
-/// Nobody has used the connections for a while, and the servers have ended them: that costs no
-/// member, whatever is written next.
+/// The servers have closed idle connections: the next write must not cost a member.
 #[test]
 fn idle_connections_that_break_cost_nobody() {
     let mut fixture = fixture("idle", "parity-in-place", 3);
@@ -116,7 +116,7 @@ fn idle_connections_that_break_cost_nobody() {
         let server = turn as usize % 3;
         fixture.servers[server] = None;
         fixture.servers[server] = Some(serve_from(&fixture.places[server], &pools[server]));
-        // Until they are looked at.
+        // Longer than the time after which idle connections are checked.
         std::thread::sleep(Duration::from_millis(150));
         let mut found = vec![0; bytes.len()];
         medium.read(0, &mut found).unwrap();
@@ -133,12 +133,12 @@ fn servers_die_and_are_rebuilt_while_the_medium_is_used() {
         let medium = RemoteMedium::create(&fixture.address, [7; 16]).unwrap();
         assert!(matches!(RemoteMedium::open(&fixture.address), Err(RemoteError::InUse)));
         fill(&medium, 0, 300, 1);
-        // One goes; everything goes on without it.
+        // One server stops; the array stays usable.
         fixture.servers[1] = None;
         right(&medium, 0, 300, 1);
         fill(&medium, 100, 100, 2);
         right(&medium, 100, 100, 2);
-        // It comes back empty at the same place, and is rebuilt without anybody's doing.
+        // It restarts empty at the same address, and is rebuilt automatically.
         fixture.servers[1] = Some(serve(&fixture.places[1]));
         let deadline = Instant::now() + Duration::from_secs(60);
         while medium.status().0.members[1].0 != State::Good {
@@ -146,14 +146,14 @@ fn servers_die_and_are_rebuilt_while_the_medium_is_used() {
             fill(&medium, 200, 10, 3);
             std::thread::sleep(Duration::from_millis(20));
         }
-        // So another one may go.
+        // So another one may stop.
         fixture.servers[0] = None;
         right(&medium, 0, 100, 1);
         right(&medium, 100, 100, 2);
         right(&medium, 200, 10, 3);
         fill(&medium, 0, 10, 4);
         drop(medium);
-        // The client comes back: the map is put together from what is there.
+        // The client reopens the array and rebuilds its map from the servers.
         let medium = RemoteMedium::open(&fixture.address).unwrap();
         right(&medium, 0, 10, 4);
         right(&medium, 10, 90, 1);
@@ -186,7 +186,7 @@ fn many_callers_at_once() {
     }
 }
 
-/// Whoever serves others is told before a short read waits for the servers, and not of long ones.
+/// A hook runs before a short read waits for servers, but not before a long read.
 #[test]
 fn a_short_read_that_waits_says_so_before() {
     let fixture = fixture("waits", "mirror", 2);
@@ -228,7 +228,7 @@ fn memory_goes_back_to_the_servers_when_files_are_deleted() {
     let words = format!("policy=parity&timeout=60000&witness={}", directory.display());
     let address: Address = format!("remote://{}?{words}", places.join(",")).parse().unwrap();
     let medium = RemoteMedium::create(&address, [9; 16]).unwrap();
-    // Nothing but superblocks: what nobody has used is not touched.
+    // Only superblocks: unused memory is not touched.
     assert!(servers.iter().all(|(pool, _)| pool.used() <= 64 << 10));
     let platform = HostPlatform::new();
     Volume::format(&medium, &FormatOptions::default(), &platform).unwrap();
@@ -244,11 +244,11 @@ fn memory_goes_back_to_the_servers_when_files_are_deleted() {
     assert!(full > 24 << 20, "{full}");
     volume.remove_all("large").unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    // What shares a segment with blocks that are needed stays.
+    // Discarded blocks that share a segment with needed blocks stay.
     while held() > full * 2 / 3 {
         assert!(Instant::now() < deadline, "{} of {full} bytes are still held", held());
-        // Room is free after a checkpoint, and told to the medium after another that changes
-        // something.
+        // Space is free after a checkpoint. The medium is told after another checkpoint that
+        // changes something.
         while volume.background().unwrap() {}
         volume.open_file("small", &all).unwrap().write_at(0, &piece[..100]).unwrap();
         volume.checkpoint().unwrap();
@@ -278,7 +278,7 @@ fn large_writes_over_and_over_take_no_more_and_more_memory() {
     let create = CreateOptions { policy: Policy::None, uuid: [1; 16], spares: 0 };
     let array = Array::create(fleet, &create, options).unwrap();
     let mut found = vec![0; 4 << 20];
-    // Nobody tends the array, and there is always room: 40 MiB of 64.
+    // The array has no tender, and still there is always room: 40 MiB of 64.
     for round in 1..=10 {
         let bytes = vec![round; found.len()];
         array.write(0, &bytes).unwrap();
@@ -286,6 +286,6 @@ fn large_writes_over_and_over_take_no_more_and_more_memory() {
         array.read(0, &mut found).unwrap();
         assert!(found == bytes, "round {round}");
     }
-    // What counts, what came before it, and the front of each segment.
+    // The current blocks, the ones before them, and the front of each segment.
     assert!(pool.used() < 24 << 20, "{} bytes are taken", pool.used());
 }

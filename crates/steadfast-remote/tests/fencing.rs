@@ -1,4 +1,4 @@
-//! Two clients of one array on real servers over loopback, each under a token: the later one ends
+//! Two clients of one array on real servers over loopback, each under a token: the later one fences
 //! the earlier one.
 
 use std::collections::HashMap;
@@ -28,12 +28,12 @@ fn serve() -> Server {
     Server::start("127.0.0.1:0".parse().unwrap(), Arc::new(pool), ServerOptions::default()).unwrap()
 }
 
-/// Nobody listens there.
+/// An address without a listener.
 fn closed() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// Remembers epochs as etcd does: only those of the newest token have consequences.
+/// A witness like etcd: only epochs of the newest token have consequences.
 #[derive(Debug, Default)]
 struct Notebook {
     newest: Mutex<u32>,
@@ -77,7 +77,7 @@ fn options(notebook: &Arc<Notebook>, token: u32) -> ArrayOptions {
         hedge_ms: 10_000,
         witness: Some(Arc::new(Page(Arc::clone(notebook), token))),
         now: token.into(),
-        // The token is what keeps the earlier one's writes off.
+        // The token keeps the writes of the earlier client out, so no wait is needed.
         late_ms: 0,
         ..ArrayOptions::default()
     }
@@ -110,7 +110,7 @@ fn the_earlier_client_neither_writes_nor_reads_any_more() {
             Array::open(fleet(&places, 2, Some(Arc::clone(&flag))), options(&notebook, 2)).unwrap();
         earlier.write(0, &[2; 4096]).unwrap();
         earlier.flush().unwrap();
-        // Taken in, not flushed: it may be lost, and never comes late.
+        // Accepted but not flushed: this write may be lost, but never arrives late.
         earlier.write(4096, &[9; 4096]).unwrap();
         let later = Array::open(fleet(&places, 3, None), options(&notebook, 3)).unwrap();
         assert_eq!(reads(&later), 2, "{policy}");
@@ -141,7 +141,7 @@ fn of_two_clients_with_a_copy_each_the_later_one_counts() {
             servers.iter().map(|server| server.address().to_string()).collect();
         let notebook = Arc::new(Notebook::default());
         create(&places, Policy::Mirror, &notebook);
-        // It never hears that there is another one, but for an epoch that it may not note.
+        // The earlier client learns of the later one only when it cannot note an epoch.
         let earlier = Array::open(fleet(&places, 2, None), options(&notebook, 2)).unwrap();
         let mut reached = places.clone();
         reached[other] = closed();
@@ -149,10 +149,10 @@ fn of_two_clients_with_a_copy_each_the_later_one_counts() {
         later.write(0, &[3; 4096]).unwrap();
         later.flush().unwrap();
         assert!(earlier.write(0, &[2; 4096]).and_then(|()| earlier.flush()).is_err());
-        // What it left behind on the server that is its own has an epoch as new as the other's, and
-        // does not count.
+        // On the server that only the earlier client reached, its epoch is as new as the later
+        // client's, and void.
         drop((earlier, later));
-        // Alone it is refused: etcd knows of a later session.
+        // That server alone is refused: etcd knows a later session.
         let mut left = places.clone();
         left[mine] = closed();
         let refused = Array::open(fleet(&left, 4, None), options(&notebook, 4)).err();

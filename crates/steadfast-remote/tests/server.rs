@@ -1,4 +1,4 @@
-//! The server by its own client and by clients that do not behave.
+//! The server with its own client and with misbehaving clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -121,7 +121,7 @@ fn failures_of_what_is_below_are_told() {
     assert_eq!(ask(&mut link, 0, Ask::Flush), Err(wire::EIO));
 }
 
-/// A client without manners.
+/// A raw connection of a misbehaving client.
 fn raw(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -131,7 +131,7 @@ fn raw(server: &Server) -> TcpStream {
     stream
 }
 
-/// Whether the server ends the connection.
+/// Whether the server closes the connection.
 fn is_closed(stream: &mut TcpStream) -> bool {
     let mut rest = Vec::new();
     match stream.take(1 << 20).read_to_end(&mut rest) {
@@ -168,7 +168,7 @@ fn hostile_lengths_end_the_connection_and_nothing_else() {
         stream.write_all(&request).unwrap();
         assert!(is_closed(&mut stream));
     }
-    // Noise, by seed: whatever it is, the server lives.
+    // Noise from a seed: the server must survive it.
     let mut state = 1_u64;
     for _ in 0..50 {
         let mut stream = raw(&server);
@@ -196,19 +196,19 @@ fn floods_and_slow_clients_are_bounded() {
     };
     let options = ServerOptions { tls: None, limits };
     let server = Server::start("127.0.0.1:0".parse().unwrap(), pool(1 << 20), options).unwrap();
-    // Four that say nothing, and others that find no place.
+    // Four silent clients take all seats; others find none.
     let mut silent: Vec<TcpStream> = (0..4).map(|_| raw(&server)).collect();
     let mut fifth = TcpStream::connect(server.address()).unwrap();
     fifth.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(is_closed(&mut fifth));
     assert!(server.refused() > 0);
-    // Their time runs out.
+    // Their negotiation time runs out.
     assert!(silent.iter_mut().all(is_closed));
     let deadline = Instant::now() + PATIENCE;
     while server.connections() > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // One that begins a write and does not go on.
+    // A client begins a write and does not continue.
     let mut slow = raw(&server);
     slow.write_all(&option_request(OptionKind::ExportName, b"")).unwrap();
     slow.read_exact(&mut [0; 10]).unwrap();
@@ -218,7 +218,7 @@ fn floods_and_slow_clients_are_bounded() {
     request[26] = 16;
     slow.write_all(&request).unwrap();
     assert!(is_closed(&mut slow));
-    // One that is idle between requests stays.
+    // A client that is idle between requests stays connected.
     let mut link = Link::connect(&endpoint(&server), PATIENCE).unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     ask(&mut link, 0, Ask::Flush).unwrap();
@@ -234,7 +234,7 @@ fn a_client_that_trickles_is_not_longer_in_negotiation_than_another() {
     bytes.extend_from_slice(&77_u32.to_be_bytes());
     bytes.extend_from_slice(&60_000_u32.to_be_bytes());
     slow.write_all(&bytes).unwrap();
-    // A byte now and then, each well within the time for a stall.
+    // One byte at a time, each well within the time limit for a stall.
     let started = Instant::now();
     let mut sent = 0;
     while slow.write_all(&[0]).is_ok() {
@@ -250,19 +250,19 @@ fn idle_connections_give_their_places_up() {
     let limits = Limits { connections_max: 4, idle_time: Duration::ZERO, ..Limits::default() };
     let options = ServerOptions { tls: None, limits };
     let server = Server::start("127.0.0.1:0".parse().unwrap(), pool(1 << 20), options).unwrap();
-    // Four that have negotiated and ask nothing.
+    // Four clients that have negotiated and send no request.
     let mut idle: Vec<Link> =
         (0..4).map(|_| Link::connect(&endpoint(&server), PATIENCE).unwrap()).collect();
     let started = Instant::now();
     let mut link = loop {
-        // The server may be on its way from the last negotiation to waiting for a request.
+        // The server may not yet wait for the first request of the last client.
         match Link::connect(&endpoint(&server), PATIENCE) {
             Ok(link) => break link,
             Err(error) => assert!(started.elapsed() < PATIENCE, "no place: {error}"),
         }
     };
     ask(&mut link, 0, Ask::Write(&[&[1; 10]], false)).unwrap();
-    // It is one of them that has gone, and the others work.
+    // One of them has been closed, and the others work.
     let mut gone = 0;
     for link in &mut idle {
         let mut questions = [Question::new(0, Ask::Flush)];

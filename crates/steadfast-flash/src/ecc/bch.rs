@@ -1,20 +1,20 @@
 //! Binary BCH codes over GF(2^13): the codes of 4 and 8 bits per codeword.
 //!
 //! A codeword is data, most significant bit first, followed by its remainder modulo the generator
-//! polynomial, the product of the minimal polynomials of `α, α^3, … α^(2t-1)`. What is stored is
-//! the remainder xor that of as many erased bytes, inverted, so that an erased page is a codeword.
-//! These are the parities of Linux' `nand_ecc_sw_bch`.
+//! polynomial. The generator is the product of the minimal polynomials of `α, α^3, … α^(2t-1)`. The
+//! stored parity is the inverted remainder, xor the remainder of as many erased bytes, so an erased
+//! page is a codeword. These are the parities of Linux' `nand_ecc_sw_bch`.
 //!
 //! Any number of data bytes up to [`DATA_MAX`] can be a codeword (a shortened code).
 //!
-//! The code corrects `t` flips. More are not always noticed: a pattern of `t + 1` is taken for
-//! another one of `t` with a probability of about 0.3 % (t = 4) or 10^-7 (t = 8). Checksums above
-//! see that.
+//! The code corrects `t` flips. It does not always detect more: a pattern of `t + 1` flips is
+//! mistaken for a pattern of `t` with a probability of about 0.3 % (t = 4) or 10^-7 (t = 8).
+//! Checksums of higher layers detect that.
 
 use super::field::{self, BITS, ORDER};
 use super::{Uncorrectable, locator};
 
-/// Most bytes of data in a codeword; with parity they are below the 8,191 bits of the field.
+/// Most data bytes of a codeword; with parity they are below the 8,191 bits of the field.
 pub(super) const DATA_MAX: usize = 1000;
 
 /// Most flips that a code of this module corrects.
@@ -34,8 +34,8 @@ pub(super) struct Bch {
     /// Flips that it corrects in a codeword.
     strength: usize,
     /// The remainder of each byte followed by as many zero bits as there are parity bits.
-    /// Remainders are left-aligned in their 128 bits: then the steps of all codes are the same, and
-    /// the first bytes are the parity.
+    /// Remainders are left-aligned in 128 bits. So the steps of all codes are the same, and the
+    /// first bytes are the parity.
     remainders: [u128; 256],
 }
 
@@ -66,20 +66,20 @@ impl Bch {
         self.strength * BITS
     }
 
-    /// Bytes of parity; bits that are left over are ones and mean nothing.
+    /// Bytes of parity; unused bits are ones and have no meaning.
     pub(super) fn parity_bytes(&self) -> usize {
         self.parity_bits().div_ceil(8)
     }
 
-    /// The bits of a left-aligned remainder that are parity.
+    /// The parity bits of a left-aligned remainder.
     fn parity_mask(&self) -> u128 {
         !(u128::MAX >> self.parity_bits())
     }
 
-    /// What is stored behind `first` and `second`, left-aligned.
+    /// The stored parity of `first` followed by `second`, left-aligned.
     ///
-    /// Remainders are linear: that of inverted bytes is that of the bytes, xor that of as many
-    /// erased ones.
+    /// Remainders are linear: the remainder of inverted bytes is that of the bytes, xor that of as
+    /// many erased ones.
     fn stored(&self, first: &[u8], second: &[u8]) -> u128 {
         let remainder = first.iter().chain(second).fold(0u128, |remainder, byte| {
             remainder << 8 ^ self.remainders[usize::from((remainder >> 120) as u8 ^ !byte)]
@@ -87,7 +87,7 @@ impl Bch {
         !remainder
     }
 
-    /// Writes the parity of `first` and `second`, one behind the other, at most [`DATA_MAX`] bytes.
+    /// Writes the parity of `first` followed by `second`, at most [`DATA_MAX`] bytes together.
     pub(super) fn encode(&self, first: &[u8], second: &[u8], parity: &mut [u8]) {
         let bytes = self.stored(first, second).to_be_bytes();
         for (to, from) in parity.iter_mut().zip(&bytes[..self.parity_bytes()]) {
@@ -95,11 +95,11 @@ impl Bch {
         }
     }
 
-    /// Corrects up to [`strength`](Self::strength) flipped bits in data and parity; how many there
-    /// were.
+    /// Corrects up to [`strength`](Self::strength) flipped bits in data and parity. Returns their
+    /// number.
     ///
     /// # Errors
-    /// More flips than that, as far as the code can tell. Nothing was changed.
+    /// More flips, as far as the code can detect them. Nothing is changed.
     pub(super) fn decode(
         &self,
         first: &mut [u8],
@@ -123,7 +123,7 @@ impl Bch {
         let length = 8 * data_bytes + self.parity_bits();
         let errors = locator::find(&syndromes[..2 * self.strength], length).ok_or(Uncorrectable)?;
         for degree in errors.degrees() {
-            // Degrees are below the length, so that every bit is one of those that were read.
+            // Degrees are below the length, so every bit is within the codeword.
             let bit = length - 1 - degree;
             let (byte, mask) = (bit / 8, 0x80 >> (bit % 8));
             let parity_byte = byte.checked_sub(data_bytes);
@@ -139,8 +139,7 @@ impl Bch {
         Ok(errors.count())
     }
 
-    /// `S_1 … S_2t` (at index 0 … 2t-1): the values of the difference, as a polynomial, at `α^1 …
-    /// α^2t`.
+    /// `S_1 … S_2t` (at index 0 … 2t-1): the values of the difference polynomial at `α^1 … α^2t`.
     fn syndromes(&self, difference: u128) -> [u16; 2 * STRENGTH_MAX] {
         let mut syndromes = [0; 2 * STRENGTH_MAX];
         let mut rest = difference;
@@ -187,8 +186,8 @@ const fn generator(strength: usize) -> u128 {
 }
 
 /// The minimal polynomial of `α^exponent`, lowest coefficient in bit 0: the product of `x + c` over
-/// its 13 conjugates. (The order of the group, 8,191, is a prime: every element but 0 and 1 has
-/// 13.)
+/// its 13 conjugates. (The order of the group, 8,191, is prime: every element except 0 and 1 has 13
+/// conjugates.)
 const fn minimal_polynomial(exponent: usize) -> u32 {
     let mut conjugate = 1u32;
     let mut index = 0;
@@ -196,7 +195,7 @@ const fn minimal_polynomial(exponent: usize) -> u32 {
         conjugate = field::slow_multiply(conjugate, 2);
         index += 1;
     }
-    // Coefficients are field elements until all factors are in.
+    // Coefficients are field elements until all factors are multiplied.
     let mut polynomial = [0u32; BITS + 1];
     polynomial[0] = 1;
     let mut factor = 0;

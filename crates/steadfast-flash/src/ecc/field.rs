@@ -1,10 +1,10 @@
 //! Arithmetic in GF(2^13), the field of the BCH codes.
 //!
-//! Elements are polynomials over GF(2) modulo `x^13 + x^4 + x^3 + x + 1`, held as 13 bits. That is
-//! the primitive polynomial which Linux and most controllers use for codewords of 512 bytes, so
-//! that parities are interchangeable.
+//! Elements are polynomials over GF(2) modulo `x^13 + x^4 + x^3 + x + 1`, stored in 13 bits. Linux
+//! and most controllers use this primitive polynomial for codewords of 512 bytes, so parities are
+//! interchangeable.
 //!
-//! Products go through two tables (32 KiB of constants); nothing here allocates or fails.
+//! Products use two tables (32 KiB of constants). No function allocates or fails.
 
 /// Bits of an element.
 pub(super) const BITS: usize = 13;
@@ -72,7 +72,7 @@ const fn times_alpha(element: u32) -> u32 {
     if shifted >> BITS == 0 { shifted } else { shifted ^ POLYNOMIAL }
 }
 
-/// The product without tables, for what is computed by the compiler.
+/// The product without tables, for constants computed at compile time.
 pub(super) const fn slow_multiply(a: u32, b: u32) -> u32 {
     let (mut product, mut a, mut b) = (0, a, b);
     while b != 0 {
@@ -90,13 +90,13 @@ pub(super) fn power(exponent: usize) -> u16 {
     POWERS[exponent % ORDER]
 }
 
-/// `α^exponent` of an exponent below [`ORDER`], for loops that keep it there.
+/// `α^exponent` of an exponent below [`ORDER`], for loops that keep it below.
 pub(super) fn power_reduced(exponent: usize) -> u16 {
     debug_assert!(exponent < ORDER, "exponents are kept below the order");
     POWERS[exponent]
 }
 
-/// The logarithm to the base `α`; `None` of zero.
+/// The logarithm to the base `α`; `None` for zero.
 pub(super) fn logarithm(element: u16) -> Option<usize> {
     (element != 0).then(|| usize::from(LOGARITHMS[usize::from(element) & ORDER]))
 }
@@ -109,16 +109,17 @@ pub(super) fn multiply(a: u16, b: u16) -> u16 {
     }
 }
 
-/// The quotient of two elements; `None` where the divisor is zero.
+/// The quotient of two elements; `None` if the divisor is zero.
 pub(super) fn divide(a: u16, b: u16) -> Option<u16> {
     let divisor = logarithm(b)?;
     Some(logarithm(a).map_or(0, |dividend| power(dividend + ORDER - divisor)))
 }
 
-/// One solution of `y² + y = constant`, the other being `y + 1`; `None` where the field has none.
+/// One solution of `y² + y = constant`; the other one is `y + 1`. `None` if there is none in the
+/// field.
 ///
-/// In a field of an odd number of bits the half trace `c + c^4 + c^16 + …` is a solution where
-/// there is any. It is linear, so the half traces of 13 elements give all.
+/// In a field of an odd number of bits the half trace `c + c^4 + c^16 + …` is a solution if there
+/// is one. It is linear, so the half traces of 13 elements give all others.
 pub(super) fn solve_quadratic(constant: u16) -> Option<u16> {
     let solution =
         (0..BITS).filter(|bit| constant >> bit & 1 != 0).fold(0, |sum, bit| sum ^ HALF_TRACES[bit]);

@@ -1,12 +1,12 @@
-//! The Hamming code of Linux, which is that of SmartMedia with its first two bytes exchanged: one
-//! flipped bit corrected, two detected, in three bytes.
+//! The Hamming code of Linux: one flipped bit corrected, two detected, in three bytes. It is the
+//! code of SmartMedia with its first two bytes exchanged.
 //!
-//! For each bit of a bit's address there are two parities, of the data bits where that address bit
-//! is one (odd parities) and where it is zero (even ones). A flipped data bit changes exactly one
-//! of each pair, and the odd ones that changed spell its address. A flip in the parity itself
-//! changes a single one. Two flips change a pair twice or not at all: detected.
+//! Each bit of a bit's address has two parities. The odd parity covers the data bits whose address
+//! bit is one, the even parity those whose address bit is zero. A flipped data bit changes exactly
+//! one parity of each pair, and the changed odd ones form its address. A flip in the parity itself
+//! changes a single one. Two flips change a pair twice or not at all, and are detected.
 //!
-//! The parities are stored inverted, so that an erased page, all ones, is a codeword.
+//! The parities are stored inverted, so an erased page, all ones, is a codeword.
 
 use super::Uncorrectable;
 
@@ -16,16 +16,16 @@ pub(super) const DATA_MAX: usize = 512;
 /// Bytes of parity.
 pub(super) const PARITY_BYTES: usize = 3;
 
-/// Most pairs of parities that are of byte addresses; codewords of at most 256 bytes use eight.
+/// Most parity pairs of byte addresses; codewords of at most 256 bytes use eight.
 const ROW_PAIRS: u32 = 9;
 
-/// The pairs that a code with `rows` pairs of row parities uses.
+/// The parity pairs that a code with `rows` pairs of row parities uses.
 const fn used(rows: u32) -> u16 {
     0x0fff & !(0x1ff >> rows << rows)
 }
 
-/// Odd and even parities of data: row parities first, bit `k` for address bit `k`; then those of
-/// bits in the byte.
+/// Odd and even parities of data: row parities first, bit `k` for address bit `k`; then the
+/// parities of bit addresses within a byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Parities {
     odd: u16,
@@ -33,8 +33,8 @@ struct Parities {
 }
 
 impl Parities {
-    /// The parities of `first` and `second`, one behind the other, together at most [`DATA_MAX`]
-    /// bytes. Pairs that are not `used` are zero.
+    /// The parities of `first` followed by `second`, together at most [`DATA_MAX`] bytes. Pairs
+    /// that are not `used` are zero.
     fn of(first: &[u8], second: &[u8], used: u16) -> Parities {
         // All bytes folded into one, and the addresses of bytes with an odd number of ones.
         let mut column = 0u8;
@@ -62,14 +62,14 @@ impl Parities {
         for (bit, mask) in [0xaau8, 0xcc, 0xf0].into_iter().enumerate() {
             odd |= ((column & mask).count_ones() as u16 & 1) << (ROW_PAIRS as usize + bit);
         }
-        // Odd and even together are the parity of everything.
+        // The sum of odd and even parity is the parity of all bits.
         let everything = if column.count_ones() & 1 == 0 { 0 } else { 0x0fff };
         Parities { odd: odd & used, even: (odd ^ everything) & used }
     }
 
-    /// As three bytes: pairs of row parities, even one below odd one, those of the upper address
-    /// bits first; then the column parities in the upper six bits of the third byte, and the pair
-    /// of the ninth address bit in its lower two.
+    /// Encodes as three bytes: the pairs of row parities, the even one below the odd one, upper
+    /// address bits first. The upper six bits of the third byte are the column parities; its lower
+    /// two bits are the pair of the ninth address bit.
     fn to_bytes(self) -> [u8; PARITY_BYTES] {
         let mut pairs = 0u32;
         for bit in 0..12 {
@@ -92,18 +92,18 @@ impl Parities {
     }
 }
 
-/// The parity of `first` and `second`, one behind the other.
+/// The parity of `first` followed by `second`.
 ///
-/// Together they are at most `2^rows` bytes, an even number, so that erased bytes have an erased
-/// parity; `rows` is 8 or 9.
+/// Together they are at most `2^rows` bytes, and an even number, so that erased bytes have an
+/// erased parity; `rows` is 8 or 9.
 pub(super) fn encode(first: &[u8], second: &[u8], rows: u32) -> [u8; PARITY_BYTES] {
     Parities::of(first, second, used(rows)).to_bytes()
 }
 
-/// Corrects a flipped bit in data or parity; how many bits were flipped, 0 or 1.
+/// Corrects a flipped bit in data or parity. Returns the number of flipped bits, 0 or 1.
 ///
 /// # Errors
-/// Two flipped bits, or more of which the code can tell.
+/// Two flipped bits, or more as far as the code can detect them.
 pub(super) fn decode(
     first: &mut [u8],
     second: &mut [u8],
@@ -129,7 +129,7 @@ pub(super) fn decode(
             } else {
                 second.get_mut(address - byte)
             };
-            // An address behind the data is that of no flipped bit.
+            // An address after the data cannot belong to a single flipped bit.
             *byte.ok_or(Uncorrectable)? ^= 1 << bit;
             Ok(1)
         }

@@ -1,10 +1,10 @@
-//! From syndromes to the places of errors: the error locator polynomial, and its roots.
+//! From syndromes to the positions of errors: the error locator polynomial and its roots.
 //!
-//! The locator of errors at the degrees `e_1 … e_v` is `Λ(x) = Π (1 + α^e_i · x)`. It is found by
-//! Berlekamp's and Massey's algorithm (in its form for binary codes, where every second step
-//! changes nothing), its roots by trying degrees as Chien does. Each root that is found is divided
-//! out, and the last two come from a closed formula, so that one or two errors, which is what a
-//! good part has, cost nothing like a search.
+//! The locator of errors at the degrees `e_1 … e_v` is `Λ(x) = Π (1 + α^e_i · x)`. The
+//! Berlekamp-Massey algorithm finds it, in the form for binary codes, where every second step
+//! changes nothing. A Chien search finds its roots by trying degrees. Each root is divided out, and
+//! a closed formula gives the last two. So one or two errors, the usual case on a good part, need
+//! no search.
 
 use super::bch::STRENGTH_MAX;
 use super::field::{self, ORDER};
@@ -24,13 +24,13 @@ impl Errors {
         self.degrees.iter().copied().take(self.count)
     }
 
-    /// How many there are.
+    /// Number of errors.
     pub(super) fn count(&self) -> u32 {
         self.count as u32
     }
 
-    /// Notes the error that belongs to a root of the locator: the degree is the logarithm of its
-    /// inverse. `None` where it is outside the codeword, or there already, or one too many.
+    /// Adds the error of a root of the locator: the degree is the logarithm of the root's inverse.
+    /// `None` if it is outside the codeword, already known, or one too many.
     fn add(&mut self, degree: usize, length: usize) -> Option<()> {
         if degree >= length || self.degrees().any(|known| known == degree) {
             return None;
@@ -42,7 +42,7 @@ impl Errors {
 }
 
 /// The errors that explain `syndromes` (an even number of them, `S_1` first) in a codeword of
-/// `length` bits; `None` where no pattern of at most half as many errors does.
+/// `length` bits. `None` if no pattern of at most half as many errors does.
 pub(super) fn find(syndromes: &[u16], length: usize) -> Option<Errors> {
     let (locator, degree) = locator(syndromes)?;
     roots(locator, degree, length)
@@ -56,7 +56,7 @@ fn locator(syndromes: &[u16]) -> Option<(Polynomial, usize)> {
     let mut previous = locator;
     let mut previous_discrepancy = 1;
     let mut errors = 0;
-    // By how much `previous` is to be shifted.
+    // Shift of `previous`.
     let mut gap = 1;
     for step in (0..2 * strength).step_by(2) {
         let discrepancy = (0..=errors.min(step))
@@ -84,8 +84,8 @@ fn locator(syndromes: &[u16]) -> Option<(Polynomial, usize)> {
     (degree == errors && degree <= strength && degree > 0).then_some((locator, degree))
 }
 
-/// The errors at the inverses of all roots of the locator; `None` unless it has `degree` different
-/// ones inside the codeword.
+/// The errors at the inverses of all roots of the locator. `None` unless it has `degree` different
+/// roots inside the codeword.
 fn roots(mut locator: Polynomial, mut degree: usize, length: usize) -> Option<Errors> {
     let mut errors = Errors { degrees: [0; STRENGTH_MAX], count: 0 };
     let mut from = 0;
@@ -118,7 +118,7 @@ fn inverse_logarithm(element: u16) -> Option<usize> {
 
 /// The first degree from `from` on, below `length`, whose `α^-degree` is a root of the polynomial.
 fn search(polynomial: &[u16], from: usize, length: usize) -> Option<usize> {
-    // Each term as a logarithm: going to the next degree subtracts its exponent.
+    // Each term as a logarithm: the next degree subtracts its exponent.
     let mut terms = [(0, 0); STRENGTH_MAX];
     let mut count = 0;
     for (exponent, coefficient) in polynomial.iter().enumerate().skip(1) {
@@ -143,8 +143,7 @@ fn search(polynomial: &[u16], from: usize, length: usize) -> Option<usize> {
     })
 }
 
-/// Divides the polynomial by the factor of the error at `error`, `1 + α^error·x`, which is one of
-/// it.
+/// Divides the polynomial by its factor `1 + α^error·x`, which belongs to the error at `error`.
 fn divide_out(polynomial: &mut Polynomial, degree: usize, error: usize) {
     let factor = field::power(error);
     // q_0 = p_0, q_i = p_i + factor·q_(i-1); the last one is the remainder, zero.

@@ -1,16 +1,16 @@
 //! Error correction in software, for parts and controllers without it.
 //!
-//! A [`Code`] protects a codeword: a step of a page's data, and a few bytes of its out-of-band area
-//! where wanted, by parity bytes that are kept out of band. What is read is corrected in place;
-//! more flips than the code corrects are [`Uncorrectable`].
+//! A [`Code`] protects a codeword: a step of a page's data, and optionally a few bytes of its
+//! out-of-band area. Its parity bytes are stored out of band. Data is corrected in place; more
+//! flips than the code corrects are [`Uncorrectable`].
 //!
-//! [`EccNand`] puts a code over a raw part, which then looks like one that corrects by itself.
+//! [`EccNand`] adds a code to a raw part, which then behaves like a part with its own code.
 //!
-//! - Erased bytes have an erased parity, so an erased page is read without an error, and a few
-//!   flips in it are corrected like any others. [`flips_if_erased`] tells an erased page from a
-//!   written one where there may be more.
-//! - No allocation, no unwinding, constant tables of about 40 KiB, of which a program gets those of
-//!   the codes that it uses.
+//! - Erased bytes have an erased parity. So an erased page reads without an error, and a few flips
+//!   in it are corrected as usual. With possibly more flips, [`flips_if_erased`] tells an erased
+//!   page from a written one.
+//! - No allocation, no unwinding. The constant tables take about 40 KiB; a program contains only
+//!   those of the codes that it uses.
 //! - Parities are those of Linux' software codes (their usual byte order for Hamming, a field of 13
 //!   bits and left-aligned for BCH).
 //!
@@ -59,7 +59,7 @@ impl Code {
     /// Every code.
     pub const ALL: [Code; 4] = [Code::Hamming256, Code::Hamming512, Code::Bch4, Code::Bch8];
 
-    /// Most parity bytes that a code has.
+    /// Most parity bytes of any code.
     pub const PARITY_MAX: usize = bch::PARITY_MAX;
 
     /// Bytes of page data in a codeword.
@@ -70,7 +70,7 @@ impl Code {
         }
     }
 
-    /// Flipped bits that are corrected in a codeword, its parity included.
+    /// Correctable flipped bits of a codeword, its parity included.
     pub const fn strength(self) -> u32 {
         match self {
             Code::Hamming256 | Code::Hamming512 => 1,
@@ -88,7 +88,7 @@ impl Code {
         }
     }
 
-    /// Most bytes that a codeword protects, data and out of band together.
+    /// Most bytes that a codeword protects, data and out-of-band bytes together.
     pub const fn protected_max(self) -> usize {
         match self {
             Code::Hamming256 => 1 << 8,
@@ -97,7 +97,7 @@ impl Code {
         }
     }
 
-    /// Address bits of the bytes of a Hamming codeword.
+    /// Byte-address bits of a Hamming codeword.
     fn rows(self) -> u32 {
         self.step_bytes().trailing_zeros()
     }
@@ -110,17 +110,17 @@ impl Code {
         }
     }
 
-    /// Whether a codeword can have these lengths; an odd number of bytes would have no erased
+    /// Whether a codeword can have these lengths. An odd number of bytes would have no erased
     /// Hamming parity.
     fn admits(self, protected: usize, parity: usize) -> bool {
         let even = self.bch().is_some() || protected.is_multiple_of(2);
         even && protected <= self.protected_max() && parity == self.parity_bytes()
     }
 
-    /// Writes the parity of `data` and `spare`, one behind the other.
+    /// Writes the parity of `data` followed by `spare`.
     ///
-    /// `parity` has [`parity_bytes`](Self::parity_bytes) bytes, data and spare together at most
-    /// [`protected_max`](Self::protected_max), an even number for Hamming codes.
+    /// `parity` has [`parity_bytes`](Self::parity_bytes) bytes. Data and spare together have at
+    /// most [`protected_max`](Self::protected_max) bytes, an even number for Hamming codes.
     ///
     /// # Errors
     /// [`Uncorrectable`] for other lengths; nothing was written.
@@ -138,11 +138,11 @@ impl Code {
         Ok(())
     }
 
-    /// Corrects data, spare bytes and parity in place; how many bits had flipped.
+    /// Corrects data, spare bytes and parity in place. Returns the number of flipped bits.
     ///
     /// # Errors
     /// More flips than [`strength`](Self::strength), or lengths that [`encode`](Self::encode)
-    /// refuses; nothing was changed.
+    /// refuses. Nothing is changed.
     pub fn decode(
         self,
         data: &mut [u8],
@@ -162,8 +162,8 @@ impl Code {
     }
 }
 
-/// How many bits of `bytes` are not erased (are zero), where they are at most `limit`; `None` where
-/// more are: something has been written. Stops at the first that is too many.
+/// The number of zero bits in `bytes`, if it is at most `limit`. `None` if there are more: the
+/// bytes were written. Stops as soon as the limit is exceeded.
 pub fn flips_if_erased(bytes: &[u8], limit: u32) -> Option<u32> {
     let mut flips = 0;
     for byte in bytes {

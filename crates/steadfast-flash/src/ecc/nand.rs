@@ -1,16 +1,16 @@
-//! A raw part with a code in software, as a part with a code of its own.
+//! A raw part with a software code, as a part with a code of its own.
 //!
-//! The out-of-band bytes of the raw part, which begin behind the bad-block mark, are laid out as
+//! Layout of the out-of-band bytes of the raw part, which begin after the bad-block mark:
 //!
 //! | bytes | what |
 //! |---|---|
-//! | `0 .. spare` | the out-of-band bytes that are seen above |
+//! | `0 .. spare` | the out-of-band bytes that the upper part shows |
 //! | up to the parities | erased, not used |
-//! | the last ones | the parity of each step of data, in order, then the parity of the spare bytes |
+//! | the last ones | the parity of each data step in order, then the parity of the spare bytes |
 //!
-//! The spare bytes are a codeword of their own, so that they can be read without the data, and are
-//! as safe as it. A page is programmed once between erasures: a second program would need another
-//! parity at the same place.
+//! The spare bytes are a codeword of their own. So they can be read without the data, and are
+//! protected as well as the data. A page is programmed once between erasures: a second program
+//! would need another parity in the same bytes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,16 +26,16 @@ use crate::nand::{
 pub enum EccMisfit {
     /// Spare bytes and parities need more out-of-band bytes than the part has.
     Room {
-        /// Bytes that they need.
+        /// Bytes needed.
         needed: u32,
-        /// Bytes that there are.
+        /// Bytes available.
         has: u32,
     },
     /// The number of spare bytes is odd or more than a codeword protects.
     Spare(u32),
-    /// A page is no multiple of the code's step.
+    /// The page size is not a multiple of the code's step.
     Page(u32),
-    /// The part corrects by itself.
+    /// The part has a code of its own.
     NotRaw,
 }
 
@@ -58,22 +58,22 @@ impl fmt::Display for EccMisfit {
 
 impl core::error::Error for EccMisfit {}
 
-/// A raw part under a code.
+/// A raw part with a software code.
 #[derive(Debug)]
 pub struct EccNand<N> {
     raw: N,
     code: Code,
-    /// What is seen above.
+    /// The geometry with the code.
     geometry: NandGeometry,
-    /// The out-of-band bytes of the page that is being read or programmed.
+    /// Out-of-band bytes of the page that is being read or programmed.
     oob: Vec<u8>,
 }
 
 impl<N: Nand> EccNand<N> {
-    /// Puts `code` over `raw`, with `spare` out-of-band bytes above (an even number).
+    /// Puts `code` over `raw`, with `spare` out-of-band bytes for the caller (an even number).
     ///
     /// # Errors
-    /// [`EccMisfit`]: the part has no room for it, or has a code already.
+    /// [`EccMisfit`]: the part has no room for the code, or has one already.
     pub fn new(raw: N, code: Code, spare: u32) -> Result<EccNand<N>, EccMisfit> {
         let below = raw.geometry();
         let step = code.step_bytes() as u32;
@@ -100,17 +100,17 @@ impl<N: Nand> EccNand<N> {
         Ok(EccNand { raw, code, geometry, oob: vec![0xff; below.oob_size as usize] })
     }
 
-    /// The part below.
+    /// The raw part.
     pub fn raw(&self) -> &N {
         &self.raw
     }
 
-    /// The part below. What is done to it goes past the code.
+    /// The raw part. Operations on it bypass the code.
     pub fn raw_mut(&mut self) -> &mut N {
         &mut self.raw
     }
 
-    /// The part below, without the code.
+    /// Returns the raw part.
     pub fn into_raw(self) -> N {
         self.raw
     }
@@ -142,8 +142,7 @@ impl<N: Nand> EccNand<N> {
     }
 }
 
-/// The raw out-of-band bytes in their parts: spare bytes, parities of the data, parity of the spare
-/// bytes.
+/// Splits the raw out-of-band bytes: spare bytes, parities of the data, parity of the spare bytes.
 fn parts(
     oob: &mut [u8],
     spare: usize,
@@ -231,7 +230,7 @@ mod tests {
     use super::*;
     use crate::part::Part;
 
-    /// A raw part in memory whose bits can be flipped.
+    /// A raw part in memory; a test can flip its bits.
     struct Bare {
         geometry: NandGeometry,
         /// Data and out-of-band bytes of each page.
@@ -321,8 +320,8 @@ mod tests {
             nand.program(PageAddress(3), &data, &oob).unwrap();
             let (mut read, mut read_oob) = (vec![0; size], vec![0; spare as usize]);
             assert_eq!(nand.read(PageAddress(3), &mut read, &mut read_oob), Ok(EccStatus::Clean));
-            // As many as the code corrects in the second codeword, one in the last, as many in the
-            // spare bytes.
+            // Flips the correctable number of bits in the second codeword and in the spare bytes,
+            // and one in the last codeword.
             let strength = code.strength() as usize;
             for flip in 0..strength {
                 nand.raw_mut().flip(3, (code.step_bytes() + 5 * flip) * 8 + flip);
@@ -332,17 +331,17 @@ mod tests {
             let status = nand.read(PageAddress(3), &mut read, &mut read_oob).unwrap();
             assert_eq!(status, EccStatus::Corrected(strength as u16), "{code:?}");
             assert!(read == data && read_oob == oob, "{code:?}");
-            // The out-of-band bytes alone, and a few of them.
+            // The out-of-band bytes alone, and only a few of them.
             let mut few = [0; 4];
             assert_eq!(
                 nand.read(PageAddress(3), &mut [], &mut few).unwrap().bits(),
                 strength as u16
             );
             assert_eq!(few, [0, 1, 2, 3]);
-            // One more in the second codeword.
+            // One more flip in the second codeword.
             nand.raw_mut().flip(3, (code.step_bytes() + 200) * 8);
             let status = nand.read(PageAddress(3), &mut read, &mut []).unwrap();
-            // The stronger codes notice most patterns, this one among them.
+            // The stronger codes detect most patterns, this one included.
             assert_eq!(status, EccStatus::Uncorrectable, "{code:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! The codes against codes written in the plainest way, against parities that Linux has made, and
-//! against every kind of damage.
+//! Compares the codes with straightforward implementations and with parities made by Linux, and
+//! tests them with all kinds of damage.
 
 extern crate std;
 
@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 use super::*;
 
-/// A small generator, so that every run is the same.
+/// A small generator with a fixed sequence.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// A codeword in one piece: data, spare, parity.
+/// A codeword in one buffer: data, spare, parity.
 struct Word {
     code: Code,
     data: usize,
@@ -46,7 +46,7 @@ impl Word {
         Word { code, data: data.len(), spare: spare.len(), bytes }
     }
 
-    /// Bits that count: all but those that are left over in the last byte of the parity.
+    /// Number of meaningful bits: all except the unused ones in the last parity byte.
     fn bits(&self) -> usize {
         let parity = match self.code {
             Code::Hamming256 => 22,
@@ -57,7 +57,7 @@ impl Word {
         8 * (self.data + self.spare) + parity
     }
 
-    /// Flips bit `bit`; those of the parity are counted as BCH has them, most significant first.
+    /// Flips bit `bit`, counted most significant first; parity bits are counted as BCH orders them.
     fn flip(&mut self, bit: usize) {
         self.bytes[bit / 8] ^= 0x80 >> (bit % 8);
     }
@@ -69,9 +69,9 @@ impl Word {
     }
 }
 
-/// The BCH parity as a division of polynomials, one coefficient at a time, by a generator that is
-/// found by trying: the polynomial of least degree among products of what divides `x^8191 + 1` is
-/// not needed; each minimal polynomial is the first linear relation among the powers of its root.
+/// The BCH parity by polynomial division, one coefficient at a time. The generator is found by
+/// trying: each minimal polynomial is the first linear relation among the powers of its root. No
+/// search among the divisors of `x^8191 + 1` is needed.
 fn plain_bch(strength: usize, data: &[u8]) -> Vec<u8> {
     let alpha_times = |a: u32| if a & 0x1000 == 0 { a << 1 } else { (a << 1) ^ 0x201b };
     let times = |a: u32, b: u32| {
@@ -82,7 +82,7 @@ fn plain_bch(strength: usize, data: &[u8]) -> Vec<u8> {
         let root = (0..odd).fold(1, |power, _| alpha_times(power));
         let powers: Vec<u32> =
             std::iter::successors(Some(1), |power| Some(times(*power, root))).take(14).collect();
-        // 2^14 sums of powers: the one polynomial of degree 13 that has the root.
+        // Of 2^14 sums of powers: the one polynomial of degree 13 with this root.
         let minimal = (1u32 << 13..1 << 14)
             .find(|polynomial| {
                 (0..14).fold(0, |sum, i| sum ^ if polynomial >> i & 1 == 1 { powers[i] } else { 0 })
@@ -123,7 +123,7 @@ fn plain_bch(strength: usize, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The Hamming parity from its definition: one parity at a time, over every bit.
+/// The Hamming parity by its definition: one parity at a time, over every bit.
 fn plain_hamming(data: &[u8], rows: usize) -> [u8; 3] {
     let parity = |address_bit: usize, value: usize| {
         let ones = (0..data.len() * 8)
@@ -219,7 +219,7 @@ fn every_single_flip_is_corrected() {
         for bit in 0..8 * (data + spare) + 8 * code.parity_bytes() {
             let mut damaged = Word { bytes: word.bytes.clone(), ..word };
             damaged.flip(bit);
-            // The bits that are left over are not looked at.
+            // The unused bits are not checked.
             let counted = bit < word.bits();
             assert_eq!(damaged.decode(), Ok(u32::from(counted)), "{code:?} bit {bit}");
             assert!(!counted || damaged.bytes == word.bytes, "{code:?} bit {bit}");
@@ -231,7 +231,7 @@ fn every_single_flip_is_corrected() {
 fn hamming_sees_every_two_flips() {
     let word = Word::new(Code::Hamming256, &Random(4).bytes(256), &[]);
     let bits = word.bits();
-    // Every first bit with every second one in a stride that is prime; all of a small codeword.
+    // Every first bit with every second bit in a prime stride; all pairs of a small codeword.
     for first in 0..bits {
         for second in (first + 1..bits).step_by(13) {
             let mut damaged = Word { bytes: word.bytes.clone(), ..word };
@@ -317,8 +317,9 @@ fn bch4_corrects_every_pattern_of_a_short_codeword() {
     }
 }
 
-/// Beyond its strength the code notices, or takes the damage for another codeword at most as far
-/// away as it can correct: never anything else, and not more often than counting says.
+/// Beyond its strength the code detects the damage, or takes it for another codeword. That codeword
+/// is at most as far away as the code can correct. It happens no more often than the theory
+/// predicts.
 #[test]
 fn bch_beyond_its_strength() {
     let mut random = Random(6);
@@ -345,7 +346,7 @@ fn bch_beyond_its_strength() {
     }
 }
 
-/// Any bytes at all: an answer, never a panic, and what is accepted is a codeword.
+/// Any bytes: always a result, never a panic, and accepted bytes are a codeword.
 #[test]
 fn noise_is_answered() {
     let mut random = Random(7);
@@ -375,8 +376,8 @@ fn wrong_lengths_are_refused() {
     assert!(Code::Hamming256.encode(&[0; 3], &[], &mut [0; 3]).is_err());
 }
 
-/// What Linux 6.1 wrote into the out-of-band bytes of nandsim (`bch=0`, `4` and `8`) for one page
-/// of 2,048 bytes, read with `nanddump --noecc --oob`.
+/// The out-of-band bytes that Linux 6.1 wrote to nandsim (`bch=0`, `4` and `8`) for one page of
+/// 2,048 bytes, read with `nanddump --noecc --oob`.
 #[test]
 fn parities_are_those_of_linux() {
     let page: Vec<u8> = (0..2048u32).map(|i| (i * i / 3 + i * 5 + (i >> 7) * 11) as u8).collect();

@@ -1,4 +1,4 @@
-//! Counts of valid pages, and what follows when one is zero: pending, then free or bad.
+//! Counts of valid pages. A block whose count reaches zero is pending first, and later free or bad.
 
 use super::error::Result;
 use super::state::Ftl;
@@ -22,7 +22,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// A block in which nothing is valid is pending, unless it is open.
+    /// Makes a block without valid pages pending, unless it is open.
     pub(super) fn leave_if_empty(&mut self, block: u32) -> Result<()> {
         let info = self.block(block)?;
         let used = matches!(info.state, BlockState::Data | BlockState::Map);
@@ -32,7 +32,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Nothing in this block is needed any more.
+    /// Makes a block pending: none of its contents is needed any more.
     pub(super) fn leave(&mut self, block: u32, info: BlockInfo) {
         self.table.set(block, BlockInfo { state: BlockState::Pending, valid: 0, ..info });
         self.pending.push_back((block, self.journal.written + 2));
@@ -44,8 +44,7 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Pending blocks that two journal pages have passed are free, or bad if they are to be
-    /// retired.
+    /// Frees pending blocks after two journal pages, or marks them bad if they are to be retired.
     pub(super) fn promote(&mut self) -> Result<()> {
         while let Some((block, due)) = self.pending.front().copied()
             && self.journal.written >= due
@@ -56,14 +55,14 @@ impl<N: Nand> Ftl<N> {
                 continue;
             }
             let info = self.block(block)?;
-            // Who finds it pending waits again: no harm.
+            // A mount that finds the block pending waits again, which is harmless.
             self.table.set_quietly(block, BlockInfo { state: BlockState::Free, valid: 0, ..info });
             self.free.insert((info.erases, block));
         }
         Ok(())
     }
 
-    /// Marks a block bad on the part, where it takes the mark, and in the table.
+    /// Marks a block bad in the table, and on the part if it takes the mark.
     pub(super) fn mark_bad(&mut self, block: u32) -> Result<()> {
         match self.nand.mark_bad(BlockNumber(block)) {
             Ok(()) | Err(NandError::Failed { .. }) => {}

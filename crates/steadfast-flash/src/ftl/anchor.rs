@@ -1,11 +1,11 @@
-//! The form of an anchor: where the journal is, and what else must be known before it can be read.
-//! All integers are little endian.
+//! The layout of an anchor: the position of the journal, and everything needed to read it. All
+//! integers are little-endian.
 //!
 //! ```text
-//! magic "SFAN" | version u16 | flags u16 | volume u64 | block u32 | chain u32 | blocks u32 | pages_per_block u32
-//! | page_size u32 | user_pages u32 | first u64 | skipped n u16, blocks u32…
+//! magic "SFAN" | version u16 | flags u16 | volume u64 | block u32 | chain u32 | blocks u32
+//! | pages_per_block u32 | page_size u32 | user_pages u32 | first u64 | skipped n u16, blocks u32…
 //! ```
-//! The only flag, bit 0: block numbers of the volume count good blocks only, by the marks that are
+//! The only flag, bit 0: block numbers of the volume count only good blocks, according to the marks
 //! on the part.
 
 use alloc::vec::Vec;
@@ -38,30 +38,30 @@ impl Shape {
     }
 }
 
-/// What an anchor says.
+/// Contents of an anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchor {
-    /// Which volume.
+    /// Number of the volume.
     pub volume: u64,
     /// A block of the journal.
     pub block: u32,
-    /// Its place in the chain.
+    /// Its position in the chain.
     pub chain: u32,
     /// Sequence number of its first page.
     pub first: u64,
-    /// What the volume was made for.
+    /// Sizes that the volume was made for.
     pub shape: Shape,
-    /// Logical pages.
+    /// Number of logical pages.
     pub user_pages: u32,
-    /// Block numbers count the blocks that carry no bad-block mark: an image that no part was
-    /// mounted with yet.
+    /// Block numbers count the blocks without a bad-block mark: the volume is an image that was not
+    /// mounted on a part yet.
     pub in_good_blocks: bool,
-    /// Otherwise: the blocks of the part that block numbers leave out, in rising order.
+    /// Otherwise: the blocks of the part that block numbers skip, in ascending order.
     pub skipped: Vec<u32>,
 }
 
 impl Anchor {
-    /// The page.
+    /// Encodes the page.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = ANCHOR.to_vec();
@@ -78,10 +78,10 @@ impl Anchor {
         bytes
     }
 
-    /// What the page says; `None` where it is no anchor.
+    /// Decodes a page; `None` if it is not an anchor.
     ///
     /// # Errors
-    /// It is of another version or was made for another geometry.
+    /// The anchor has an unsupported version or was made for another geometry.
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Result<Option<Anchor>> {
         let Some((version, anchor)) = Anchor::parse(bytes) else { return Ok(None) };
         if !(VERSION_LEAST..=VERSION).contains(&version) {
@@ -96,7 +96,7 @@ impl Anchor {
         Ok(Some(anchor).filter(|anchor| anchor.block < blocks && rising && within))
     }
 
-    /// The version, and what the page says if it is of that one.
+    /// The version, and the contents if this version is supported.
     fn parse(bytes: &[u8]) -> Option<(u16, Anchor)> {
         let mut reader = Reader(bytes);
         if reader.take(4)? != ANCHOR {
@@ -119,7 +119,7 @@ impl Anchor {
 }
 
 /// The sizes that a volume was made for, from the data of a page that may be one of its anchors.
-/// Nothing of it is checked: this tells tools what to try.
+/// The page is not verified: this is a hint for tools.
 #[must_use]
 pub fn shape(page: &[u8]) -> Option<Shape> {
     Anchor::parse(page).map(|(_, anchor)| anchor.shape)

@@ -1,19 +1,18 @@
-//! Pages of the map and its directory in memory, a bounded number of them; all as they are on the
-//! part.
+//! A bounded cache of map and directory pages, with the same contents as on the part.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// A level of the map and a number in it.
+/// A page of the map or the directory, with its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MapPage {
     /// Places of logical pages.
     Map(u32),
-    /// Places of pages of the map.
+    /// Places of map pages.
     Directory(u32),
 }
 
-/// The cache; who was used longest ago goes.
+/// The cache, with least-recently-used eviction.
 #[derive(Debug)]
 pub struct MapCache {
     pages: BTreeMap<MapPage, (Vec<u32>, u64)>,
@@ -22,13 +21,13 @@ pub struct MapCache {
 }
 
 impl MapCache {
-    /// A cache of so many pages, at least 2.
+    /// A cache of this many pages, at least 2.
     #[must_use]
     pub fn new(capacity: usize) -> MapCache {
         MapCache { pages: BTreeMap::new(), clock: 0, capacity: capacity.max(2) }
     }
 
-    /// The words of a page, if it is here.
+    /// The words of a page, if it is cached.
     pub fn get(&mut self, page: MapPage) -> Option<&Vec<u32>> {
         self.clock += 1;
         let (words, used) = self.pages.get_mut(&page)?;
@@ -47,7 +46,7 @@ impl MapCache {
         }
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory in use.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.pages.values().map(|(words, _)| 4 * words.capacity() + 64).sum()

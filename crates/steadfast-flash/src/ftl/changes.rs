@@ -1,9 +1,8 @@
-//! What has changed since the map was written: in memory, in spill pages, and in the newest journal
-//! page.
+//! Changes since the map was written: in memory, in spill pages, and in the newest journal page.
 //!
-//! A block's count of valid pages goes up when a page is programmed and down when it is superseded:
-//! at once, but for what a recovery finds where only the map names the page before. Then it goes
-//! down when the map is written.
+//! The count of valid pages of a block increases when a page is programmed and decreases when it is
+//! superseded. Both happen at once, with one exception: a recovery finds a new page, and only the
+//! map knows the page before. Then the count decreases when the map is written.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -15,7 +14,7 @@ use super::tag::Kind;
 use crate::nand::Nand;
 
 impl<N: Nand> Ftl<N> {
-    /// A logical page is in another place now.
+    /// Sets the new place of a logical page.
     pub(super) fn set_place(&mut self, logical: u32, place: u32) -> Result<()> {
         if place != UNMAPPED {
             self.increment(self.block_of(place))?;
@@ -23,7 +22,7 @@ impl<N: Nand> Ftl<N> {
         self.replace(logical, place, None)
     }
 
-    /// A logical page is in the journal now.
+    /// Moves a logical page into the journal.
     pub(super) fn set_short(&mut self, logical: u32, contents: &[u8]) -> Result<()> {
         self.replace(logical, UNMAPPED, Some(contents.to_vec()))
     }
@@ -31,7 +30,7 @@ impl<N: Nand> Ftl<N> {
     fn replace(&mut self, logical: u32, place: u32, contents: Option<Vec<u8>>) -> Result<()> {
         let (before, released) = match self.delta.get(&logical) {
             Some(old) => (old.place(), old.released()),
-            // A mount reads few pages: it does not look.
+            // A mount reads few pages, so it does not look the page up.
             None if !self.begun => (UNMAPPED, false),
             None => (self.mapped(logical)?, true),
         };
@@ -41,7 +40,8 @@ impl<N: Nand> Ftl<N> {
         self.supersede(before)
     }
 
-    /// What a logical page without a page holds, or that it has one.
+    /// Stores the contents of a logical page without a page of its own, or removes them if it has
+    /// one.
     fn keep_short(&mut self, logical: u32, contents: Option<Vec<u8>>) {
         self.short_bytes += contents.as_ref().map_or(0, Vec::len);
         let old = match contents {
@@ -51,8 +51,8 @@ impl<N: Nand> Ftl<N> {
         self.short_bytes -= old.map_or(0, |old| old.len());
     }
 
-    /// Applies changes that were read from the part. The counts of valid pages include them
-    /// already. `spill`: the spill page that they are in, or [`UNMAPPED`].
+    /// Applies changes read from the part. The counts of valid pages already include them. `spill`
+    /// is their spill page, or [`UNMAPPED`].
     pub(super) fn adopt(&mut self, changes: Vec<(u32, Change)>, spill: u32) {
         for (logical, change) in changes {
             let (place, contents, released) = match change {
@@ -80,7 +80,7 @@ impl<N: Nand> Ftl<N> {
         ))
     }
 
-    /// Bytes that the changes take that no spill page has.
+    /// Bytes of the changes that are not in a spill page.
     pub(super) fn unspilled_len(&self) -> usize {
         let mut runs = Runs::default();
         CHANGES_HEAD
@@ -91,7 +91,7 @@ impl<N: Nand> Ftl<N> {
                 .sum::<usize>()
     }
 
-    /// Bytes that a change takes behind those that `runs` has seen.
+    /// Bytes of a change that follows those that `runs` has seen.
     fn change_len(&self, logical: u32, runs: &mut Runs) -> usize {
         match (self.shorts.get(&logical), self.delta.get(&logical)) {
             (Some(contents), _) => short_len(contents),
@@ -100,15 +100,15 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// The changes that no spill page has.
+    /// The changes that are not in a spill page.
     pub(super) fn unspilled_changes(&self) -> Vec<(u32, Change)> {
         self.unspilled.iter().filter_map(|logical| self.change(*logical)).collect()
     }
 
     /// Writes as many changes as fit into a spill page. The next journal page refers to it.
     pub(super) fn spill(&mut self) -> Result<()> {
-        // Before, so that what it was is in the new page: otherwise that one would be the emptiest
-        // next.
+        // Emptied first, so its changes go into the new page; otherwise the new page would be the
+        // next one to empty.
         self.empty_spills()?;
         let mut bytes = spill_head(self.volume);
         let mut room = self.geometry.page_size as usize - bytes.len() - CHANGES_HEAD;
@@ -144,9 +144,9 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// What still counts in the emptiest spill page goes among the unspilled changes again, where
-    /// the next spill page has room for both; and where spill pages are many, if it is little: that
-    /// is cheaper than to write the map.
+    /// Makes the valid changes of the emptiest spill page unspilled again, if the next spill page
+    /// has room for both. With many spill pages, a small number of changes is enough: that is
+    /// cheaper than writing the map.
     fn empty_spills(&mut self) -> Result<()> {
         let size = self.geometry.page_size as usize;
         let room = size.saturating_sub(spill_head(self.volume).len() + self.unspilled_len());
@@ -166,7 +166,7 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// What still counts in a spill page goes among the unspilled changes again.
+    /// Makes the valid changes of a spill page unspilled again.
     pub(super) fn empty_spill(&mut self, spill: u32) -> Result<()> {
         for (logical, delta) in self.delta.iter_mut().filter(|(_, delta)| delta.spill == spill) {
             delta.spill = UNMAPPED;
@@ -179,8 +179,8 @@ impl<N: Nand> Ftl<N> {
         self.supersede(spill)
     }
 
-    /// After these pages of the map were written: what spill pages say of them counts no more, and
-    /// what they alone have of them, contents without a page, goes into the next one.
+    /// Drops the changes of these map pages from the spill pages, after the map pages were written.
+    /// Contents without a page are not in the map; they go into the next spill page.
     pub(super) fn leave_changes(&mut self, pages: &BTreeSet<u32>) -> Result<()> {
         let words = self.layout.words;
         let gone = |logical: &u32| pages.contains(&(logical / words));
@@ -202,7 +202,7 @@ impl<N: Nand> Ftl<N> {
                 self.empty_spill(spill)?;
             }
         }
-        // Few pages of the map can be named in the journal.
+        // The journal has room for few map pages.
         while self.written.len() > self.geometry.page_size as usize / 64
             && let Some(oldest) = self.spills.first().copied()
         {
@@ -211,7 +211,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Changed logical pages by page of the map.
+    /// Changed logical pages, grouped by map page.
     pub(super) fn changes_by_map_page(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut pages: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for logical in self.delta.keys() {
@@ -220,7 +220,7 @@ impl<N: Nand> Ftl<N> {
         pages
     }
 
-    /// Whether the map names a page that is counted and needed no more.
+    /// Whether the map names a page that is still counted but no longer needed.
     pub(super) fn has_unreleased(&self) -> bool {
         self.delta.values().any(|delta| !delta.released())
     }

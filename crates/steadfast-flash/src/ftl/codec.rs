@@ -1,51 +1,55 @@
-//! The forms of a journal page and a spill page. All integers are little endian.
+//! The layouts of a journal page and a spill page. All integers are little-endian.
 //!
 //! ```text
-//! journal: magic "SFJR" | version u16 | flags u16 | volume u64 | previous u64 | born u64 | next block u32 | user_pages u32
-//!          | second u32 | patrol u32 | chain n u16, blocks u32… | 5 frontiers (block u32, page u32) | kept n u16, blocks u32…
+//! journal: magic "SFJR" | version u16 | flags u16 | volume u64 | previous u64 | born u64
+//!          | next block u32 | user_pages u32 | second u32 | patrol u32 | chain n u16, blocks u32…
+//!          | 5 frontiers (block u32, page u32) | kept n u16, blocks u32…
 //!          | directory n u16, pages u32… | table n u16, pages u32… | spills n u16, pages u32…
 //!          | written n u16, (map page u24, spills u8)…
 //!          | fix-ups n u16, (block u32, entry u32)… | changes
 //! spill:   magic "SFSP" | volume u64 | changes
-//! second:  magic "SFSC" | volume u64 | directory n u16, pages u32… | table n u16, pages u32… | reads n u16, pages u32…
-//! changes: n u16, (logical page u29, more u3, place u32)… | n u16, (logical page u32, length u16, bytes)…
+//! second:  magic "SFSC" | volume u64 | directory n u16, pages u32… | table n u16, pages u32…
+//!          | reads n u16, pages u32…
+//! changes: n u16, (logical page u29, more u3, place u32)…
+//!          | n u16, (logical page u32, length u16, bytes)…
 //! ```
-//! A place is a page address, or [`UNMAPPED`]; its top bit says that the page it replaces was
-//! already counted off. The top bit of a length says the same. `more` logical pages behind the
-//! first are in the places behind its place, or nowhere as it is. Version 3 had none: `more` was
-//! always 0.
+//! A place is a page address, or [`UNMAPPED`]; its top bit says that the replaced page was already
+//! subtracted from its block's count. The top bit of a length says the same.
+//!
+//! `more` logical pages after the first are in the places after its place, or unmapped like it. In
+//! version 3 `more` is always 0.
 
 use alloc::vec::Vec;
 
 use super::fields::Reader;
 use crate::nand::NandGeometry;
 
-/// Version of everything that is written.
+/// Version of all written structures.
 pub const VERSION: u16 = 4;
-/// The earliest that is read.
+/// Oldest version that can be read.
 pub const VERSION_LEAST: u16 = 3;
-/// Streams of programs.
+/// Number of program streams.
 pub const STREAMS: usize = 5;
 /// No page.
 pub const UNMAPPED: u32 = 0x7fff_ffff;
 /// The flag of a place and, as bit 15, of a length.
 pub const RELEASED: u32 = 1 << 31;
-/// Closed in good order: nothing was written after this page.
+/// Closed cleanly: nothing was written after this page.
 pub const FLAG_CLEAN: u16 = 1;
 
 const JOURNAL: [u8; 4] = *b"SFJR";
 const SPILL: [u8; 4] = *b"SFSP";
 const SECOND: [u8; 4] = *b"SFSC";
 
-/// Where a stream of programs goes on.
+/// The next page of a program stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frontier {
-    /// The block; [`UNMAPPED`]: none is open.
+    /// The block; [`UNMAPPED`] if none is open.
     pub block: u32,
-    /// The next page in it.
+    /// The next page in the block.
     pub page: u32,
-    /// Pages before this one hold what was acknowledged: nothing may be programmed that shares
-    /// their cells.
+    /// Pages before this one hold acknowledged data: no page that shares their cells may be
+    /// programmed.
     pub synced: u32,
 }
 
@@ -54,40 +58,41 @@ impl Frontier {
     pub const CLOSED: Frontier = Frontier { block: UNMAPPED, page: 0, synced: 0 };
 }
 
-/// A change of the map that is not in it yet.
+/// A change that is not in the map yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// The page is here now, or nowhere; and whether the page before was counted off.
+    /// The new place, or none; and whether the page before was subtracted from its count.
     Moved(u32, bool),
-    /// Its contents, without the zeros at the end; and whether the page before was counted off.
+    /// The contents without trailing zeros; and whether the page before was subtracted from its
+    /// count.
     Short(Vec<u8>, bool),
 }
 
-/// The state in a journal page, but for the changes.
+/// The state in a journal page, without the changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// [`FLAG_CLEAN`].
+    /// [`FLAG_CLEAN`] or 0.
     pub flags: u16,
-    /// Which volume.
+    /// Number of the volume.
     pub volume: u64,
-    /// Sequence number of the first page in the block before in the chain: so that nothing which an
-    /// interrupted recovery has left can be taken for the next block.
+    /// Sequence number of the first page in the previous block of the chain. So a page that an
+    /// interrupted recovery left cannot be taken for the next block.
     pub previous: u64,
-    /// Pages with a lower sequence number are of an earlier volume.
+    /// Pages with a lower sequence number belong to an earlier volume.
     pub born: u64,
-    /// The page that says where the second copies are.
+    /// The page with the places of the second copies.
     pub second: u32,
-    /// The block that the patrol goes on with.
+    /// The next block of the patrol.
     pub patrol: u32,
-    /// The block that the journal goes on in.
+    /// The next block of the journal.
     pub next_block: u32,
-    /// Logical pages.
+    /// Number of logical pages.
     pub user_pages: u32,
-    /// The blocks of the journal that may still be needed, oldest first, the present one last.
+    /// Journal blocks that may still be needed, oldest first, the current one last.
     pub chain: Vec<u32>,
-    /// Host, moved, structures, second copies, what the host writes again soon.
+    /// Frontiers of the streams: host, moved, structures, second copies, hot data of the host.
     pub frontiers: [Frontier; STREAMS],
-    /// Free blocks that only a recovery uses.
+    /// Free blocks reserved for a recovery.
     pub kept: Vec<u32>,
     /// Pages of the directory.
     pub directory: Vec<u32>,
@@ -95,21 +100,21 @@ pub struct State {
     pub table: Vec<u32>,
     /// Spill pages, oldest first.
     pub spills: Vec<u32>,
-    /// Pages of the map that were written while there were spill pages, in the low 24 bits, and how
-    /// many of the spill pages say nothing of them any more, the oldest ones.
+    /// Map pages written while there were spill pages, in the low 24 bits. The upper bits count the
+    /// oldest spill pages, which are no longer valid for that map page.
     pub written: Vec<u32>,
-    /// Entries of the block table that its pages do not have.
+    /// Entries of the block table that differ from its pages on the part.
     pub fixups: Vec<(u32, u32)>,
 }
 
-/// Appends a count and so many integers.
+/// Appends a count and this many integers.
 pub fn put_list(bytes: &mut Vec<u8>, list: &[u32]) {
     bytes.extend_from_slice(&(list.len() as u16).to_le_bytes());
     list.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
 }
 
 impl State {
-    /// The page up to the changes.
+    /// Encodes the page up to the changes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = JOURNAL.to_vec();
@@ -138,8 +143,8 @@ impl State {
         bytes
     }
 
-    /// The state and the changes in a journal page; `None` where it is none, or contradicts the
-    /// geometry.
+    /// Decodes the state and the changes of a journal page; `None` if it is not one, or contradicts
+    /// the geometry.
     #[must_use]
     pub fn decode(bytes: &[u8], geometry: &NandGeometry) -> Option<(State, Vec<(u32, Change)>)> {
         let mut reader = Reader(bytes);
@@ -195,7 +200,7 @@ impl State {
     }
 }
 
-/// Bytes that a page begins with that only holds changes.
+/// The first bytes of a page that holds only changes.
 #[must_use]
 pub fn spill_head(volume: u64) -> Vec<u8> {
     let mut bytes = SPILL.to_vec();
@@ -203,7 +208,7 @@ pub fn spill_head(volume: u64) -> Vec<u8> {
     bytes
 }
 
-/// The changes in a spill page; `None` where it is none of this volume.
+/// Decodes the changes of a spill page; `None` if it is not one of this volume.
 #[must_use]
 pub fn decode_spill(
     bytes: &[u8],
@@ -218,19 +223,19 @@ pub fn decode_spill(
     reader.changes(user_pages, geometry)
 }
 
-/// Where the second copies are, and the counts of reads; [`UNMAPPED`]: there is none.
+/// Places of the second copies and of the read counts; [`UNMAPPED`] for none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Second {
     /// Second copies of the pages of the directory.
     pub directory: Vec<u32>,
     /// Second copies of the pages of the block table.
     pub table: Vec<u32>,
-    /// Pages with the counts of reads.
+    /// Pages with the read counts.
     pub reads: Vec<u32>,
 }
 
 impl Second {
-    /// The page.
+    /// Encodes the page.
     #[must_use]
     pub fn encode(&self, volume: u64) -> Vec<u8> {
         let mut bytes = SECOND.to_vec();
@@ -241,7 +246,7 @@ impl Second {
         bytes
     }
 
-    /// What the page says; `None` where it is none of this volume.
+    /// Decodes the page; `None` if it is not one of this volume.
     #[must_use]
     pub fn decode(bytes: &[u8], volume: u64, geometry: &NandGeometry) -> Option<Second> {
         let mut reader = Reader(bytes);
@@ -255,16 +260,16 @@ impl Second {
     }
 }
 
-/// Bytes that a list of changes takes beside the changes.
+/// Bytes of a list of changes besides the changes.
 pub const CHANGES_HEAD: usize = 4;
 
-/// Changes of pages that follow one another, to places that follow one another, share an entry: at
-/// most so many, as the number is in the bits of the page number that no part needs.
+/// Most changes that share an entry: consecutive pages that move to consecutive places. The number
+/// uses the bits of the page number that no part needs.
 const RUN_MAX: u32 = 8;
-/// Where the number of changes in a run, less one, is in the word of the first page.
+/// Position of the number of changes in a run, less one, in the word of the first page.
 const RUN_SHIFT: u32 = 29;
-/// No geometry that is [`checked`](NandGeometry::checked) has a page whose number takes these bits,
-/// or is taken for none.
+/// A [`checked`](NandGeometry::checked) geometry has no page number that uses these bits or equals
+/// [`UNMAPPED`].
 const _: () = {
     let pages = NandGeometry::BLOCKS_MAX as u64 * NandGeometry::PAGES_PER_BLOCK_MAX as u64;
     assert!(pages < 1 << RUN_SHIFT && pages < UNMAPPED as u64);
@@ -275,7 +280,7 @@ fn place_in_run(first: u32, index: u32) -> u32 {
     if first == UNMAPPED { UNMAPPED } else { first + index }
 }
 
-/// The run that the changes so far, which come in order, have ended with.
+/// The last run of the changes so far, which are added in order.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Runs {
     page: u32,
@@ -285,7 +290,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// A change of a place; the bytes that it takes.
+    /// Adds a change of a place. Returns the bytes that it takes.
     pub fn add(&mut self, page: u32, place: u32, released: bool) -> usize {
         let joins = (1..RUN_MAX).contains(&self.count)
             && page == self.page + self.count
@@ -304,7 +309,7 @@ impl Runs {
         [self.page | (self.count - 1) << RUN_SHIFT, self.place | released]
     }
 
-    /// The changes of an entry; `None` where they do not fit so many logical pages or the part.
+    /// Decodes the changes of an entry; `None` if they exceed the logical pages or the part.
     pub fn decode(
         [page, place]: [u32; 2],
         user_pages: u32,
@@ -320,13 +325,13 @@ impl Runs {
     }
 }
 
-/// Bytes that contents without a page take.
+/// Bytes of contents without a page of their own.
 #[must_use]
 pub fn short_len(contents: &[u8]) -> usize {
     6 + contents.len()
 }
 
-/// Appends changes, which come in order.
+/// Appends changes, which are in order.
 pub fn encode_changes(bytes: &mut Vec<u8>, changes: &[(u32, Change)]) {
     let mut entries: Vec<Runs> = Vec::new();
     let (mut runs, mut shorts) = (Runs::default(), 0_u16);
@@ -402,8 +407,7 @@ mod tests {
         let mut bytes = state.encode();
         let head = bytes.len();
         encode_changes(&mut bytes, &changes);
-        // Four entries of one or two pages, three of 8, 8 and 3; and what comes last is the short
-        // one.
+        // Four entries of one or two pages, three of 8, 8 and 3; the short contents come last.
         assert_eq!(bytes.len(), head + CHANGES_HEAD + 4 * 8 + 3 * 8 + 9);
         changes.sort_by_key(|(_, change)| matches!(change, Change::Short(..)));
         assert_eq!(State::decode(&bytes, &geometry), Some((state, changes)));

@@ -4,25 +4,26 @@ use core::fmt;
 
 use crate::nand::{NandError, NandGeometryError};
 
-/// Why the translation layer could not do something.
+/// Why an operation of the translation layer failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlashError {
-    /// The part or the way to it failed.
+    /// The part or the access to it failed.
     Nand(NandError),
-    /// A geometry that no part can have.
+    /// The geometry is invalid.
     Geometry(NandGeometryError),
-    /// The part has too few good blocks: so many, and so many are needed.
+    /// The part has too few good blocks.
     TooSmall {
         /// Good erase blocks.
         blocks: u32,
         /// Erase blocks needed.
         needed: u32,
     },
-    /// The part shows fewer OOB bytes than a tag takes.
+    /// The part offers fewer OOB bytes than a tag needs.
     OobTooSmall(u32),
-    /// No anchor of this translation layer was found: not formatted, or a foreign image.
+    /// No anchor of this translation layer was found: the part is not formatted, or holds a foreign
+    /// image.
     NotFormatted,
-    /// Formatted for another geometry: blocks, pages of a block, bytes of a page.
+    /// The part is formatted for another geometry.
     OtherGeometry {
         /// Erase blocks.
         blocks: u32,
@@ -31,24 +32,24 @@ pub enum FlashError {
         /// Bytes of a page.
         page_size: u32,
     },
-    /// A structure of another version.
+    /// A structure has an unsupported version.
     Version(u16),
-    /// A structure of the translation layer at this page cannot be read or contradicts itself.
+    /// A structure of the translation layer at this page is unreadable or inconsistent.
     Damaged {
         /// Address of the page.
         page: u32,
-        /// What it should have been.
+        /// The expected structure.
         what: &'static str,
     },
-    /// The data of this logical page cannot be read: more flipped bits than the code corrects.
+    /// The data of this logical page is unreadable: more flipped bits than the code corrects.
     Uncorrectable {
         /// Number of the logical page.
         page: u32,
     },
-    /// No spare erase block is left: the part is worn out. Everything can still be read.
+    /// No spare erase block is left: the part is worn out. All data is still readable.
     WornOut,
-    /// An earlier failure left the state in memory behind that on the part; mount again. Everything
-    /// can still be read.
+    /// After an earlier failure the state in memory is older than the one on the part: mount again.
+    /// All data is still readable.
     ReadOnly,
 }
 

@@ -1,11 +1,11 @@
-//! Reading the fields of a page: nothing is taken that is not there.
+//! Reads the fields of a page without reading beyond its end.
 
 use alloc::vec::Vec;
 
 use super::codec::{Change, Runs};
 use crate::nand::NandGeometry;
 
-/// Reads fields off the front.
+/// Reads fields from the front.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,7 +1,7 @@
-//! Writing the map, in steps: the pages of it with most changes in `delta` are written, those into
-//! the directory, and the counts into the block table. The journal page behind it makes it count:
-//! all of the step or nothing. What spill pages say of a page of the map that was written after
-//! them counts no more; the journal says which ones that are.
+//! Writes the map in steps. A step writes the map pages with most changes in `delta`, then their
+//! places into the directory, and the counts into the block table. The next journal page commits
+//! the step: all of it or nothing. Changes in a spill page are void for map pages written after it;
+//! the journal lists these map pages.
 
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -15,36 +15,37 @@ use super::table::BlockState;
 use super::tag::Kind;
 use crate::nand::{Nand, Pairing};
 
-/// Spill pages at most, but for one or two that come while a step is due: a mount reads them.
+/// Most spill pages, not counting one or two that are written while a step is due: a mount reads
+/// all of them.
 const SPILLS_MAX: usize = 7;
 
-/// Bytes of the part for each change in memory, a quarter of a byte for each KiB: with fewer
-/// changes a page of the map is written for fewer of them.
+/// Bytes of the part for each change in memory; memory takes a quarter of a byte for each KiB of
+/// the part. With fewer changes in memory, a map page is written for fewer changes.
 const BYTES_PER_CHANGE: u64 = 1 << 16;
 
-/// Pages of the structures that have to move although nothing in them has changed.
+/// Pages of the structures that must move although their contents are unchanged.
 #[derive(Debug, Default)]
 struct Moving {
     map: BTreeSet<u32>,
     directory: BTreeSet<u32>,
     table: BTreeSet<u32>,
     spills: Vec<u32>,
-    /// The block that they are in, if these are all.
+    /// The block that they are in, if they are all of its pages.
     emptied: Option<u32>,
 }
 
-/// Pages of the map that are written in one step: what bounds its time.
+/// Map pages written in one step: bounds its time.
 fn step_max<N: Nand>(ftl: &Ftl<N>) -> usize {
     if ftl.geometry.pairing == Pairing::None { 36 } else { 6 }
 }
 
 impl<N: Nand> Ftl<N> {
-    /// Spill pages at most: what a mount has to read.
+    /// Most spill pages: a mount reads all of them.
     pub(super) fn spills_max(&self) -> usize {
         if self.layout.has_long_ring() { SPILLS_MAX - 1 } else { SPILLS_MAX }
     }
 
-    /// Whether the map is to be written before more changes gather.
+    /// Whether the map must be written before more changes are added.
     pub(super) fn map_is_due(&self) -> bool {
         self.changes_are_many()
             || self.table.dirty.len() > self.fixups_max()
@@ -56,16 +57,16 @@ impl<N: Nand> Ftl<N> {
         self.spills.len() >= self.spills_max() || self.delta.len() >= self.changes_max()
     }
 
-    /// Changes in memory at most. Spill pages have no room for more than the upper bound, with the
-    /// least that runs save.
+    /// Most changes in memory. The spill pages have no room for more than the upper limit, even if
+    /// runs save little.
     fn changes_max(&self) -> usize {
         let words = self.layout.words as usize;
         ((self.geometry.bytes() / BYTES_PER_CHANGE) as usize).clamp(2 * words, 4 * words)
     }
 
-    /// Writes the pages of the map with most changes, where changes are many, and what else of the
-    /// structures is due; then the journal. `release`: those instead that name pages which are
-    /// counted and needed no more.
+    /// Writes the map pages with most changes, if there are many changes, and other structures that
+    /// are due; then the journal. With `release`, it writes the map pages that name pages which are
+    /// still counted but no longer needed.
     pub(super) fn write_map_step(&mut self, release: bool) -> Result<()> {
         let mut pages: Vec<(usize, u32)> = Vec::new();
         if release || self.changes_are_many() {
@@ -90,13 +91,13 @@ impl<N: Nand> Ftl<N> {
         self.write_journal(0)
     }
 
-    /// Writes the whole map; the next journal page makes it count.
+    /// Writes the whole map; the next journal page commits it.
     pub(super) fn write_structures(&mut self) -> Result<()> {
         self.write_pages(self.changes_by_map_page().into_keys().collect())
     }
 
-    /// Writes these pages of the map, and what else of the structures is due; the next journal page
-    /// makes it count.
+    /// Writes these map pages, and other structures that are due; the next journal page commits
+    /// them.
     fn write_pages(&mut self, mut pages: BTreeSet<u32>) -> Result<()> {
         let moving = self.structures_to_move()?;
         let words = self.layout.words;
@@ -143,7 +144,7 @@ impl<N: Nand> Ftl<N> {
         self.leave_leaks(moving.emptied)
     }
 
-    /// Writes one page of the map with its changes.
+    /// Writes one map page with its changes.
     fn write_map_page(&mut self, id: u32, changed: &[u32]) -> Result<u32> {
         let words = self.layout.words;
         let mut map = self.map_words(MapPage::Map(id))?.to_vec();
@@ -179,15 +180,15 @@ impl<N: Nand> Ftl<N> {
         if page == UNMAPPED { Ok(()) } else { self.decrement(self.block_of(page)) }
     }
 
-    /// Writes the pages of the block table that have changed entries. What changes by that is in
-    /// the journal page.
+    /// Writes the pages of the block table with changed entries. Changes caused by this write go
+    /// into the journal page.
     fn write_table(&mut self, also: BTreeSet<u32>) -> Result<()> {
         let mut due = self.table.dirty_pages();
         let pages: BTreeSet<u32> =
             due.iter().map(|(_, id)| *id).chain(also.iter().copied()).collect();
         due.sort_unstable();
         for id in pages {
-            // Few entries can stay in the journal: the pages with most of them are written.
+            // The journal has room for few entries: the pages with most of them are written.
             let rank = due.iter().position(|(_, other)| *other == id);
             let behind: usize =
                 due.iter().take(rank.unwrap_or(0) + 1).map(|(count, _)| *count).sum();
@@ -195,7 +196,7 @@ impl<N: Nand> Ftl<N> {
             if written && !also.contains(&id) && behind <= self.fixups_max() / 4 {
                 continue;
             }
-            // A page whose entries are not all known would store that.
+            // A page with unknown entries must be loaded before it is written.
             if self.table.first_unknown_page().is_some_and(|first| first <= id) {
                 self.load_table_if_written(id)?;
             }
@@ -218,8 +219,8 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// A block that all structures have left, and that still counts some: those were named by a
-    /// page that cannot be read.
+    /// Leaves a block that no structure uses, although its count is not zero: the remaining counts
+    /// belong to an unreadable page.
     fn leave_leaks(&mut self, emptied: Option<u32>) -> Result<()> {
         let Some(block) = emptied else { return Ok(()) };
         let info = self.block(block)?;
@@ -229,9 +230,9 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// What is to be written elsewhere: pages in a block of structures whose bits flip, or that is
-    /// to be retired; or, where the structures take more blocks than they should, in the emptiest
-    /// of these. Not more than a bounded number at a time.
+    /// Chooses structure pages that must move: those in a block with flipped bits, or in a block to
+    /// be retired. If the structures use too many blocks, it chooses the pages of the emptiest
+    /// block. The number is bounded.
     fn structures_to_move(&mut self) -> Result<Moving> {
         for stream in [Stream::Structure, Stream::Copy] {
             if self.collector.renew.contains(&self.frontiers[stream as usize].block) {
@@ -256,7 +257,7 @@ impl<N: Nand> Ftl<N> {
             (Some((block, _)), _) => block,
             (None, Some((block, _))) if crowded => block,
             _ => {
-                // Blocks that something else emptied.
+                // Blocks that other work has emptied.
                 self.collector.renew.clear();
                 return Ok(moving);
             }

@@ -1,4 +1,4 @@
-//! Making an empty volume on a part.
+//! Formatting: makes an empty volume on a part.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,19 +10,18 @@ use super::state::Ftl;
 use super::table::{BlockInfo, BlockState};
 use crate::nand::{BlockNumber, Nand};
 
-/// Makes an empty volume with this number, which should be random; what was there is lost. Blocks
-/// that carry the mark are left alone. Erasures that a volume found there has counted go on to be
-/// counted.
+/// Makes an empty volume with this number, which should be random. Existing data is lost. Blocks
+/// with a bad-block mark are not touched. Erase counts of an existing volume are kept.
 ///
 /// # Errors
-/// The part is too small or has too many bad blocks; or its own errors.
+/// The part is too small or has too many bad blocks, or an error of the part.
 pub fn format<N: Nand>(nand: N, volume: u64) -> Result<Ftl<N>> {
     make(nand, volume, false)
 }
 
-/// Makes an empty volume for an image that device programmers will put into the good blocks of
-/// parts, in order: nothing is put into the last blocks, as many as may be bad. `nand` has no bad
-/// blocks. The first mount of a part that was programmed so finds out where the blocks are.
+/// Makes an empty volume for an image. Device programmers put such an image into the good blocks of
+/// parts, in order. So the last blocks stay empty: as many as may be bad. `nand` has no bad blocks.
+/// The first mount of a programmed part finds the positions of the blocks.
 ///
 /// # Errors
 /// As [`format()`].
@@ -73,7 +72,7 @@ pub(super) fn make_with<N: Nand>(
             needed: ftl.geometry.blocks - ftl.geometry.bad_max,
         });
     }
-    // Without its anchors nothing of an earlier volume is found.
+    // Without its anchors an earlier volume is not found.
     let mut first = None;
     for slot in 0..layout.ring {
         let usable = ftl.block(slot)?.state == BlockState::Journal;
@@ -91,11 +90,11 @@ pub(super) fn make_with<N: Nand>(
     Ok(ftl)
 }
 
-/// More than the sequence numbers between the first page of a block and the last one.
+/// More than the difference of sequence numbers between the first and the last page of a block.
 const GENERATION: u64 = 1 << 24;
 
-/// The erasures that a volume on the part has counted, by blocks of the part, nothing where there
-/// is none; and its newest sequence number.
+/// The erase counts of an existing volume, by blocks of the part (empty without a volume), and its
+/// newest sequence number.
 fn earlier<N: Nand>(nand: &mut N) -> (Vec<u32>, Option<u64>) {
     let Ok(mut old) = Ftl::mount(nand, true) else { return (Vec::new(), None) };
     let blocks = old.geometry.blocks;
@@ -110,8 +109,8 @@ fn earlier<N: Nand>(nand: &mut N) -> (Vec<u32>, Option<u64>) {
 }
 
 impl<N: Nand> Ftl<N> {
-    /// The newest sequence number on the first pages of blocks: of remains of a volume that does
-    /// not open.
+    /// The newest sequence number in the first pages of blocks, for an earlier volume that does not
+    /// open.
     fn newest_tag(&mut self) -> Result<u64> {
         let mut data = vec![0; self.geometry.page_size as usize];
         let mut newest = 1;

@@ -1,4 +1,4 @@
-//! The write frontiers: open blocks, and programming the next page of one.
+//! Write frontiers: the open blocks, and the program of their next page.
 
 use alloc::vec;
 
@@ -9,12 +9,12 @@ use super::table::{BlockInfo, BlockState};
 use super::tag::{Kind, TAG_SIZE, Tag};
 use crate::nand::{BlockNumber, EccStatus, Nand, NandError, PageAddress, Pairing};
 
-/// Readings after which a page that was always right is taken for stable.
+/// Successful reads after which a page counts as stable.
 const HOLDS_READS: u32 = 24;
 
 impl<N: Nand> Ftl<N> {
-    /// The first page from `page` on whose programming cannot damage what was acknowledged (pages
-    /// before `synced`).
+    /// The first page from `page` on whose program cannot damage acknowledged pages (those before
+    /// `synced`).
     pub(super) fn safe_page(&self, page: u32, synced: u32) -> u32 {
         let harms =
             |page: u32| self.geometry.pairing.damaged_by(page).is_some_and(|other| other < synced);
@@ -23,14 +23,14 @@ impl<N: Nand> Ftl<N> {
             .unwrap_or(self.geometry.pages_per_block)
     }
 
-    /// Everything programmed so far is acknowledged.
+    /// Marks everything programmed so far as acknowledged.
     pub(super) fn sync_frontiers(&mut self) {
         for frontier in &mut self.frontiers {
             frontier.synced = frontier.page;
         }
     }
 
-    /// Programs the next page of a stream and returns its address. A block whose program fails is
+    /// Programs the next page of a stream and returns its address. A block with a failed program is
     /// left and retired.
     pub(super) fn program(
         &mut self,
@@ -44,7 +44,8 @@ impl<N: Nand> Ftl<N> {
             let at = if block == UNMAPPED {
                 self.geometry.pages_per_block
             } else {
-                // Structures must hold at once: nothing that shares their cells is programmed.
+                // Structures must be durable at once: no page that shares their cells is
+                // programmed.
                 self.safe_page(page, if stream.holds_data() { synced } else { page })
             };
             if at >= self.geometry.pages_per_block {
@@ -87,7 +88,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Has a block emptied and then marked bad: a program in it has failed.
+    /// Queues a block to be emptied and then marked bad, after a failed program.
     pub(super) fn retire(&mut self, block: u32) -> Result<()> {
         self.collector.retire.insert(block);
         if self.block(block)?.state == BlockState::Data && !self.collector.queue.contains(&block) {
@@ -96,8 +97,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Opens a block for a stream: erases it, and for the host says so in the journal before
-    /// anything is programmed there.
+    /// Opens a block for a stream and erases it. For the host, a journal page names the block
+    /// before it is programmed.
     fn open(&mut self, stream: Stream) -> Result<()> {
         self.close_frontier(stream)?;
         let state = if stream.holds_data() { BlockState::Data } else { BlockState::Map };
@@ -113,8 +114,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Takes a free block and erases it: the one erased least often, or most often. Blocks that do
-    /// not take it are bad.
+    /// Takes a free block and erases it: the one with the fewest erasures or, with `worn`, the
+    /// most. Blocks whose erasure fails are marked bad.
     pub(super) fn take_free(&mut self, state: BlockState, worn: bool) -> Result<u32> {
         loop {
             while self.free.len() < 2
@@ -142,9 +143,9 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// In a recovery that has no free block left, as it was cut again and again: one that the state
-    /// found does not need. It may be needed by the state before, which counts only if the journal
-    /// page that was found can be lost: so that page must be the same each time.
+    /// For a recovery without a free block, after many interrupted recoveries: takes a block that
+    /// the found state does not need. The state before may need it, but that state counts only if
+    /// the found journal page can become unreadable. So that page must read the same every time.
     pub(super) fn take_pending(&mut self) -> Result<Option<u32>> {
         if self.begun {
             return Ok(None);
@@ -160,8 +161,8 @@ impl<N: Nand> Ftl<N> {
         Ok(self.pending.remove(at).map(|(block, _)| block))
     }
 
-    /// Whether a page can be read every time, not only now and then: one that was in flight at a
-    /// power cut.
+    /// Whether a page is readable every time. A page in flight at a power cut may be readable only
+    /// sometimes.
     pub(super) fn holds(&mut self, page: u32) -> Result<bool> {
         let mut data = vec![0; self.geometry.page_size as usize];
         let mut oob = [0; TAG_SIZE];
@@ -175,7 +176,7 @@ impl<N: Nand> Ftl<N> {
         Ok(true)
     }
 
-    /// Erases a block for a use; `false`: it is bad now.
+    /// Erases a block for a use. `false`: the block is bad now.
     pub(super) fn erase(&mut self, block: u32, state: BlockState) -> Result<bool> {
         let info = self.block(block)?;
         self.free.remove(&(info.erases, block));
@@ -197,7 +198,7 @@ impl<N: Nand> Ftl<N> {
         Ok(true)
     }
 
-    /// Pages of a block that a stream which must hold at once can use.
+    /// Pages of a block that a stream can use if each page must be durable at once.
     pub(super) fn safe_pages(&self) -> u32 {
         if self.geometry.pairing == Pairing::None {
             self.geometry.pages_per_block

@@ -1,8 +1,8 @@
 //! Garbage collection and wear levelling, in bounded steps.
 //!
-//! A block is emptied page by page: what is valid is programmed elsewhere, the source stays until
-//! two journal pages know. Which block: those that have to go for their own sake first, then the
-//! one with the fewest valid pages.
+//! A block is emptied page by page: valid pages are programmed elsewhere. The source block stays
+//! until two more journal pages are written. Blocks that must be emptied for their own sake come
+//! first, then the block with the fewest valid pages.
 
 use alloc::vec;
 
@@ -13,9 +13,9 @@ use super::table::BlockState;
 use super::tag::{Kind, Tag};
 use crate::nand::{Nand, Pairing};
 
-/// Blocks that wait to be counted as empty until the map is written for them.
+/// Most emptied blocks that wait for the map to be written before their count is exact.
 const EMPTIED_MAX: usize = 4;
-/// Free blocks that a step of the host and a recovery from a cut in it take.
+/// Free blocks that one host step needs, plus a recovery from a power cut in it.
 const FREE_LEAST: usize = 6;
 
 impl<N: Nand> Ftl<N> {
@@ -37,13 +37,12 @@ impl<N: Nand> Ftl<N> {
         )
     }
 
-    /// Most pages that are moved before one write of the host. Programs take longer where cells are
-    /// shared.
+    /// Most pages moved before one host write. Programs take longer on parts with paired pages.
     fn moves_max(&self) -> u32 {
         if self.geometry.pairing == Pairing::None { 16 } else { 12 }
     }
 
-    /// Free blocks below which the host has to wait until there are more.
+    /// Below this number of free blocks the host waits until there are more.
     pub(super) fn free_min(&self) -> usize {
         (self.layout.reserve as usize).saturating_sub(2)
     }
@@ -52,8 +51,8 @@ impl<N: Nand> Ftl<N> {
         self.layout.reserve as usize + 2
     }
 
-    /// A bounded step of garbage collection, if it is time; more where there would be no block left
-    /// otherwise.
+    /// Runs a bounded step of garbage collection if it is due, and more if otherwise no free block
+    /// would be left.
     pub(super) fn collect(&mut self) -> Result<()> {
         if self.free.len() < self.low_water()
             && let Some(page) = self.table.first_unknown_page()
@@ -85,7 +84,8 @@ impl<N: Nand> Ftl<N> {
                 self.write_map_step(true)?;
             } else {
                 self.step(self.moves_max())?;
-                // A small part that is full to the last page has no more: what it has must do.
+                // A small part that is completely full cannot gain more blocks: the present ones
+                // must suffice.
                 if self.collector.victim.is_none() && self.pending.is_empty() {
                     return if self.free.len() > FREE_LEAST {
                         Ok(())
@@ -98,7 +98,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// How many valid pages of the present victim stand for one free one, and a little more.
+    /// Valid pages of the present victim for each page that it frees, and a few more.
     fn moves_for_one_page(&self) -> u32 {
         let pages = self.geometry.pages_per_block;
         let valid = self
@@ -107,7 +107,7 @@ impl<N: Nand> Ftl<N> {
             .and_then(|(block, _)| self.table.get(block))
             .map_or(0, |info| info.valid);
         let moves = valid / (pages - valid.min(pages - 1)) + 2;
-        // Behind: faster, and at last as fast as the bound on one write allows.
+        // With too few free blocks, faster; at the lowest level, at the limit for one write.
         let moves = match self.free.len().saturating_sub(self.free_min()) {
             0 | 1 => self.moves_max(),
             2 => 2 * moves,
@@ -116,9 +116,9 @@ impl<N: Nand> Ftl<N> {
         moves.min(self.moves_max())
     }
 
-    /// Moves at most `moves` valid pages. Where cells are shared, whole groups of them: then what
-    /// is moved uses every page of its blocks, as nothing that counts shares cells with what comes
-    /// next.
+    /// Moves at most `moves` valid pages. With paired pages it moves whole groups of them. Then the
+    /// moved data uses every page of its blocks, because no acknowledged page shares cells with a
+    /// later one.
     pub(super) fn step(&mut self, moves: u32) -> Result<()> {
         let mut left = moves;
         while left > 0 || !self.in_step() {
@@ -137,13 +137,13 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Whether the stream of moved pages is between two groups.
+    /// Whether the stream of moved pages is at a group boundary.
     fn in_step(&self) -> bool {
         let page = self.frontiers[Stream::Moved as usize].page;
         page.is_multiple_of(self.geometry.pairing.group()) || page >= self.geometry.pages_per_block
     }
 
-    /// The block that is being emptied, or the next one; `None` where emptying any would gain
+    /// The block that is being emptied, or the next one. `None` if emptying any block would gain
     /// nothing.
     fn victim(&mut self) -> Result<Option<(u32, u32)>> {
         if self.collector.victim.is_none() {
@@ -176,8 +176,8 @@ impl<N: Nand> Ftl<N> {
                     && !self.collector.stuck.contains(block)
             });
             let best = candidates.min_by_key(|(block, info)| {
-                // A hot page costs a move less than a page of room for it gains: they get more
-                // room.
+                // Hot pages gain more from extra space than their moves cost, so hot blocks get
+                // more space.
                 let soon = if self.collector.hot.contains(block) { 4 } else { 1 };
                 (info.valid * soon, info.erases)
             });
@@ -200,7 +200,7 @@ impl<N: Nand> Ftl<N> {
         Ok(None)
     }
 
-    /// Moves one page if it is valid; whether it was.
+    /// Moves one page if it is valid. Returns whether it was.
     fn move_page(&mut self, page: u32) -> Result<bool> {
         let Some(Tag { kind: Kind::Data | Kind::Lost, id: logical, .. }) = self.glance(page)?
         else {
@@ -213,8 +213,8 @@ impl<N: Nand> Ftl<N> {
         Ok(true)
     }
 
-    /// Programs the contents of a valid page elsewhere. What cannot be corrected is marked lost,
-    /// not made up.
+    /// Programs the contents of a valid page elsewhere. Uncorrectable contents are marked as lost,
+    /// not replaced.
     fn relocate(&mut self, logical: u32, page: u32) -> Result<()> {
         let mut data = vec![0; self.geometry.page_size as usize];
         let kind = match self.read_tagged(page, &mut data)? {
@@ -224,8 +224,8 @@ impl<N: Nand> Ftl<N> {
                 Kind::Lost
             }
         };
-        // What is hot stays apart: among cold pages it would soon leave a hole, and each hole there
-        // costs moves of cold ones.
+        // Hot pages stay separate: among cold pages each would soon leave a hole, and a hole there
+        // costs moves of cold pages.
         let hot = self.collector.hot.contains(&self.block_of(page));
         let stream = if hot { Stream::Hot } else { Stream::Moved };
         self.program_data(stream, kind, logical, &data)?;
@@ -234,8 +234,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// After the map was written, when counts are exact: blocks that were emptied and still count
-    /// valid pages hold pages whose tags cannot be read. The map says which.
+    /// Runs after the map was written, when counts are exact. An emptied block that still counts
+    /// valid pages holds pages with unreadable tags; the map names them.
     pub(super) fn note_stuck(&mut self) {
         for block in core::mem::take(&mut self.collector.emptied) {
             let info = self.table.get(block);
@@ -245,7 +245,7 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Looks through one page of the map for pages in stuck blocks, and moves them.
+    /// Searches one map page for pages in stuck blocks, and moves them.
     pub(super) fn rescue(&mut self) -> Result<()> {
         let words = self.layout.words;
         let first = self.collector.rescue_at;
@@ -264,19 +264,19 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Sets how far the erasures of data blocks may lie apart before cold data is moved; by default
-    /// a two-hundredth of the rated cycles. Lower: more even, and more erasures
-    /// ([`FtlInfo::level_erases`](super::FtlInfo::level_erases)).
+    /// Sets the largest difference in erasures between data blocks before cold data is moved; by
+    /// default a two-hundredth of the rated cycles. A lower value spreads wear more evenly and
+    /// costs more erasures ([`FtlInfo::level_erases`](super::FtlInfo::level_erases)).
     pub fn set_spread(&mut self, erases: u32) {
         self.spread_max = Some(erases.max(2));
     }
 
-    /// How far erasures may lie apart: a two-hundredth of the rated cycles.
+    /// The largest difference in erasures: by default a two-hundredth of the rated cycles.
     pub(super) fn spread_max(&self) -> u32 {
         self.spread_max.unwrap_or((self.geometry.cycles / 200).max(8))
     }
 
-    /// Whether the youngest data block is so young that what is moved should go to old blocks.
+    /// Whether the least worn data block is so far behind that moved data should go to worn blocks.
     pub(super) fn levelling(&self) -> bool {
         let oldest = self.free.last().map_or(0, |(erases, _)| *erases);
         self.youngest().is_some_and(|(erases, _)| oldest >= erases + self.spread_max() / 2)
@@ -290,8 +290,8 @@ impl<N: Nand> Ftl<N> {
         data.map(|(block, info)| (info.erases, block)).min()
     }
 
-    /// After an erasure: where some data block is much younger its contents are moved, so that it
-    /// takes its share.
+    /// Runs after an erasure. If some data block is worn much less, its contents are moved, so that
+    /// it is used again.
     pub(super) fn level(&mut self, erases: u32) -> Result<()> {
         if self.collector.queue.is_empty()
             && let Some((least, block)) = self.youngest()

@@ -1,9 +1,8 @@
-//! Writing the journal: its pages, the chain of its blocks, and the anchors that the chain is found
-//! by.
+//! Writes the journal: its pages, the chain of its blocks, and the anchors that lead to the chain.
 //!
-//! The blocks of the journal form a chain: each page names the block that comes next. An anchor
-//! names the newest; anchors go round in a ring of blocks at the start of the part. A block leaves
-//! the chain when an anchor for a later one is there.
+//! The blocks of the journal form a chain: each page names the next block. An anchor names the
+//! newest block. Anchors rotate through a ring of blocks at the start of the part. A block leaves
+//! the chain when an anchor for a later block exists.
 
 use alloc::vec::Vec;
 
@@ -16,10 +15,10 @@ use super::table::{BlockInfo, BlockState};
 use super::tag::Kind;
 use crate::nand::{Nand, NandError};
 
-/// Free blocks that every journal page names, so that recovery has some without reading the block
-/// table.
+/// Free blocks whose entries are in every journal page, so that a recovery has some without reading
+/// the block table.
 const SPARES_NAMED: usize = 6;
-/// Blocks that are kept for recoveries.
+/// Blocks reserved for recoveries.
 const KEPT: usize = 3;
 
 impl<N: Nand> Ftl<N> {
@@ -32,11 +31,12 @@ impl<N: Nand> Ftl<N> {
         let entry = |block: u32| Some((block, self.table.get(block)?.encode()));
         let mut fixups: Vec<(u32, u32)> =
             self.table.dirty.iter().copied().filter_map(entry).collect();
-        // A recovery begins with these: as far as there is room it reads no block table for them.
+        // A recovery starts with these blocks. As far as there is room, it need not read the block
+        // table for them.
         let open =
             self.frontiers.iter().map(|frontier| frontier.block).filter(|block| *block != UNMAPPED);
         let spare = self.free.iter().take(SPARES_NAMED).map(|(_, block)| *block);
-        // Its anchor goes to the next block of the ring, and the journal leaves its blocks.
+        // Its anchor goes to the next block of the ring, and the journal leaves its old blocks.
         let slot = (self.journal.ring.0 + 1) % self.layout.ring;
         let chain = self.journal.chain.iter().copied().chain([self.journal.next_block, slot]);
         let known = self.kept.iter().copied().chain(chain).chain(open).chain(spare);
@@ -63,7 +63,7 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Writes the whole state; what was acknowledged before is durable when it returns.
+    /// Writes the whole state. Everything acknowledged before is durable when it returns.
     pub(super) fn write_journal(&mut self, flags: u16) -> Result<()> {
         if core::mem::take(&mut self.journal.renew) {
             self.journal.page = self.geometry.pages_per_block;
@@ -101,8 +101,8 @@ impl<N: Nand> Ftl<N> {
                     break;
                 }
                 Err(FlashError::Nand(NandError::Failed { .. })) => {
-                    // The chain cannot go through a block whose first page does not hold: an anchor
-                    // goes past it.
+                    // The chain cannot pass through a block without a valid first page: an anchor
+                    // bypasses it.
                     self.journal.since_anchor = BLOCKS_PER_ANCHOR;
                     self.journal.page = self.geometry.pages_per_block;
                     self.collector.retire.insert(self.journal.block);
@@ -119,7 +119,7 @@ impl<N: Nand> Ftl<N> {
             self.write_anchor()?;
         }
         self.promote()?;
-        // A session that began with few free blocks kept too few for the next recovery.
+        // A session that began with few free blocks reserved too few for the next recovery.
         while self.kept.len() < KEPT
             && self.free.len() > self.layout.reserve as usize
             && let Some((_, block)) = self.free.pop_first()
@@ -129,11 +129,11 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Goes on in the next block of the chain, and chooses the one after it.
+    /// Continues in the next block of the chain, and chooses the one after it.
     pub(super) fn next_journal_block(&mut self) -> Result<()> {
         let mut block = self.journal.next_block;
         if !self.erase(block, BlockState::Journal)? {
-            // Not the block that the chain names: only an anchor leads there.
+            // This is not the block that the chain names, so only an anchor leads to it.
             block = self.take_free(BlockState::Journal, false)?;
             self.journal.since_anchor = BLOCKS_PER_ANCHOR;
         }
@@ -146,10 +146,10 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Goes on in the next block of the chain, erased, with an anchor to come. A recovery that was
-    /// interrupted before may have left a journal page there that can be read at one time and not
-    /// at another, and it names blocks that only it has programmed: it is gone before any of these
-    /// is used again.
+    /// Continues in the next block of the chain, erased, with an anchor to follow. An earlier
+    /// interrupted recovery may have left a journal page there that is readable only sometimes.
+    /// That page names blocks that only that recovery programmed. It is erased before any of these
+    /// blocks is reused.
     pub(super) fn leave_journal_block(&mut self) -> Result<()> {
         self.next_journal_block()?;
         self.journal.since_anchor = BLOCKS_PER_ANCHOR;
@@ -157,8 +157,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Takes the block that the journal goes on in after the present one. It is erased when that
-    /// happens.
+    /// Takes the block that follows the present journal block. It is erased when the journal
+    /// reaches it.
     pub(super) fn reserve_journal_block(&mut self) -> Result<u32> {
         while self.free.len() < 2
             && let Some(page) = self.table.first_unknown_page()
@@ -210,7 +210,7 @@ impl<N: Nand> Ftl<N> {
                 Ok(()) => break,
                 Err(FlashError::Nand(NandError::Failed { .. })) => {
                     self.journal.ring.1 = geometry.pages_per_block;
-                    // Its other anchors still count until the ring has come round.
+                    // Its other anchors stay valid until the ring has rotated.
                 }
                 Err(error) => return Err(error),
             }
@@ -227,7 +227,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Kept blocks that are much younger than the free ones change places with these.
+    /// Exchanges reserved blocks that are worn much less than the free ones.
     fn rotate_kept(&mut self) -> Result<()> {
         for at in 0..self.kept.len() {
             let Some(block) = self.kept.get(at).copied() else { break };
@@ -249,8 +249,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// The first page of this session: in a new block of the journal, with an anchor, so that
-    /// nothing rests on a page that may be unstable.
+    /// Writes the first page of this session, in a new journal block with an anchor. So nothing
+    /// depends on a page that may be unstable.
     pub(super) fn begin(&mut self) -> Result<()> {
         if self.begun {
             return Ok(());
@@ -258,8 +258,8 @@ impl<N: Nand> Ftl<N> {
         if !self.journal.left {
             self.leave_journal_block()?;
         }
-        // The first program may be a spill page, and may have been interrupted before: not in a
-        // block that is in use.
+        // The first program may be a spill page. A page there may have been programmed and
+        // interrupted before, so a new block is used.
         self.close_frontier(Stream::Structure)?;
         self.close_frontier(Stream::Copy)?;
         self.kept.clear();
@@ -270,7 +270,7 @@ impl<N: Nand> Ftl<N> {
             self.kept.push(block);
         }
         self.write_journal(0)?;
-        // What was kept before and was not needed is free like any other.
+        // Blocks reserved earlier and not used are free now.
         for block in core::mem::take(&mut self.kept_before) {
             let info = self.block(block)?;
             self.free.insert((info.erases, block));

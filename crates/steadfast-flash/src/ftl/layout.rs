@@ -1,28 +1,28 @@
-//! How the blocks of a part are shared out.
+//! Allocation of the blocks of a part.
 
 use super::error::{FlashError, Result};
 use super::ring::SLOTS_IN_TURN;
 use super::tag::TAG_SIZE;
 use crate::nand::{NandGeometry, Pairing};
 
-/// Numbers that follow from the geometry alone, in a new volume.
+/// Numbers derived from the geometry alone, for a new volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Logical pages that the medium offers.
     pub user_pages: u32,
-    /// How many a volume can offer at most, that another version of this program has made.
+    /// Most logical pages of a volume that another version of this program made.
     pub user_pages_max: u32,
-    /// Pages of the map.
+    /// Number of map pages.
     pub map_pages: u32,
-    /// Pages of its directory.
+    /// Number of directory pages.
     pub directory_pages: u32,
-    /// Pages of the block table.
+    /// Number of block table pages.
     pub table_pages: u32,
     /// Words of 4 bytes in a page.
     pub words: u32,
-    /// Erase blocks at the start of the part that anchors go round in.
+    /// Erase blocks of the anchor ring at the start of the part.
     pub ring: u32,
-    /// Free blocks below which the host has to wait for garbage collection.
+    /// Free blocks below which the host waits for garbage collection.
     pub reserve: u32,
 }
 
@@ -35,7 +35,7 @@ impl Layout {
     /// The layout of a part.
     ///
     /// # Errors
-    /// The geometry is impossible, or the part too small, or it shows too few OOB bytes.
+    /// The geometry is invalid, the part is too small, or it offers too few OOB bytes.
     pub fn new(geometry: &NandGeometry) -> Result<Layout> {
         let geometry = geometry.checked().map_err(FlashError::Geometry)?;
         if geometry.oob_size < TAG_SIZE as u32 {
@@ -49,21 +49,21 @@ impl Layout {
         let table_pages = blocks.div_ceil(words);
         let map_pages = geometry.pages().div_ceil(words);
         let directory_pages = map_pages.div_ceil(words);
-        // Where cells are shared only the pages that nothing can harm hold structures: half of
-        // them.
+        // With paired pages, structures use only the pages that no other program can damage: half
+        // of them.
         let safe = if geometry.pairing == Pairing::None { 1 } else { 2 };
         let structures = map_pages + directory_pages + table_pages + 16;
-        // An anchor comes with every 64th journal page at 64 pages a block: a ring block is erased
-        // once when all of them have taken 64 anchors, other blocks once for each 64 programs. So
-        // with this many the ring wears no faster than the others from four programs for each
-        // journal page on.
+        // An anchor follows every 64th journal page at 64 pages a block. So a ring block is erased
+        // once for 64 anchors in each of its blocks, and another block once for 64 programs. With
+        // this size the ring wears no faster than other blocks, from four programs per journal page
+        // on.
         let ring = (blocks / 256).max(4);
-        // The block in use, the next one, and those that wait to be left.
+        // The current block, the next one, and those that wait to be left.
         let journal = 4;
-        // Map and table, and beside them the second copies.
+        // Map and table, and their second copies.
         let map = 2 * (structures * safe).div_ceil(geometry.pages_per_block) + 2;
         let reserve = 12;
-        // Each block more that is spare saves moves: at 90 % full of 92 %, half a percent of all
+        // Each additional spare block saves moves: at 90 % full of 92 %, half a percent of all
         // programs.
         let spare = geometry.bad_max + blocks / 32;
         let taken = ring + journal + map + reserve + spare;
@@ -87,15 +87,15 @@ impl Layout {
         })
     }
 
-    /// Whether the ring is so long that a mount reads several pages more to find the newest anchor.
-    /// Then there is less of something else to be read.
+    /// Whether the ring is so long that a mount reads several more pages to find the newest anchor.
+    /// Then there are fewer spill pages, and fewer host pages without a journal page.
     #[must_use]
     pub fn has_long_ring(&self) -> bool {
         self.ring > SLOTS_IN_TURN
     }
 
-    /// The layout of a volume on the same part that offers so many logical pages; `None` where none
-    /// can.
+    /// The layout of a volume on the same part with this many logical pages; `None` if that is
+    /// impossible.
     #[must_use]
     pub fn with_user_pages(self, user_pages: u32) -> Option<Layout> {
         let map_pages = user_pages.div_ceil(self.words);

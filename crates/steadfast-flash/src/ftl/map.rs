@@ -1,4 +1,5 @@
-//! Looking up where a logical page is: what has changed since, then the map through its directory.
+//! Finds the place of a logical page: from the changes first, then from the map through its
+//! directory.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,7 +12,7 @@ use super::tag::{Kind, TAG_SIZE, Tag};
 use crate::nand::{EccStatus, Nand};
 
 impl<N: Nand> Ftl<N> {
-    /// The words of a page of the map or the directory; all unmapped where it was never written.
+    /// The words of a map or directory page; all unmapped if it was never written.
     pub(super) fn map_words(&mut self, page: MapPage) -> Result<&[u32]> {
         if self.cache.get(page).is_none() {
             let address = self.map_address(page)?;
@@ -32,7 +33,7 @@ impl<N: Nand> Ftl<N> {
         Ok(self.cache.get(page).map_or(&[], Vec::as_slice))
     }
 
-    /// Where a page of the map or the directory is.
+    /// The place of a map or directory page.
     pub(super) fn map_address(&mut self, page: MapPage) -> Result<u32> {
         let words = self.layout.words;
         Ok(match page {
@@ -44,14 +45,14 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// Where the map says that a logical page is.
+    /// The place of a logical page according to the map.
     pub(super) fn mapped(&mut self, logical: u32) -> Result<u32> {
         let words = self.layout.words;
         let map = self.map_words(MapPage::Map(logical / words))?;
         Ok(map.get((logical % words) as usize).copied().unwrap_or(UNMAPPED))
     }
 
-    /// The page that a logical page is in now; [`UNMAPPED`] where it is in none.
+    /// The current page of a logical page; [`UNMAPPED`] if it has none.
     pub(super) fn place(&mut self, logical: u32) -> Result<u32> {
         match self.delta.get(&logical) {
             Some(delta) => Ok(delta.place()),
@@ -62,7 +63,7 @@ impl<N: Nand> Ftl<N> {
     /// Reads one logical page into `data`, which is a page long.
     ///
     /// # Errors
-    /// [`FlashError::Uncorrectable`], or the part's error.
+    /// [`FlashError::Uncorrectable`], or an error of the part.
     pub fn read_page(&mut self, logical: u32, data: &mut [u8]) -> Result<()> {
         if data.len() != self.geometry.page_size as usize {
             return Err(FlashError::Damaged {
@@ -96,7 +97,7 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Keeps what a data page holds, in place of the oldest that was kept.
+    /// Keeps the contents of a data page, in place of the oldest ones.
     pub(super) fn note_recent(&mut self, tag: &Tag, page: u32, data: Vec<u8>) {
         if tag.kind == Kind::Data {
             self.recent.truncate(RECENT_MAX - 1);
@@ -104,7 +105,7 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// The tag of a page without its data, unchecked.
+    /// The tag of a page without its data, not verified.
     pub(super) fn glance(&mut self, page: u32) -> Result<Option<Tag>> {
         let mut oob = [0; TAG_SIZE];
         self.info.page_reads += 1;

@@ -1,7 +1,7 @@
 //! The translation layer as a [`Medium`].
 //!
-//! Its atomic unit is a page: each is written whole or not at all, and what was flushed stays.
-//! Discarded ranges read as zeros until a power cut, and as zeros or as before after one.
+//! The atomic unit is a page: each is written whole or not at all, and flushed pages persist.
+//! Discarded ranges read as zeros until a power cut. After one they read as zeros or as before.
 
 use spin::mutex::SpinMutex;
 use steadfast_media::{
@@ -28,20 +28,20 @@ impl<N: Nand> FlashMedium<N> {
         FlashMedium { ftl: SpinMutex::new(ftl), geometry }
     }
 
-    /// Does something with the translation layer; requests wait.
+    /// Runs `work` with the translation layer locked; requests wait.
     pub fn with<T>(&self, work: impl FnOnce(&mut Ftl<N>) -> T) -> T {
         work(&mut self.ftl.lock())
     }
 
-    /// Closes in good order, so that the next mount need not look for what was under way.
+    /// Closes cleanly, so that the next mount need not search for unfinished work.
     ///
     /// # Errors
-    /// The part's.
+    /// Errors of the part.
     pub fn close(&self) -> Result<(), FlashError> {
         self.ftl.lock().close()
     }
 
-    /// Gives the translation layer back.
+    /// Returns the translation layer.
     pub fn into_inner(self) -> Ftl<N> {
         self.ftl.into_inner()
     }
@@ -123,7 +123,7 @@ impl<N: Nand> Medium for FlashMedium<N> {
         true
     }
 
-    /// What has a page of its own is durable when it is programmed.
+    /// A page of its own is durable as soon as it is programmed.
     fn flushes_cheaply(&self) -> bool {
         true
     }

@@ -1,26 +1,26 @@
 //! The flash translation layer: logical pages on NAND, each written whole or not at all.
 //!
-//! Invariants, each of which recovery rests on:
+//! Invariants that recovery depends on:
 //!
-//! - Nothing that the newest journal page or the one before it refers to is erased. A block that is
-//!   needed no more is *pending* until two more journal pages are there.
-//! - A block is erased right before it is used, so an erasure that was interrupted is always done
-//!   again. A block for what the host writes is in a journal page before anything is programmed in
-//!   it: what lies behind the journal and counts is in the blocks that it names, at most
+//! - No block that the newest journal page or the one before it refers to is erased. An unneeded
+//!   block is *pending* until two more journal pages are written.
+//! - A block is erased immediately before its use, so an interrupted erasure is always repeated. A
+//!   journal page names each block for host data before it is programmed. So all valid pages
+//!   written after the journal page are in the blocks that it names. They are at most
 //!   [`JOURNAL_EVERY`] pages.
-//! - What garbage collection moves counts once a journal page says so, or a recovery finds it among
-//!   the host's; until two journal pages are there its source stays.
-//! - After a start that was not clean nothing is programmed into a block that was open before, and
-//!   the page programmed last (the only one that can be unstable) is programmed again elsewhere
-//!   before anything is relied on.
-//! - The count of valid pages of a block is never below the truth.
-//! - Where cells are shared no page is programmed that can damage what was acknowledged.
+//! - A move by garbage collection is valid once a journal page records it, or a recovery finds it
+//!   among the host's pages. The source stays until two journal pages are written.
+//! - After an unclean stop no block that was open before is programmed. The last programmed page,
+//!   the only one that can be unstable, is programmed again elsewhere before anything depends on
+//!   it.
+//! - The count of valid pages of a block is never too low.
+//! - With paired pages, no program can damage acknowledged data.
 //!
-//! The journal page holds the whole state: where map, block table and spill pages are, what they do
-//! not say yet, and the contents of logical pages that are mostly zeros. The file system's log
-//! records are such pages: so one program makes a record durable and is the journal as well.
+//! The journal page holds the whole state: the places of map, block table and spill pages, later
+//! changes, and the contents of logical pages that are mostly zeros. The log records of the file
+//! system are such pages. So one program makes a record durable and also writes the journal.
 //!
-//! docs/FLASH.md describes the bits, docs/decisions/0007 the reasons.
+//! docs/FLASH.md describes the format, docs/decisions/0007 the reasons.
 
 mod account;
 mod anchor;
@@ -69,5 +69,5 @@ pub use state::{Ftl, FtlInfo};
 pub use table::{BlockInfo, BlockState};
 pub use tag::{Kind as PageKind, page_kind};
 
-/// Pages of the host that may be programmed without a journal page: what recovery has to look for.
+/// Most host pages programmed without a journal page: a recovery searches for these.
 pub const JOURNAL_EVERY: u32 = 12;

@@ -1,10 +1,10 @@
 //! Mounting: a bounded number of page reads, whatever the size.
 //!
-//! The first page of each ring block gives the newest anchor block; in it the last anchor is
-//! searched by halves. It names the newest block of the journal, in which the last page is searched
-//! by halves; that page names the block after it, which is looked at because the power may have
-//! gone between its first page and its anchor. The last page holds the state. What follows after a
-//! power cut is in `recover`.
+//! The first page of each ring block identifies the newest anchor block; a binary search finds its
+//! last anchor. The anchor names the newest block of the journal, and a binary search finds the
+//! last page there. That page names the next block, which is read too: a power cut may fall between
+//! the first page of that block and its anchor. The last page holds the state. `recover` handles
+//! the pages after a power cut.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,24 +18,24 @@ use super::table::BlockInfo;
 use super::tag::{Kind, Tag};
 use crate::nand::Nand;
 
-/// The last good page in a block of structures.
+/// The last valid page in a block of structures.
 pub(super) struct Last {
     pub tag: Tag,
     pub data: Vec<u8>,
-    /// Page within the block.
+    /// Page number within the block.
     pub page: u32,
 }
 
-/// A journal page and what it says.
+/// A journal page and its contents.
 pub(super) type JournalPage = (Tag, State, Vec<(u32, Change)>);
 
 impl<N: Nand> Ftl<N> {
-    /// Opens what [`format`](super::format()) made. After a start that was not clean this programs
-    /// and erases, unless `read_only`: then nothing is written, now or later.
+    /// Opens a volume that [`format`](super::format()) made. After an unclean stop this programs
+    /// and erases, unless `read_only` is set: then nothing is ever written.
     ///
     /// # Errors
-    /// [`FlashError::NotFormatted`] and its like where there is no volume, [`FlashError::Damaged`],
-    /// or the part's errors.
+    /// [`FlashError::NotFormatted`] and similar if there is no volume, [`FlashError::Damaged`], or
+    /// errors of the part.
     pub fn mount(nand: N, read_only: bool) -> Result<Ftl<N>> {
         let layout = Layout::new(&nand.geometry())?;
         let mut ftl = Ftl::empty(nand, layout, 0);
@@ -43,14 +43,14 @@ impl<N: Nand> Ftl<N> {
         let clean = state.flags & FLAG_CLEAN != 0;
         ftl.load(&tag, state, changes)?;
         if clean && ftl.journal.since_anchor > 0 {
-            // The power may have gone in the anchor behind this journal page: the next one goes to
+            // The anchor after this journal page may have been interrupted: the next one goes to
             // the next block.
             ftl.journal.ring.1 = ftl.geometry.pages_per_block;
         }
         if !clean {
             ftl.info.recovered = true;
             match ftl.recover(read_only) {
-                // Nothing can be written any more; what there is can be read.
+                // Writes are impossible now; the data is still readable.
                 Err(FlashError::WornOut) => ftl.failed = Some(FlashError::WornOut),
                 recovered => recovered?,
             }
@@ -64,7 +64,7 @@ impl<N: Nand> Ftl<N> {
         Ok(ftl)
     }
 
-    /// Pages of a block of structures in the order in which they are used.
+    /// Pages of a block of structures in the order of use.
     fn structure_pages(&self) -> Vec<u32> {
         let mut pages = Vec::new();
         let mut next = 0;
@@ -83,8 +83,8 @@ impl<N: Nand> Ftl<N> {
             return Ok(None);
         }
         let (mut block, mut chain) = (anchor.block, anchor.chain);
-        // The sequence number of the first page of the block: exact, or where that page cannot be
-        // read a range.
+        // The sequence number of the first page of the block: exact, or a range if that page is
+        // unreadable.
         let mut first = anchor.first..=anchor.first;
         let Some(mut last) = self.last_in_block(block, Kind::Journal, None)? else {
             return Ok(None);
@@ -120,15 +120,15 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// The range in which the sequence number of the first page of a block is, from the first page
-    /// that can be read; `before`: that of the block before, at most.
+    /// The range of the sequence number of a block's first page, from its first readable page.
+    /// `before` is the sequence number of the previous block, or an upper limit of it.
     fn firsts(found: &Last, before: u64) -> core::ops::RangeInclusive<u64> {
         let end = found.tag.sequence;
         if found.page == 0 { end..=end } else { before + 1..=end }
     }
 
-    /// The first page of a block of structures; one of the next two if it was programmed and cannot
-    /// be read.
+    /// The first page of a block of structures; or one of the next two if the first was programmed
+    /// and is unreadable.
     pub(super) fn first_readable(
         &mut self,
         block: u32,
@@ -145,8 +145,8 @@ impl<N: Nand> Ftl<N> {
         Ok(None)
     }
 
-    /// The first page of a block, if that is the block of the journal with this number, behind one
-    /// with such a first page.
+    /// The first page of a block, if it is the journal block with this number and follows one with
+    /// such a first page.
     fn journal_at(
         &mut self,
         block: u32,
@@ -164,8 +164,8 @@ impl<N: Nand> Ftl<N> {
         Ok(ours.then_some(Last { tag, data, page }))
     }
 
-    /// The last good page of a kind in a block, by halves, as pages are used in order. `first`: its
-    /// first good page, if that was read.
+    /// The last valid page of a kind in a block, by binary search, because pages are used in order.
+    /// `first` is its first valid page, if already read.
     pub(super) fn last_in_block(
         &mut self,
         block: u32,
@@ -175,13 +175,13 @@ impl<N: Nand> Ftl<N> {
         let pages = self.structure_pages();
         let known =
             first.as_ref().and_then(|first| pages.iter().position(|page| *page == first.page));
-        // The chain leads past the anchor to a block that has one page as a rule.
+        // A block that the chain leads to after the anchor usually has one page.
         let mut middle = match known {
             Some(known) if kind == Kind::Journal => known + 1,
             known => known.unwrap_or(0).midpoint(pages.len()),
         };
         let mut best = first;
-        // Pages before `used` are used, those from `free` on are not.
+        // Pages before `used` are used; those from `free` on are not.
         let (mut used, mut free) = (known.map_or(0, |known| known + 1), pages.len());
         let mut data = vec![0; self.geometry.page_size as usize];
         while used < free {
@@ -197,7 +197,7 @@ impl<N: Nand> Ftl<N> {
             }
             middle = used.midpoint(free);
         }
-        // The last page used may be torn; then the one before it is the last good one.
+        // The last used page may be torn; then the one before it is the last valid one.
         let Some(page) = used.checked_sub(1).and_then(|last| pages.get(last).copied()) else {
             return Ok(None);
         };
@@ -207,7 +207,7 @@ impl<N: Nand> Ftl<N> {
         Ok(self.before(block, kind, page)?.or(best))
     }
 
-    /// The last good page before `page`.
+    /// The last valid page before `page`.
     pub(super) fn before(&mut self, block: u32, kind: Kind, page: u32) -> Result<Option<Last>> {
         let mut data = vec![0; self.geometry.page_size as usize];
         for page in self.structure_pages().into_iter().rev().filter(|before| *before < page) {
@@ -219,7 +219,7 @@ impl<N: Nand> Ftl<N> {
         Ok(None)
     }
 
-    /// Takes over the state of the newest journal page.
+    /// Loads the state of the newest journal page.
     fn load(&mut self, tag: &Tag, state: State, changes: Vec<(u32, Change)>) -> Result<()> {
         let layout = self.layout;
         let damaged = FlashError::Damaged { page: self.journal.block, what: "journal page" };

@@ -1,50 +1,52 @@
-//! Where the blocks of a volume are on the part.
+//! The positions of a volume's blocks on the part.
 //!
-//! A volume that was made on its part has block `n` in block `n`. An image that a device programmer
-//! has put on a part with bad blocks, each next block into the next good one (*skip bad block*),
-//! has it in the `n`-th good block of that day. So the blocks that were bad then are *skipped*: the
-//! volume sees the others first, in order, and the skipped ones last. Every anchor names them, and
-//! they stay the same for the life of the volume, whatever goes bad later.
+//! A volume that was made on its part has block `n` in block `n` of the part. A device programmer
+//! puts each next block of an image into the next good block (*skip bad block*). Then block `n` is
+//! in the `n`-th block that was good at that time.
+//!
+//! So the blocks that were bad then are *skipped*: the volume numbers the other blocks first, in
+//! order, and the skipped ones last. Every anchor lists them. The list stays the same for the life
+//! of the volume, whatever goes bad later.
 
 use alloc::vec::Vec;
 
 use crate::nand::{BlockNumber, EccStatus, Nand, NandError, NandGeometry, PageAddress};
 
-/// A part whose blocks are seen in the order of the volume.
+/// A part with its blocks in the order of the volume.
 #[derive(Debug)]
 pub struct Placed<N> {
     nand: N,
-    /// Blocks that were skipped, in rising order.
+    /// Skipped blocks, in ascending order.
     skipped: Vec<u32>,
-    /// Blocks whose bad-block marks wait; `None`: marks are set at once.
+    /// Blocks whose bad-block marks are delayed; `None`: marks are set at once.
     waiting: Option<Vec<BlockNumber>>,
 }
 
 impl<N: Nand> Placed<N> {
-    /// A part whose blocks are where their numbers say.
+    /// A part without skipped blocks.
     pub fn new(nand: N) -> Placed<N> {
         Placed { nand, skipped: Vec::new(), waiting: None }
     }
 
-    /// Sees the part without these blocks, which are in rising order and within it: they come last.
+    /// Skips these blocks, which are in ascending order and within the part: they come last.
     pub fn skip(&mut self, skipped: Vec<u32>) {
         self.skipped = skipped;
     }
 
-    /// The blocks that are skipped.
+    /// The skipped blocks.
     pub fn skipped(&self) -> &[u32] {
         &self.skipped
     }
 
-    /// The block of the part that is block `block` of the volume.
+    /// The block of the part for block `block` of the volume.
     pub fn place(&self, block: u32) -> u32 {
         let good = self.nand.geometry().blocks.saturating_sub(self.skipped.len() as u32);
         if block >= good {
-            // The skipped ones; outside of the part nothing is changed.
+            // Skipped blocks; numbers outside the part are not changed.
             return self.skipped.get((block - good) as usize).copied().unwrap_or(block);
         }
-        // The first `n` are before it where the n-th is at most `block + n`: the sum rises with
-        // every one of them.
+        // The first `n` skipped blocks come before it if the n-th is at most `block + n`: the sum
+        // increases with each of them.
         let (mut before, mut end) = (0, self.skipped.len());
         while before < end {
             let middle = before.midpoint(end);
@@ -56,16 +58,16 @@ impl<N: Nand> Placed<N> {
         block + before as u32
     }
 
-    /// Bad-block marks wait from now on: as long as the marks say which blocks are to be skipped,
-    /// none may be added.
+    /// Delays bad-block marks from now on. No mark may be added while the marks determine which
+    /// blocks are skipped.
     pub fn hold_marks(&mut self) {
         self.waiting.get_or_insert_default();
     }
 
-    /// Sets the marks that wait, and from now on at once.
+    /// Sets the delayed marks; later marks are set at once.
     ///
     /// # Errors
-    /// The way to the part failed; a block that does not take its mark is no error.
+    /// The access to the part failed. A block that does not take its mark is not an error.
     pub fn release_marks(&mut self) -> Result<(), NandError> {
         for block in self.waiting.take().unwrap_or_default() {
             match self.nand.mark_bad(block) {

@@ -1,5 +1,5 @@
-//! Reading pages: tags are checked, flipped bits and reads are counted, and what has too many is
-//! written elsewhere soon.
+//! Reads pages: verifies tags, counts flipped bits and reads, and schedules a move of blocks with
+//! too many.
 
 use super::error::Result;
 use super::state::Ftl;
@@ -8,10 +8,10 @@ use super::tag::{TAG_SIZE, Tag};
 use crate::nand::{EccStatus, Nand, PageAddress};
 
 impl<N: Nand> Ftl<N> {
-    /// Reads a page into `data` and checks its tag. `None`: erased, torn, or not to be corrected.
+    /// Reads a page into `data` and verifies its tag. `None`: erased, torn, or uncorrectable.
     pub(super) fn read_tagged(&mut self, page: u32, data: &mut [u8]) -> Result<Option<Tag>> {
         let mut oob = [0; TAG_SIZE];
-        // What reads differently each time is worth a second look.
+        // An unstable page may be readable at another try.
         for _ in 0..3 {
             self.info.page_reads += 1;
             let status = self.nand.read(PageAddress(page), data, &mut oob)?;
@@ -23,14 +23,14 @@ impl<N: Nand> Ftl<N> {
         Ok(Tag::decode(data, &oob))
     }
 
-    /// Whether the last page read by [`read_tagged`](Self::read_tagged) into `data` looks as if it
-    /// was never programmed.
+    /// Whether the last page that [`read_tagged`](Self::read_tagged) read into `data` looks
+    /// unprogrammed.
     pub(super) fn looks_erased(data: &[u8]) -> bool {
         let zeros: u32 = data.iter().map(|byte| byte.count_zeros()).sum();
         (zeros as usize) < data.len() / 64
     }
 
-    /// Corrected bits of a codeword from which on a block is moved.
+    /// Corrected bits in a codeword from which on a block is moved.
     pub(super) fn bits_bound(&self) -> u16 {
         (self.geometry.ecc.bits * 3).div_ceil(4).max(1)
     }
@@ -49,7 +49,7 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Has the contents of a block written elsewhere soon.
+    /// Schedules a move of the contents of a block.
     pub(super) fn refresh(&mut self, block: u32) {
         let Some(info) = self.table.get(block) else { return };
         match info.state {

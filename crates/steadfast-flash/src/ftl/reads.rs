@@ -1,10 +1,10 @@
-//! Reads of each block since its erasure: what read disturb is judged by, kept over remounts.
+//! Reads of each block since its erasure, kept across mounts, to limit read disturb.
 //!
-//! Counts are exact in memory. On the part they are bytes in units of a two-hundredth of the bound,
-//! in pages of their own that the page of second copies names. A count is stored when it has grown
-//! by an eighth of the bound since it last was, and when the volume is closed: a power cut forgets
-//! at most that much. What is stored may be too high (of a block that was erased since), which
-//! moves a block early, and never makes one late.
+//! Counts are exact in memory. On the part each is a byte in units of a two-hundredth of the limit.
+//! They have pages of their own, which the page of second copies names. A count is stored when it
+//! has grown by an eighth of the limit since the last time, and at a clean close. So a power cut
+//! loses at most that much. A stored count may be too high, if the block was erased since then. So
+//! a block may be moved early, but never late.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -16,7 +16,7 @@ use super::state::{Ftl, Stream};
 use super::tag::Kind;
 use crate::nand::Nand;
 
-/// Units in the bound.
+/// Units in the limit.
 const UNITS: u32 = 200;
 /// Growth, in units, after which a count is stored again.
 const STORE_EVERY: u32 = UNITS / 8;
@@ -24,15 +24,15 @@ const STORE_EVERY: u32 = UNITS / 8;
 /// The counts in memory.
 #[derive(Debug)]
 pub struct ReadCounts {
-    /// Reads since the erasure, or since the mount where what is stored was not added yet.
+    /// Reads since the erasure; or since the mount, until the stored count is added.
     counts: Vec<u32>,
-    /// What is stored, where that is known.
+    /// Stored counts, where known.
     stored: Vec<u8>,
-    /// Blocks that were erased before what is stored was loaded: it does not count for them.
+    /// Blocks erased before their stored counts were loaded: these counts are void.
     erased: BTreeSet<u32>,
-    /// Pages of counts that were loaded.
+    /// Whether each page of counts was loaded.
     loaded: Vec<bool>,
-    /// Pages of counts that are to be stored.
+    /// Pages of counts to store.
     pub due: BTreeSet<u32>,
     /// Counts in a page.
     per_page: u32,
@@ -41,7 +41,7 @@ pub struct ReadCounts {
 }
 
 impl ReadCounts {
-    /// No reads of any block.
+    /// All counts zero.
     #[must_use]
     pub fn new(blocks: u32, page_size: u32, bound: u32) -> ReadCounts {
         let pages = blocks.div_ceil(page_size);
@@ -60,19 +60,19 @@ impl ReadCounts {
         (self.bound / UNITS).max(1)
     }
 
-    /// Pages that the counts take.
+    /// Number of pages for the counts.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.loaded.len() as u32
     }
 
-    /// Reads of a block since its erasure, as far as they are known.
+    /// Reads of a block since its erasure, as far as known.
     #[must_use]
     pub fn get(&self, block: u32) -> u32 {
         self.counts.get(block as usize).copied().unwrap_or(0)
     }
 
-    /// Counts a read; whether the block has been read too often.
+    /// Counts a read. Returns whether the block was read too often.
     pub fn add(&mut self, block: u32) -> bool {
         let (unit, page) = (self.unit(), block / self.per_page);
         let Some(count) = self.counts.get_mut(block as usize) else { return false };
@@ -87,7 +87,7 @@ impl ReadCounts {
         count >= self.bound
     }
 
-    /// The block was erased.
+    /// Resets the count of an erased block.
     pub fn erased(&mut self, block: u32) {
         if let Some(count) = self.counts.get_mut(block as usize) {
             *count = 0;
@@ -97,13 +97,13 @@ impl ReadCounts {
         }
     }
 
-    /// Whether what is stored in this page was added.
+    /// Whether the stored counts of this page were added.
     #[must_use]
     pub fn is_loaded(&self, page: u32) -> bool {
         self.loaded.get(page as usize).copied().unwrap_or(true)
     }
 
-    /// Adds what is stored in a page.
+    /// Adds the stored counts of a page.
     pub fn load(&mut self, page: u32, bytes: &[u8]) {
         let unit = self.unit();
         for (block, byte) in (page * self.per_page..).zip(bytes) {
@@ -123,7 +123,7 @@ impl ReadCounts {
         }
     }
 
-    /// The bytes of a page, which are stored now.
+    /// The bytes of a page, which then count as stored.
     pub fn store(&mut self, page: u32) -> Vec<u8> {
         let unit = self.unit();
         let first = (page * self.per_page) as usize;
@@ -142,7 +142,7 @@ impl ReadCounts {
         bytes
     }
 
-    /// Pages in which something differs from what is stored, by a unit or more.
+    /// Pages with a count that exceeds the stored one by a unit or more.
     fn changed(&self) -> BTreeSet<u32> {
         let unit = self.unit();
         let differs = |(count, stored): (&u32, &u8)| count / unit > u32::from(*stored);
@@ -161,8 +161,7 @@ impl ReadCounts {
 }
 
 impl<N: Nand> Ftl<N> {
-    /// Adds the stored counts of a page of them. Those that cannot be read are gone: they count
-    /// from zero.
+    /// Adds the stored counts of a page. Unreadable counts are lost: they start from zero.
     pub(super) fn load_reads(&mut self, page: u32) -> Result<()> {
         if self.reads.is_loaded(page) {
             return Ok(());
@@ -179,8 +178,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Stores counts that are due although nothing is written; if that fails the read was still
-    /// good.
+    /// Stores counts that are due, even without a write. If that fails, the read is still valid.
     pub(super) fn store_reads_due(&mut self) {
         if !self.reads.due.is_empty() && self.failed.is_none() {
             let stored = self.guarded(|ftl| ftl.upkeep());
@@ -188,7 +186,7 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Has the counts stored that differ from what is stored.
+    /// Stores the counts that differ from the stored ones.
     pub(super) fn store_reads_at_close(&mut self) -> Result<()> {
         for page in self.reads.changed() {
             self.load_reads(page)?;

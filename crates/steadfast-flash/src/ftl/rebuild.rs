@@ -1,8 +1,8 @@
-//! The last resort: making the structures anew from what every page of the part says of itself.
+//! The last resort: rebuilds the structures from the tags and contents of all pages of the part.
 //!
-//! It reads the whole part twice. Nothing that holds data, or that says where data is, is erased
-//! before the first journal page of the new state is there: a power cut in it leaves what another
-//! one can be made from.
+//! It reads the whole part twice. No block with data, or with information about its place, is
+//! erased before the first journal page of the new state is written. So after a power cut the
+//! rebuild can start again.
 
 use alloc::vec::Vec;
 
@@ -15,33 +15,33 @@ use super::state::Ftl;
 use super::table::{BlockInfo, BlockState};
 use crate::nand::Nand;
 
-/// Pages of the map that are written with one writing of directory and table.
+/// Map pages written for each update of directory and table.
 const MAP_PAGES: u32 = 32;
 
-/// What a rebuilding found.
+/// Result of a rebuild.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RebuildReport {
     /// Pages read.
     pub pages_read: u64,
-    /// Pages that were programmed and cannot be corrected, counted each time that they were read:
-    /// most are what power cuts left. Data that was in them is an error when it is read.
+    /// Programmed pages that cannot be corrected, counted for every read: most are left by power
+    /// cuts. Reading lost data of such a page is an error.
     pub unreadable_pages: u64,
-    /// Logical pages that are in pages of their own.
+    /// Logical pages in pages of their own.
     pub data_pages: u32,
-    /// Logical pages that were found in the journal and its spill pages.
+    /// Logical pages found in the journal and its spill pages.
     pub short_pages: u32,
-    /// Spill pages that the newest journal page names and that cannot be read: small writes shortly
-    /// before may be as they were before; check the file system.
+    /// Unreadable spill pages that the newest journal page names. Recent small writes may be lost,
+    /// with the previous contents in their place; check the file system.
     pub spills_lost: u32,
 }
 
-/// Makes map, directory, block table and journal anew: for a volume that does not mount, or that
-/// cannot read some of them. Logical pages that were trimmed since the map was written may be as
-/// they were before.
+/// Rebuilds map, directory, block table and journal, for a volume that does not mount or has
+/// unreadable structures. Logical pages trimmed after the map was written may have their old
+/// contents again.
 ///
 /// # Errors
-/// [`FlashError::NotFormatted`] where no journal page of a volume is on the part; then nothing was
-/// written. The part's.
+/// [`FlashError::NotFormatted`] if the part has no journal page of a volume; then nothing is
+/// written. Errors of the part.
 pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
     let layout = Layout::new(&nand.geometry())?;
     let mut ftl = Ftl::empty(nand, layout, 0);
@@ -84,14 +84,14 @@ pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
     }
     ftl.begin()?;
     ftl.settle(false)?;
-    // What was programmed last may be unstable.
+    // The last programmed page of a block may be unstable.
     unsettled.into_iter().for_each(|block| ftl.refresh(block));
     Ok((ftl, report))
 }
 
 impl<N: Nand> Ftl<N> {
-    /// Enters every block: data where something is valid, pending where a structure was, free
-    /// otherwise. Returns those with data that is newer than the journal.
+    /// Enters every block: data if it has valid pages, pending if it has structures, free
+    /// otherwise. Returns the data blocks that are newer than the journal.
     fn enter_blocks(&mut self, scan: &Scan, journal: u64) -> Vec<u32> {
         let mut valid = alloc::vec![false; self.geometry.blocks as usize];
         for logical in 0..self.layout.user_pages {
@@ -111,7 +111,7 @@ impl<N: Nand> Ftl<N> {
         let mut unsettled = Vec::new();
         for (block, (seen, valid)) in (0..).zip(scan.blocks.iter().zip(valid)) {
             let state = if seen.bad {
-                // What is valid in a block that was to be retired stays readable.
+                // Valid pages in a block to be retired stay readable.
                 if valid { BlockState::Data } else { BlockState::Bad }
             } else if block < self.layout.ring {
                 BlockState::Journal
@@ -135,7 +135,8 @@ impl<N: Nand> Ftl<N> {
                 _ => {}
             }
         }
-        // Where too few are free: the oldest structures, which say nothing that newer ones do not.
+        // With too few free blocks, the oldest structures are freed: newer ones hold the same
+        // information.
         structures.sort_unstable();
         for (_, block) in structures {
             if self.free.len() <= self.layout.reserve as usize

@@ -1,14 +1,14 @@
-//! After a start that was not clean: what the journal does not know, and what must not be relied
-//! on.
+//! Recovery after an unclean stop: finds pages that the journal does not name, and replaces pages
+//! that may be unstable.
 //!
-//! Behind the newest journal page lie at most [`JOURNAL_EVERY`] pages that the host wrote, in the
-//! two blocks that it names as open for them. They are read once. The page programmed last may be
-//! unstable (and, where cells are shared, those that its successor could reach): these are
-//! programmed again, elsewhere. Only then a new journal page and an anchor make the result count; a
-//! cut before leaves everything as it was.
+//! At most [`JOURNAL_EVERY`] host pages follow the newest journal page, in the two open blocks that
+//! it names for them. They are read once. The last programmed page may be unstable. With paired
+//! pages, so may the pages that its program could damage. These pages are programmed again
+//! elsewhere. Only then a new journal page and an anchor commit the result; a power cut before that
+//! leaves everything unchanged.
 //!
-//! What garbage collection moved behind the journal is not looked for: everything is still where it
-//! was moved from, and counted there.
+//! Pages that garbage collection moved after the journal page are not searched: their sources are
+//! still there and counted.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,10 +20,10 @@ use super::state::{Ftl, Stream};
 use super::tag::{Kind, Tag};
 use crate::nand::{Nand, Pairing};
 
-/// More than the pages that can be programmed between two journal pages.
+/// More than the number of pages programmed between two journal pages.
 pub(super) const RECOVERY_STEP: u64 = 1 << 20;
 
-/// A data page behind the journal.
+/// A data page written after the journal page.
 struct Found {
     tag: Tag,
     page: u32,
@@ -48,7 +48,7 @@ impl<N: Nand> Ftl<N> {
             return Ok(());
         }
         let newest = found.last().map_or(journal, |found| found.tag.sequence);
-        // Above whatever was programmed and cannot be read.
+        // Higher than any unreadable page.
         self.sequence = newest + RECOVERY_STEP;
         for stream in [Stream::Host, Stream::Moved, Stream::Structure, Stream::Copy, Stream::Hot] {
             self.close_frontier(stream)?;
@@ -63,18 +63,18 @@ impl<N: Nand> Ftl<N> {
             // The file system reads the end of its log next.
             self.note_recent(&tag, page, data);
         }
-        // A page of the ring block may have been begun: the next anchor goes to the next block.
+        // A page of the ring block may have been started: the next anchor goes to the next block.
         self.journal.ring.1 = self.geometry.pages_per_block;
         self.begin()?;
-        // Where few are left: what this session has left becomes free now, while its journal page
-        // needs no more room than before.
+        // With few free blocks, the blocks that this session has left become free now, while its
+        // journal page still needs no more room than before.
         for _ in 0..2 {
             if self.free.len() <= self.free_min() && !self.pending.is_empty() {
                 self.write_journal(0)?;
             }
         }
-        // Each recovery changes entries of the block table. Where nothing is written between many
-        // of them nobody else stores these, and all must fit a journal page.
+        // Each recovery changes entries of the block table. Without writes between many recoveries
+        // only this step stores them, and all must fit into a journal page.
         if self.table.dirty.len() > self.fixups_max() * 3 / 2 {
             self.write_map_step(false)?;
         }
@@ -92,7 +92,7 @@ impl<N: Nand> Ftl<N> {
         }
         let reach = self.geometry.pairing.reach();
         let mut erased = 0;
-        // Where cells are shared pages are left out.
+        // With paired pages some pages are skipped.
         let end = (frontier.page + JOURNAL_EVERY * (reach + 1)).min(self.geometry.pages_per_block);
         let mut data = vec![0; self.geometry.page_size as usize];
         for at in frontier.page..end {

@@ -1,4 +1,4 @@
-//! What a translation layer can tell of its part: for `info`, `map` and `top`.
+//! Status of a part for `info`, `map` and `top`.
 
 use alloc::vec::Vec;
 
@@ -8,22 +8,22 @@ use super::state::{Ftl, FtlInfo, Stream};
 use super::table::{BlockInfo, BlockState};
 use crate::nand::{Nand, NandGeometry};
 
-/// What an erase block is used for.
+/// Use of an erase block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockUse {
-    /// Nothing.
+    /// Unused.
     Free,
     /// Logical pages.
     Data,
-    /// Map, directory, block table, spilled changes, counts of reads.
+    /// Map, directory, block table, spill pages, read counts.
     Structures,
     /// The journal.
     Journal,
-    /// The ring of the anchors.
+    /// The anchor ring.
     Anchors,
     /// Free after two more journal pages.
     Pending,
-    /// Not to be used.
+    /// Bad.
     Bad,
 }
 
@@ -39,7 +39,7 @@ impl BlockUse {
         BlockUse::Bad,
     ];
 
-    /// Its name for people, a word.
+    /// Its name for users, one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,45 +57,46 @@ impl BlockUse {
 /// An erase block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockDetail {
-    /// What it is used for.
+    /// Its use.
     pub usage: BlockUse,
-    /// Something is still programmed into it.
+    /// It is still being programmed.
     pub open: bool,
-    /// Pages that something refers to; never below the truth.
+    /// Pages in use; never too low.
     pub valid_pages: u32,
-    /// Erasures; never below the truth but for formats that found no volume.
+    /// Erasures; too low only if a format found no earlier volume.
     pub erases: u32,
-    /// Page reads since its erasure; after a power cut up to an eighth of the bound too few.
+    /// Page reads since its erasure; after a power cut it may be too low by up to an eighth of the
+    /// limit.
     pub reads: u32,
 }
 
-/// The state of a part. Counts since the mount are in [`FlashReport::counts`].
+/// Status of a part. Counts since the mount are in [`FlashReport::counts`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlashReport {
     /// Number of the volume.
     pub volume: u64,
     /// Sizes of the part.
     pub geometry: NandGeometry,
-    /// How it is shared out.
+    /// Allocation of the blocks.
     pub layout: Layout,
     /// Erase blocks by use, in the order of [`BlockUse::ALL`].
     pub blocks: [u32; 7],
-    /// The blocks that are bad.
+    /// The bad blocks.
     pub bad_blocks: Vec<u32>,
-    /// Erasures of a good block: fewest, most, sum over all.
+    /// Erasures of good blocks: minimum, maximum, sum.
     pub erases: (u32, u32, u64),
-    /// Good blocks by erasures: so many erasures at least (and fewer than the next entry says), so
-    /// many blocks. Sixteen entries of equal width or fewer.
+    /// Histogram of good blocks: lower limit of erasures, and number of blocks. The next entry's
+    /// limit is the upper limit. At most sixteen entries of equal width.
     pub erase_histogram: Vec<(u32, u32)>,
-    /// Page reads since its erasure of the block that was read most.
+    /// Page reads since its erasure of the most read block.
     pub reads_max: u32,
     /// Page reads after which a block is moved.
     pub reads_bound: u32,
-    /// Corrected bits of a codeword from which on a block is moved.
+    /// Corrected bits in a codeword from which on a block is moved.
     pub bits_bound: u16,
-    /// The block that the patrol goes on with.
+    /// The next block of the patrol.
     pub patrol_position: u32,
-    /// Blocks that wait to be moved for flipped bits, many reads, a failure, or wear.
+    /// Blocks that wait to be moved because of flipped bits, many reads, a failure, or wear.
     pub blocks_waiting: u32,
     /// Counts since the mount.
     pub counts: FtlInfo,
@@ -104,7 +105,7 @@ pub struct FlashReport {
 }
 
 impl FlashReport {
-    /// Erase blocks that are used like this.
+    /// Number of erase blocks with this use.
     #[must_use]
     pub fn count(&self, usage: BlockUse) -> u32 {
         BlockUse::ALL
@@ -116,16 +117,16 @@ impl FlashReport {
 }
 
 impl<N: Nand> Ftl<N> {
-    /// Whether this is the block into which garbage collection moves pages now.
+    /// Whether garbage collection currently moves pages into this block.
     #[must_use]
     pub fn collects_into(&self, block: u32) -> bool {
         self.frontiers[Stream::Moved as usize].block == block
     }
 
-    /// Every erase block. Reads the pages of the block table that were not needed so far.
+    /// Details of every erase block. Reads the pages of the block table that are not loaded yet.
     ///
     /// # Errors
-    /// The part's; both copies of a page of the block table cannot be read.
+    /// Errors of the part; both copies of a block table page are unreadable.
     pub fn blocks(&mut self) -> Result<Vec<BlockDetail>> {
         for page in 0..self.reads.pages() {
             self.load_reads(page)?;
@@ -150,7 +151,7 @@ impl<N: Nand> Ftl<N> {
         Ok(blocks)
     }
 
-    /// The state of the part. Reads as [`blocks`](Self::blocks) does.
+    /// Status of the part. Reads as [`blocks`](Self::blocks) does.
     ///
     /// # Errors
     /// As [`blocks`](Self::blocks).

@@ -1,8 +1,7 @@
-//! The ring of the anchors: which of its blocks has the newest.
+//! The anchor ring: finds the block with the newest anchor.
 //!
-//! Anchors go round in order, so where the ring has many blocks the newest is searched by halves. A
-//! slot that cannot be read, or went bad, says nothing; where that misleads the search, all slots
-//! are read.
+//! Anchors rotate in order, so a ring with many blocks is searched by halves. Unreadable or bad
+//! slots give no information. If that misleads the search, all slots are read.
 
 use super::anchor::Anchor;
 use super::error::{FlashError, Result};
@@ -12,14 +11,14 @@ use super::state::Ftl;
 use super::tag::Kind;
 use crate::nand::{BlockNumber, Nand};
 
-/// Slots of the ring that are looked at in turn at most.
+/// Most ring slots that are read one by one.
 pub(super) const SLOTS_IN_TURN: u32 = 8;
 
 /// A block of the ring.
 enum Slot {
     Anchor(Last),
     Erased,
-    /// Torn, lost, or none of ours.
+    /// Torn, lost, or foreign.
     Unreadable,
 }
 
@@ -31,8 +30,8 @@ impl<N: Nand> Ftl<N> {
         if self.layout.has_long_ring() {
             found = self.newest_slot_by_halves(&mut pages, &mut refused)?;
         }
-        // In turn where there are few; and where halves led nowhere, which many blocks that went
-        // bad may do.
+        // One by one in a small ring, and after a binary search that failed, which many bad blocks
+        // can cause.
         for in_turn in [false, true] {
             if in_turn || found.is_none() {
                 found = self.newest_slot_in_turn(&mut pages, &mut refused)?;
@@ -88,9 +87,9 @@ impl<N: Nand> Ftl<N> {
         Ok(newest)
     }
 
-    /// Anchors go round in order: behind the first slot their numbers rise up to the newest one,
-    /// then come older ones or none. Bad blocks and pages that cannot be read say nothing: the next
-    /// slot speaks for them.
+    /// Anchors rotate in order. After the first slot their numbers increase up to the newest one;
+    /// then come older ones or none. A bad block or an unreadable page gives no information, so the
+    /// next slot is used instead.
     fn newest_slot_by_halves(
         &mut self,
         pages: &mut FirstPages,
@@ -108,7 +107,7 @@ impl<N: Nand> Ftl<N> {
         let mut end = self.layout.ring;
         loop {
             while newest + 1 < end {
-                // The first slots were read already: they are asked in turn.
+                // The first slots were read already, so they are checked one by one.
                 let next = newest + 1;
                 let middle = if pages.contains_key(&self.nand.place(next)) {
                     next
@@ -120,7 +119,7 @@ impl<N: Nand> Ftl<N> {
                     None => end = middle,
                 }
             }
-            // Only a block that is good can end the search.
+            // Only a good block can end the search.
             if end >= self.layout.ring || !self.nand.is_bad(BlockNumber(end))? {
                 break;
             }
@@ -132,7 +131,7 @@ impl<N: Nand> Ftl<N> {
         Ok(Some((newest, last)))
     }
 
-    /// The first of some slots that says anything, if that is an anchor of this round.
+    /// The first of these slots that gives information, if that is an anchor of this round.
     fn later_anchor(
         &mut self,
         slots: core::ops::Range<u32>,
@@ -152,8 +151,8 @@ impl<N: Nand> Ftl<N> {
         Ok(None)
     }
 
-    /// Follows the newest anchor in a slot whose journal can be read: the one before leads there,
-    /// too, by a longer chain.
+    /// Follows the newest anchor in a slot whose journal is readable. An older anchor leads there
+    /// too, along a longer chain.
     fn journal_of_slot(&mut self, slot: u32, first: Last) -> Result<Option<JournalPage>> {
         let Some(mut last) = self.last_in_block(slot, Kind::Anchor, Some(first))? else {
             return Ok(None);

@@ -1,13 +1,13 @@
-//! Reading a whole part: everything that any page says of where logical pages are.
+//! Reads a whole part: all information of any page about the places of logical pages.
 //!
-//! Every statement has the sequence number of the page that makes it, and the newest one counts: a
-//! data page says where its logical page is, journal and spill pages list changes, pages of the map
-//! say it of many, and of some that they are nowhere. That nowhere does not count against contents
-//! that the journal keeps, which the map does not know.
+//! Each statement has the sequence number of its page, and the newest one counts. A data page
+//! states the place of its logical page. Journal and spill pages list changes. Map pages state the
+//! places of many logical pages, and that some are unmapped. An unmapped entry does not override
+//! contents that the journal keeps, because the map does not know them.
 //!
-//! What was in flight at a power cut may be unstable, and newer than the copy that everything else
-//! goes by: garbage collection was moving it. So the page programmed last in a block counts only if
-//! it can be read every time, and so does one that shares its cells.
+//! A page in flight at a power cut may be unstable. It may also be newer than the copy that the
+//! structures refer to, if garbage collection was moving it. So the last programmed page of a block
+//! counts only if it is readable every time. The same applies to a page that shares its cells.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -20,37 +20,37 @@ use super::table::{BlockInfo, BlockState};
 use super::tag::{Kind, Tag};
 use crate::nand::{BlockNumber, Nand};
 
-/// What is known of a block.
+/// Findings about a block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SeenBlock {
     pub bad: bool,
-    /// Something was programmed in it that belongs to the journal, the map or the table.
+    /// It has a page of the journal, the map or the table.
     pub structures: bool,
     pub erases: u32,
-    /// The newest sequence number in it.
+    /// Its newest sequence number.
     pub newest: u64,
-    /// The last of its pages that was programmed.
+    /// Its last programmed page.
     last: u32,
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// The newest journal page, with its tag.
     pub journal: Option<(Tag, State)>,
-    /// Newest statement of where each logical page is, with its sequence number.
+    /// The newest place of each logical page, with its sequence number.
     pub places: Vec<(u64, u32)>,
-    /// Newest contents that the journal kept.
+    /// The newest contents kept by the journal.
     pub shorts: BTreeMap<u32, (u64, Vec<u8>)>,
-    /// Newest page of the map that says something of each: its sequence number, the logical pages
-    /// that it calls unmapped.
+    /// For each map page, its newest version: the sequence number, and the logical pages that it
+    /// calls unmapped.
     nowhere: BTreeMap<u32, (u64, BTreeSet<u32>)>,
     pub blocks: Vec<SeenBlock>,
     /// Highest sequence number.
     pub newest: u64,
     /// Highest number of a journal block.
     pub chain: u32,
-    /// Slot of the ring with the newest anchor.
+    /// Ring slot with the newest anchor.
     pub slot: u32,
     newest_anchor: u64,
     pub pages_read: u64,
@@ -91,7 +91,7 @@ impl Scan {
         }
     }
 
-    /// Where a logical page is, or what it holds, after all was read.
+    /// The place or the contents of a logical page, after all pages were read.
     pub fn resolve(&self, logical: u32, words: u32) -> (u32, Option<&Vec<u8>>) {
         let (said, place) = self.places.get(logical as usize).copied().unwrap_or((0, UNMAPPED));
         if let Some((sequence, contents)) = self.shorts.get(&logical)
@@ -107,13 +107,13 @@ impl Scan {
 }
 
 impl<N: Nand> Ftl<N> {
-    /// Reads every page of the part; what an earlier volume left does not count.
+    /// Reads every page of the part; pages of an earlier volume are ignored.
     pub(super) fn scan(&mut self) -> Result<Scan> {
         let mut scan = Scan {
             blocks: vec![SeenBlock::default(); self.geometry.blocks as usize],
             ..Scan::default()
         };
-        // Which volume: the newest journal page says.
+        // The newest journal page identifies the volume.
         self.each_page(&mut scan, |ftl, scan, _, tag, data| {
             if tag.kind == Kind::Journal
                 && scan.journal.as_ref().is_none_or(|(newest, _)| newest.sequence < tag.sequence)

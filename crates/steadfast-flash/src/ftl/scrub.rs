@@ -1,10 +1,10 @@
-//! The patrol: reads what nobody asks for, a bounded number of pages at a time, so that flipped
-//! bits are found while they can be corrected.
+//! The patrol reads all pages in use, a bounded number at a time, so that flipped bits are found
+//! while they can be corrected.
 //!
-//! It goes through the blocks in order and on from where it was, also after a remount (the journal
-//! has the block). A block in which a codeword has as many flipped bits as count as too many, or a
-//! page that cannot be read, is moved: data by garbage collection, structures with the next writing
-//! of the map, the journal and its anchors at the next journal page.
+//! It proceeds through the blocks in order and resumes at the same block, even after a remount (the
+//! journal stores it). A block is moved if a codeword has too many flipped bits, or if a page is
+//! unreadable. Garbage collection moves data. The next write of the map moves structures. The
+//! journal and its anchors move at the next journal page.
 
 use alloc::vec;
 
@@ -13,42 +13,42 @@ use super::state::Ftl;
 use super::table::BlockState;
 use crate::nand::{BlockNumber, Nand, Pairing};
 
-/// Where the patrol is.
+/// Position of the patrol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Patrol {
     pub block: u32,
     pub page: u32,
 }
 
-/// What one call of [`Ftl::scrub`] did.
+/// Result of one call of [`Ftl::scrub`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScrubProgress {
     /// Pages read, at most the budget.
     pub pages_read: u32,
-    /// Of these, pages with corrected bits.
+    /// Pages among them with corrected bits.
     pub corrected_pages: u32,
-    /// The most corrected bits of a codeword among them.
+    /// The most corrected bits of a codeword in these pages.
     pub bits_max: u16,
-    /// Pages that were programmed and cannot be corrected. What is still needed of them is lost;
-    /// most are what power cuts left, and needed by nothing.
+    /// Programmed pages that cannot be corrected. Needed data in them is lost; most are left by
+    /// power cuts and not needed.
     pub unreadable_pages: u32,
     /// Pages moved in this call.
     pub moved_pages: u32,
-    /// Blocks that wait to be moved: call again until there is none.
+    /// Blocks that wait to be moved: call again until there are none.
     pub blocks_waiting: u32,
-    /// The block that the next call goes on with.
+    /// The next block of the patrol.
     pub position: u32,
     /// The last block of the part was passed.
     pub pass_finished: bool,
 }
 
 impl<N: Nand> Ftl<N> {
-    /// Reads at most `budget` pages, on from where the last call stopped, and moves what has too
-    /// many flipped bits: at most a quarter as many pages, beside the upkeep that any write does.
-    /// On a volume that was mounted read-only it only reads.
+    /// Reads at most `budget` pages from the last position on, and moves blocks with too many
+    /// flipped bits. It moves at most a quarter as many pages, besides the upkeep of any write. A
+    /// volume mounted read-only is only read.
     ///
     /// # Errors
-    /// The part's. A page that cannot be corrected is no error but counted.
+    /// Errors of the part. An uncorrectable page is counted and is not an error.
     pub fn scrub(&mut self, budget: u32) -> Result<ScrubProgress> {
         let mut progress = ScrubProgress::default();
         while progress.pages_read < budget && !progress.pass_finished {
@@ -57,8 +57,8 @@ impl<N: Nand> Ftl<N> {
         if self.failed.is_none() {
             let before = self.info.moved_pages;
             self.guarded(|ftl| {
-                // Where the patrol is goes into the journal, also when there is nothing else to be
-                // written: otherwise short patrols would read the same pages again and again.
+                // The journal stores the position even if there is nothing else to write. Otherwise
+                // short patrols would read the same pages again and again.
                 ftl.begin()?;
                 ftl.patrol_moves(budget.div_ceil(4))
             })?;
@@ -89,7 +89,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Reads the next page in use, or passes over a block.
+    /// Reads the next page in use, or skips a block.
     fn patrol_page(&mut self, progress: &mut ScrubProgress) -> Result<()> {
         let Patrol { block, page } = self.patrol;
         let next = Patrol { block: block + 1, page: 0 };
@@ -120,7 +120,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// The page of a block behind the last that the patrol reads.
+    /// One after the last page of a block that the patrol reads.
     fn end_of_patrol(&mut self, block: u32) -> Result<u32> {
         let all = self.geometry.pages_per_block;
         let (slot, end) = self.journal.ring;
@@ -136,7 +136,7 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// The block that the patrol goes on with.
+    /// The next block of the patrol.
     #[must_use]
     pub fn patrol_position(&self) -> BlockNumber {
         BlockNumber(self.patrol.block)

@@ -1,6 +1,6 @@
-//! Second copies: each page of the block table and of the map's directory is there twice, in
-//! different blocks, and one page says where the second ones (and the counts of reads) are. It is
-//! read only when it is needed.
+//! Second copies: each page of the block table and of the map's directory exists twice, in
+//! different blocks. One page names the places of the second copies (and of the read counts). It is
+//! read only when needed.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,8 +12,8 @@ use super::tag::Kind;
 use crate::nand::Nand;
 
 impl<N: Nand> Ftl<N> {
-    /// Where the second copies are, read if that is not known. If it cannot be read there are none,
-    /// until the structures are written the next time.
+    /// Places of the second copies, read if not known. If that page is unreadable, there are none
+    /// until the structures are written again.
     pub(super) fn second(&mut self) -> Result<&mut Second> {
         if self.second.is_none() {
             let found = match self.second_page {
@@ -35,7 +35,7 @@ impl<N: Nand> Ftl<N> {
         Ok(second)
     }
 
-    /// Reads a page of directory or table; the second copy, if the first cannot be read.
+    /// Reads a directory or table page; its second copy if the first is unreadable.
     pub(super) fn read_twice(&mut self, address: u32, kind: Kind, id: u32) -> Result<Vec<u32>> {
         let first = match self.read_words(address, kind, id) {
             Err(error @ FlashError::Damaged { .. }) => error,
@@ -52,7 +52,7 @@ impl<N: Nand> Ftl<N> {
         Ok(words)
     }
 
-    /// Programs the second copy of a page of directory or table.
+    /// Programs the second copy of a directory or table page.
     pub(super) fn write_copy(&mut self, kind: Kind, id: u32, words: &[u32]) -> Result<()> {
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.resize(self.geometry.page_size as usize, 0);
@@ -65,7 +65,7 @@ impl<N: Nand> Ftl<N> {
         self.supersede(old)
     }
 
-    /// Writes where the copies are. The next journal page names it.
+    /// Writes the places of the copies. The next journal page names this page.
     pub(super) fn write_second(&mut self) -> Result<()> {
         let volume = self.volume;
         let mut bytes = self.second()?.encode(volume);

@@ -1,14 +1,13 @@
-//! Images for device programmers, and the first mount of a part that one was put on.
+//! Images for device programmers, and the first mount of a part that holds one.
 //!
 //! A programmer puts each next block of an image into the next good block of the part. Such an
-//! image says so in its anchors (`in_good_blocks`), and nothing is in its last blocks, as many as
-//! may be bad. The first mount looks once which blocks are bad, and from then on every anchor names
-//! them: see [`Placed`](super::placed::Placed).
+//! image states this in its anchors (`in_good_blocks`), and its last blocks are empty: as many as
+//! may be bad. The first mount finds the bad blocks, and from then on every anchor lists them: see
+//! [`Placed`](super::placed::Placed).
 //!
-//! - Until two anchors that name them are on the part, nothing of the image has been changed that
-//!   it needs, and no block is marked bad: a power cut begins the first mount again, with the same
-//!   blocks to be skipped.
-//! - Afterwards the marks are not asked any more.
+//! - Until the part has two anchors with the list, nothing is changed that the image needs, and no
+//!   block is marked bad. After a power cut the first mount starts again and skips the same blocks.
+//! - Afterwards the marks are not read any more.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -21,36 +20,36 @@ use super::table::{BlockInfo, BlockState};
 use super::tag::{Kind, Tag};
 use crate::nand::{BlockNumber, Nand};
 
-/// The first page of a block of structures that can be read.
+/// The first readable page of a block of structures.
 #[derive(Debug)]
 pub(super) enum First {
-    /// Its tag, its place in the block, its data.
+    /// Tag, page number in the block, data.
     Page(Tag, u32, Vec<u8>),
     /// The block looks erased.
     Erased,
-    /// Something was programmed that cannot be read.
+    /// A programmed page is unreadable.
     Torn,
 }
-/// Those of blocks of the part that were read already.
+/// First pages of blocks of the part that were already read.
 pub(super) type FirstPages = BTreeMap<u32, First>;
 
-/// Blocks at the start of the part that are looked at for an anchor that says where the blocks are.
+/// Blocks at the start of the part that are searched for an anchor with the list of skipped blocks.
 const LOOK_FIRST: u32 = 3;
 
-/// Blocks behind those of the ring that are looked at for an anchor, where there is none in the
-/// first ones, or only that of an image: so many bad blocks at the start of a part can be skipped.
+/// Further blocks to search if the first ones have no anchor, or only that of an image. So many bad
+/// blocks at the start of a part can be skipped.
 const LOOK_BEYOND: u32 = 12;
 
 impl<N: Nand> Ftl<N> {
-    /// Finds out where the blocks of the volume are, from the newest anchor at the start of the
-    /// part. Where there is none, nothing is changed. Returns what it has read: the first pages of
-    /// blocks of the part, so that nobody reads them again.
+    /// Finds the positions of the volume's blocks, from the newest anchor at the start of the part.
+    /// Without an anchor nothing changes. Returns the first pages that it has read, so that they
+    /// are not read again.
     pub(super) fn find_places(&mut self) -> Result<FirstPages> {
         let mut pages = FirstPages::new();
         let mut newest: Option<(u64, Anchor)> = None;
         let look = self.layout.ring.min(LOOK_FIRST);
         for block in 0..(look + LOOK_BEYOND).min(self.geometry.blocks) {
-            // As a rule that is all that is read here.
+            // Usually no more pages are read here.
             if block == look && newest.as_ref().is_some_and(|(_, anchor)| !anchor.in_good_blocks) {
                 break;
             }
@@ -88,7 +87,7 @@ impl<N: Nand> Ftl<N> {
         Ok(pages)
     }
 
-    /// The first page of a block of the ring that can be read.
+    /// The first readable page of a ring block.
     pub(super) fn first_of_ring(&mut self, slot: u32, pages: &mut FirstPages) -> Result<First> {
         if let Some(read) = pages.remove(&self.nand.place(slot)) {
             return Ok(read);
@@ -105,14 +104,14 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// The block of the part that is block `block` of the volume: another one only where an image
-    /// was put on a part with bad blocks.
+    /// The block of the part for block `block` of the volume. It differs only if an image was put
+    /// on a part with bad blocks.
     #[must_use]
     pub fn place_of(&self, block: BlockNumber) -> BlockNumber {
         BlockNumber(self.nand.place(block.0))
     }
 
-    /// Every block with a bad-block mark.
+    /// All blocks with a bad-block mark.
     fn bad_blocks(&mut self) -> Result<Vec<u32>> {
         let mut bad = Vec::new();
         for block in 0..self.geometry.blocks {
@@ -123,9 +122,8 @@ impl<N: Nand> Ftl<N> {
         Ok(bad)
     }
 
-    /// The first mount of an image that was put into the good blocks of this part: enters which of
-    /// the blocks that were left free for them are bad, and has anchors say from now on which are
-    /// skipped.
+    /// Completes the first mount of an image: enters the bad blocks among the empty last blocks
+    /// into the table, and writes anchors with the list of skipped blocks.
     pub(super) fn settle(&mut self, read_only: bool) -> Result<()> {
         if !self.in_good_blocks {
             return Ok(());
@@ -158,9 +156,9 @@ impl<N: Nand> Ftl<N> {
         self.begin()?;
         self.write_journal(0)?;
         self.in_good_blocks = false;
-        // In blocks of their own: the first page of one is what the next mount goes by, and there
-        // are two. Among the first slots, where that mount looks; but not where the image has its
-        // own anchor.
+        // Each in a block of its own: the next mount uses the first page of one of them, and there
+        // are two. They are in the first slots, which that mount reads; but not in the slot of the
+        // image's own anchor.
         if self.journal.ring.0 >= 2 {
             self.journal.ring.0 = self.layout.ring - 1;
         }

@@ -1,4 +1,4 @@
-//! The state of an open translation layer, and what every part of it needs.
+//! The state of an open translation layer, and functions that all modules use.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
@@ -18,42 +18,42 @@ use crate::nand::{BlockNumber, Nand, NandGeometry, PageAddress};
 /// Streams of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
-    /// What the host writes.
+    /// Host writes.
     Host = 0,
-    /// What garbage collection moves, but for what is hot: cold.
+    /// Cold pages that garbage collection moves.
     Moved = 1,
-    /// Map, directory, table, spills.
+    /// Map, directory, table, spill pages.
     Structure = 2,
-    /// Second copies, counts of reads: in other blocks than the first copies.
+    /// Second copies and read counts: in other blocks than the first copies.
     Copy = 3,
-    /// What the host writes and says that it will write again soon: by itself, so that such blocks
-    /// empty themselves. What garbage collection moves out of them goes there, too.
+    /// Host writes with a hint that they will soon be written again. They are separate, so that
+    /// their blocks empty themselves. Garbage collection moves pages of these blocks into this
+    /// stream too.
     Hot = 4,
 }
 
 impl Stream {
-    /// Streams of what the host writes: a journal page names their blocks before anything is
-    /// programmed there.
+    /// Streams of host writes: a journal page names their blocks before they are programmed.
     pub const OF_HOST: [Stream; 2] = [Stream::Host, Stream::Hot];
 
-    /// Whether what is programmed comes from the host.
+    /// Whether the stream holds host writes.
     pub fn is_of_host(self) -> bool {
         Stream::OF_HOST.contains(&self)
     }
 
-    /// Whether what is programmed is logical pages, not structures.
+    /// Whether the stream holds logical pages and not structures.
     pub fn holds_data(self) -> bool {
         self.is_of_host() || self == Stream::Moved
     }
 }
 
-/// Where a logical page is that changed since the map was written. Two words: how many of them
-/// there is memory for decides how many changes a page of the map gathers before it is written.
+/// Place of a logical page that changed since the map was written. Its size, two words, determines
+/// how many fit into memory, and so how many changes a map page gathers before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Delta {
-    /// Its page, or [`UNMAPPED`], and [`RELEASED`].
+    /// The page or [`UNMAPPED`], with the flag [`RELEASED`].
     place: u32,
-    /// The spill page that says so; [`UNMAPPED`]: none does.
+    /// The spill page with this change; [`UNMAPPED`] if there is none.
     pub spill: u32,
 }
 
@@ -62,74 +62,73 @@ impl Delta {
         Delta { place: place | if released { RELEASED } else { 0 }, spill }
     }
 
-    /// Its page, or [`UNMAPPED`].
+    /// The page, or [`UNMAPPED`].
     pub fn place(self) -> u32 {
         self.place & !RELEASED
     }
 
-    /// Whether the page that the map names for it was already counted off.
+    /// Whether the page that the map names was already subtracted from its block's count.
     pub fn released(self) -> bool {
         self.place & RELEASED != 0
     }
 }
 
-/// The journal: where its next page goes.
+/// The position of the journal.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     pub block: u32,
     pub page: u32,
     pub next_block: u32,
-    /// Blocks that may still be needed, the present one last.
+    /// Blocks that may still be needed, the current one last.
     pub chain: Vec<u32>,
-    /// Place of the present block in the chain of all.
+    /// Number of the current block in the whole chain.
     pub chain_number: u32,
-    /// Address of the page that the mount went by.
+    /// Address of the page that the mount used.
     pub found: u32,
-    /// Whether that page is the same at every reading, once that was tried.
+    /// Whether that page reads the same every time, once tested.
     pub found_holds: Option<bool>,
-    /// Sequence number of the first page of the present block, and of the block before.
+    /// Sequence numbers of the first pages of the current block and of the one before.
     pub first: u64,
     pub previous: u64,
-    /// Blocks of the journal since the last anchor; at least
-    /// [`BLOCKS_PER_ANCHOR`](super::layout::BLOCKS_PER_ANCHOR) makes the next one due.
+    /// Journal blocks since the last anchor; at
+    /// [`BLOCKS_PER_ANCHOR`](super::layout::BLOCKS_PER_ANCHOR) the next anchor is due.
     pub since_anchor: u32,
-    /// The block of the session before has been left.
+    /// The journal has left the block of the previous session.
     pub left: bool,
     /// Journal pages since the mount.
     pub written: u64,
-    /// Pages of the host since the last one.
+    /// Host pages since the last journal page.
     pub host_since: u32,
-    /// Bits flip in the pages in use: they are to be written elsewhere.
+    /// The pages in use have flipped bits and must be written elsewhere.
     pub renew: bool,
     /// Block and page of the ring for the next anchor.
     pub ring: (u32, u32),
 }
 
-/// Garbage collection.
+/// State of garbage collection.
 #[derive(Debug, Default)]
 pub(super) struct Collector {
-    /// The block that is being emptied, and the next page in it.
+    /// The block that is being emptied, and its next page.
     pub victim: Option<(u32, u32)>,
-    /// Emptied but for pages that only the map still names.
+    /// Blocks that are empty except for pages that only the map still names.
     pub emptied: BTreeSet<u32>,
-    /// Blocks to be emptied for their own sake: a failed program, flipped bits, cold data on young
-    /// blocks.
+    /// Blocks to empty for their own sake: a failed program, flipped bits, cold data on blocks with
+    /// little wear.
     pub queue: VecDeque<u32>,
-    /// Emptied, and yet something in them is valid: their tags cannot be read.
+    /// Emptied blocks that still have valid pages, because the tags of these pages are unreadable.
     pub stuck: BTreeSet<u32>,
-    /// How far the map was looked through for these.
+    /// How far the map was searched for these pages.
     pub rescue_at: u32,
-    /// Blocks of structures whose pages are to be written elsewhere: flipped bits or many reads.
+    /// Structure blocks whose pages must be written elsewhere: flipped bits or many reads.
     pub renew: BTreeSet<u32>,
-    /// Blocks of what the host writes again soon, as far as this session wrote them: they empty
-    /// themselves.
+    /// Hot blocks written in this session: they empty themselves.
     pub hot: BTreeSet<u32>,
-    /// Blocks that are not to be used again.
+    /// Blocks that must not be used again.
     pub retire: BTreeSet<u32>,
 }
 
 impl Collector {
-    /// Whether a data block is emptied, or waits to be.
+    /// Whether a data block is being emptied, or waits for it.
     pub(super) fn knows(&self, block: u32) -> bool {
         self.victim.is_some_and(|(victim, _)| victim == block)
             || self.emptied.contains(&block)
@@ -141,39 +140,39 @@ impl Collector {
 /// Counts since the mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FtlInfo {
-    /// Logical pages that the host wrote.
+    /// Logical pages written by the host.
     pub host_pages: u64,
-    /// Of these, pages kept in the journal.
+    /// Pages among them kept in the journal.
     pub short_pages: u64,
-    /// Pages of the host that were programmed.
+    /// Host pages programmed as cold.
     pub cold_pages: u64,
-    /// The same, where it says that it will write them again soon.
+    /// Host pages programmed as hot: the host will soon write them again.
     pub hot_pages: u64,
     /// Pages moved by garbage collection.
     pub moved_pages: u64,
-    /// Of these, pages that stay among those that the host writes again soon.
+    /// Pages among them that stay hot.
     pub moved_hot_pages: u64,
-    /// Journal pages.
+    /// Journal pages written.
     pub journal_pages: u64,
-    /// Spill pages.
+    /// Spill pages written.
     pub spill_pages: u64,
-    /// Pages of map, directory and block table.
+    /// Pages of map, directory and block table written.
     pub map_pages: u64,
-    /// Anchors.
+    /// Anchors written.
     pub anchors: u64,
     /// Erasures.
     pub erases: u64,
-    /// Of these, erasures that levelling the wear caused.
+    /// Erasures among them for wear levelling.
     pub level_erases: u64,
     /// Blocks that went bad.
     pub grown_bad: u64,
-    /// Reads of pages in which flipped bits were corrected.
+    /// Page reads with corrected bits.
     pub corrected_pages: u64,
-    /// Flipped bits that were corrected, those of the worst codeword of each such page.
+    /// Corrected bits: those of the worst codeword of each such page.
     pub corrected_bits: u64,
-    /// The most of them in one codeword.
+    /// Most corrected bits of one codeword.
     pub corrected_bits_max: u16,
-    /// Pages of directory and block table that were read from their second copy.
+    /// Directory and block table pages read from their second copy.
     pub copies_used: u64,
     /// Pages read by the patrol.
     pub patrol_pages: u64,
@@ -183,7 +182,7 @@ pub struct FtlInfo {
     pub lost_pages: u64,
     /// Pages read, the mount included.
     pub page_reads: u64,
-    /// Whether the mount found that the last session was not closed.
+    /// Whether the mount found an unclean stop.
     pub recovered: bool,
 }
 
@@ -191,61 +190,61 @@ pub struct FtlInfo {
 #[derive(Debug)]
 pub struct Ftl<N> {
     pub(super) nand: Placed<N>,
-    /// Anchors say that block numbers count good blocks by their marks: an image that is being
-    /// made, or mounted first.
+    /// Anchors state that block numbers count good blocks by their marks: the volume is an image
+    /// that is being made, or mounted for the first time.
     pub(super) in_good_blocks: bool,
     pub(super) geometry: NandGeometry,
     pub(super) layout: Layout,
     pub(super) volume: u64,
     pub(super) sequence: u64,
     pub(super) table: Table,
-    /// Free blocks that are known, those erased least often first.
+    /// Known free blocks, the least worn first.
     pub(super) free: BTreeSet<(u32, u32)>,
-    /// Free blocks that the journal names for a recovery and nothing else uses: a journal page that
-    /// cannot be read at one time and can at another must find everything that it names, although a
-    /// recovery has begun without it.
+    /// Free blocks that the journal names for a recovery and that are not used otherwise. A journal
+    /// page may be readable only sometimes. All blocks that it names must keep their contents, even
+    /// if a recovery has begun without it.
     pub(super) kept: Vec<u32>,
-    /// Those of the state that was found, while this session has no journal page.
+    /// The reserved blocks of the found state, until this session has a journal page.
     pub(super) kept_before: Vec<u32>,
-    /// Blocks that become free, with the number of journal pages of this session that must be there
-    /// first.
+    /// Blocks that become free, each with the number of journal pages of this session that must be
+    /// written first.
     pub(super) pending: VecDeque<(u32, u64)>,
     pub(super) directory: Vec<u32>,
     pub(super) cache: MapCache,
     pub(super) delta: BTreeMap<u32, Delta>,
-    /// Contents of changed logical pages that have no page, without the zeros at the end.
+    /// Contents of changed logical pages without a page of their own, without trailing zeros.
     pub(super) shorts: BTreeMap<u32, Vec<u8>>,
-    /// Logical pages whose delta no spill page has.
+    /// Logical pages whose change is not in a spill page.
     pub(super) unspilled: BTreeSet<u32>,
     pub(super) spills: Vec<u32>,
-    /// Pages of the map that were written while there were spill pages: so many of these, the
-    /// oldest, say nothing of them any more.
+    /// Map pages written while there were spill pages. The number counts the oldest spill pages,
+    /// which are no longer valid for that map page.
     pub(super) written: BTreeMap<u32, usize>,
     pub(super) short_bytes: usize,
-    /// Something was acknowledged as written that only the next journal page makes durable.
+    /// Some acknowledged writes become durable only with the next journal page.
     pub(super) volatile: bool,
     pub(super) frontiers: [Frontier; STREAMS],
     pub(super) journal: Journal,
     pub(super) collector: Collector,
     pub(super) reads: ReadCounts,
-    /// Pages below this sequence number are of an earlier volume.
+    /// Pages with a lower sequence number belong to an earlier volume.
     pub(super) born: u64,
-    /// The page that says where the second copies are.
+    /// The page with the places of the second copies.
     pub(super) second_page: u32,
-    /// What it says, once it was read.
+    /// Its contents, once read.
     pub(super) second: Option<Second>,
     pub(super) patrol: Patrol,
-    /// How far erasures may lie apart, if that was said.
+    /// The largest difference in erasures, if set.
     pub(super) spread_max: Option<u32>,
     /// The journal has a page of this session.
     pub(super) begun: bool,
     pub(super) failed: Option<FlashError>,
     pub(super) info: FtlInfo,
-    /// Data pages read last: the file system reads a log record in pieces.
+    /// The last data pages read: the file system reads a log record in pieces.
     pub(super) recent: VecDeque<(u32, Vec<u8>)>,
 }
 
-/// Pages that are programmed in about the time of an erasure.
+/// Pages that can be programmed in about the time of an erasure.
 const ERASE_PAGES: u64 = 8;
 
 /// Most pages in [`Ftl::recent`].
@@ -303,7 +302,7 @@ impl<N: Nand> Ftl<N> {
         }
     }
 
-    /// Takes over how many logical pages the volume has that was found, if that is possible.
+    /// Sets the number of logical pages of the found volume, if that is possible.
     pub(super) fn take_user_pages(&mut self, user_pages: u32) -> bool {
         let Some(layout) = self.layout.with_user_pages(user_pages) else { return false };
         self.layout = layout;
@@ -317,8 +316,8 @@ impl<N: Nand> Ftl<N> {
         self.info
     }
 
-    /// What was done since the mount that nobody asked for, in bytes that could have been
-    /// programmed meanwhile.
+    /// Unrequested work since the mount, as the bytes that could have been programmed in the same
+    /// time.
     pub(super) fn upkeep_bytes(&self) -> u64 {
         let info = &self.info;
         let pages =
@@ -326,7 +325,7 @@ impl<N: Nand> Ftl<N> {
         pages * u64::from(self.geometry.page_size)
     }
 
-    /// How the part is shared out.
+    /// Allocation of the blocks.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
@@ -338,24 +337,24 @@ impl<N: Nand> Ftl<N> {
         self.geometry
     }
 
-    /// Why nothing can be written any more, if so.
+    /// Why writes are impossible, if they are.
     #[must_use]
     pub fn failure(&self) -> Option<FlashError> {
         self.failed
     }
 
-    /// The part below. What is written there directly is lost on the translation layer.
+    /// The part. Direct writes to it bypass the translation layer.
     pub fn nand(&mut self) -> &mut N {
         self.nand.inner()
     }
 
-    /// Gives the part back.
+    /// Returns the part.
     #[must_use]
     pub fn into_nand(self) -> N {
         self.nand.into_inner()
     }
 
-    /// Bytes of memory in use beside the part's own.
+    /// Bytes of memory in use, without those of the part.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let lists = 24 * (self.free.len() + self.pending.len() + self.unspilled.len());
@@ -382,7 +381,7 @@ impl<N: Nand> Ftl<N> {
         self.frontiers.iter().any(|frontier| frontier.block == block)
     }
 
-    /// The entry of a block, loaded where it is not known.
+    /// The entry of a block; loads it if it is unknown.
     pub(super) fn block(&mut self, block: u32) -> Result<BlockInfo> {
         if let Some(info) = self.table.get(block) {
             return Ok(info);
@@ -403,20 +402,20 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Enters a block whose entry has just become known into the lists.
+    /// Adds a block whose entry was just loaded to the lists.
     pub(super) fn note_loaded(&mut self, block: u32, info: BlockInfo) {
         match info.state {
             BlockState::Free if self.kept.contains(&block) || self.kept_before.contains(&block) => {
             }
             BlockState::Free => drop(self.free.insert((info.erases, block))),
-            // The state that was found does not need it: once the first page of this session holds,
-            // nothing does.
+            // The found state does not need it. Once the first page of this session is durable, no
+            // state does.
             BlockState::Pending => self.pending.push_front((block, 1)),
             _ => {}
         }
     }
 
-    /// Reads a page of words that must be what it is said to be.
+    /// Reads a page of words and verifies its kind and number.
     pub(super) fn read_words(&mut self, address: u32, kind: Kind, id: u32) -> Result<Vec<u32>> {
         let damaged =
             FlashError::Damaged { page: address, what: "page of map, directory or block table" };
@@ -432,8 +431,8 @@ impl<N: Nand> Ftl<N> {
         Ok(data.chunks_exact(4).map(word).collect())
     }
 
-    /// Runs what changes the state; a failure in the middle leaves the part readable and everything
-    /// else refused.
+    /// Runs an operation that changes the state. After a failure in it, the part is readable and
+    /// all other operations are refused.
     pub(super) fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         match self.failed {
             None => {}

@@ -1,27 +1,27 @@
 //! The block table: state, count of valid pages and erasures of every erase block, 4 bytes each.
 //!
-//! The count is never below the truth. What a page of the table on the part does not say yet (the
-//! blocks in `dirty`) is in every journal page. Entries are loaded when they are needed:
-//! [`UNKNOWN`] until then.
+//! The count is never too low. Every journal page contains the entries that differ from the table
+//! pages on the part (the blocks in `dirty`). Entries are loaded on demand and are [`UNKNOWN`]
+//! before.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What a block is used for.
+/// Use of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockState {
-    /// Nothing; erased before it is used.
+    /// Unused; erased before its use.
     Free,
     /// Logical pages.
     Data,
-    /// Map, directory, table, spilled changes.
+    /// Map, directory, table, spill pages.
     Map,
     /// Journal or anchors.
     Journal,
-    /// Not to be used.
+    /// Bad.
     Bad,
-    /// Nothing that the newest journal page needs; free once two more are written.
+    /// Not needed by the newest journal page; free after two more journal pages.
     Pending,
 }
 
@@ -34,30 +34,30 @@ const STATES: [BlockState; 6] = [
     BlockState::Pending,
 ];
 
-/// An entry that was not loaded yet.
+/// An entry that is not loaded yet.
 pub const UNKNOWN: u32 = u32::MAX;
 const ERASES_MAX: u32 = (1 << 19) - 1;
 
 /// An entry of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockInfo {
-    /// What it is used for.
+    /// Its use.
     pub state: BlockState,
-    /// Pages that something refers to, at most 512.
+    /// Pages in use, at most 512.
     pub valid: u32,
     /// Erasures.
     pub erases: u32,
 }
 
 impl BlockInfo {
-    /// The entry as it is stored: state 3 bits, valid 10 bits, erasures 19 bits.
+    /// Encodes the entry: state 3 bits, valid 10 bits, erasures 19 bits.
     #[must_use]
     pub fn encode(self) -> u32 {
         let state = STATES.iter().position(|state| *state == self.state).unwrap_or(0) as u32;
         state << 29 | self.valid.min(1023) << 19 | self.erases.min(ERASES_MAX)
     }
 
-    /// The entry that was stored; `None` where there is no such state.
+    /// Decodes a stored entry; `None` if the state is invalid.
     #[must_use]
     pub fn decode(word: u32) -> Option<BlockInfo> {
         let state = *STATES.get((word >> 29) as usize)?;
@@ -69,16 +69,16 @@ impl BlockInfo {
 #[derive(Debug)]
 pub struct Table {
     words: Vec<u32>,
-    /// Blocks whose entry changed since its page was written.
+    /// Blocks whose entries changed after their page was written.
     pub dirty: BTreeSet<u32>,
-    /// Where each page of the table is.
+    /// Place of each page of the table.
     pub pages: Vec<u32>,
     /// Blocks in a page of the table.
     pub per_page: u32,
 }
 
 impl Table {
-    /// A table of which nothing is known.
+    /// A table without known entries.
     #[must_use]
     pub fn new(blocks: u32, per_page: u32, pages: Vec<u32>) -> Table {
         Table { words: vec![UNKNOWN; blocks as usize], dirty: BTreeSet::new(), pages, per_page }
@@ -90,7 +90,7 @@ impl Table {
         self.words.get(block as usize).copied().and_then(BlockInfo::decode)
     }
 
-    /// Changes an entry; it is dirty from now on.
+    /// Changes an entry and makes it dirty.
     pub fn set(&mut self, block: u32, info: BlockInfo) {
         if let Some(word) = self.words.get_mut(block as usize) {
             *word = info.encode();
@@ -98,14 +98,14 @@ impl Table {
         }
     }
 
-    /// Changes an entry that the part may go on to know in its old form.
+    /// Changes an entry without making it dirty: the old entry on the part is still acceptable.
     pub fn set_quietly(&mut self, block: u32, info: BlockInfo) {
         if let Some(word) = self.words.get_mut(block as usize) {
             *word = info.encode();
         }
     }
 
-    /// Fills in what is stored, where nothing is known. Returns the entries that are new.
+    /// Enters stored values where the entries are unknown. Returns the new entries.
     pub fn fill(&mut self, page: u32, stored: &[u32]) -> Vec<(u32, BlockInfo)> {
         let first = page * self.per_page;
         let mut new = Vec::new();
@@ -120,7 +120,7 @@ impl Table {
         new
     }
 
-    /// The words of a page of the table, and its blocks dirty no more.
+    /// The words of a page of the table; its blocks are no longer dirty.
     pub fn serialize(&mut self, page: u32) -> Vec<u32> {
         let first = page * self.per_page;
         let end = (first + self.per_page).min(self.words.len() as u32);
@@ -133,7 +133,7 @@ impl Table {
         words
     }
 
-    /// Pages of the table that have dirty entries, with the number of these.
+    /// Pages of the table with dirty entries, and the number of these.
     #[must_use]
     pub fn dirty_pages(&self) -> Vec<(usize, u32)> {
         let mut pages: Vec<(usize, u32)> = Vec::new();
@@ -146,13 +146,13 @@ impl Table {
         pages
     }
 
-    /// Every entry that is known.
+    /// All known entries.
     pub fn known(&self) -> impl Iterator<Item = (u32, BlockInfo)> + '_ {
         let known = |(block, word): (usize, &u32)| Some((block as u32, BlockInfo::decode(*word)?));
         self.words.iter().enumerate().filter_map(known)
     }
 
-    /// The first page of the table with an entry that is not known.
+    /// The first page of the table with an unknown entry.
     #[must_use]
     pub fn first_unknown_page(&self) -> Option<u32> {
         let at = self.words.iter().position(|word| *word == UNKNOWN)?;

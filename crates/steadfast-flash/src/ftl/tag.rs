@@ -1,9 +1,9 @@
-//! The tag: what a page says of itself in its first 16 OOB bytes.
+//! The tag: the description of a page in its first 16 OOB bytes. All integers are little-endian.
 //!
 //! ```text
-//! id u32 | kind u8, sequence u56 | CRC-32C of data, id, kind and sequence u32
+//! id u32 | sequence u56, kind u8 | CRC-32C u32 of data, id, sequence and kind
 //! ```
-//! A page whose tag does not match was torn, or is none of ours.
+//! A page with a wrong tag is torn or foreign.
 
 use crc::{CRC_32_ISCSI, Crc, Table};
 
@@ -14,7 +14,7 @@ pub const TAG_SIZE: usize = 16;
 /// Highest sequence number plus one.
 const SEQUENCE_END: u64 = 1 << 56;
 
-/// What a page holds.
+/// Contents of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A logical page; the id is its number.
@@ -29,14 +29,14 @@ pub enum Kind {
     Table,
     /// Changes that did not fit the journal page.
     Spill,
-    /// A journal page: the whole state, in itself or by reference; the id is its block's place in
-    /// the chain.
+    /// A journal page: the whole state, directly or by reference. The id is the position of its
+    /// block in the chain.
     Journal,
-    /// Where the journal is.
+    /// The position of the journal.
     Anchor,
-    /// Where the second copies of directory and table are.
+    /// The places of the second copies of directory and table.
     Second,
-    /// Reads of each block.
+    /// Read counts of blocks.
     Reads,
 }
 
@@ -56,11 +56,11 @@ const KINDS: [Kind; 10] = [
 /// A decoded tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag {
-    /// What the page holds.
+    /// Contents of the page.
     pub kind: Kind,
-    /// Which one.
+    /// Number of the page within its kind.
     pub id: u32,
-    /// Rises with every page that is programmed.
+    /// Increases with every programmed page.
     pub sequence: u64,
 }
 
@@ -78,7 +78,7 @@ impl Tag {
         bytes
     }
 
-    /// The tag of a page as it was read, if it matches.
+    /// Decodes the tag of a page that was read, if it matches the data.
     #[must_use]
     pub fn decode(data: &[u8], oob: &[u8; TAG_SIZE]) -> Option<Tag> {
         let tag = Tag::unchecked(oob)?;
@@ -86,7 +86,7 @@ impl Tag {
         (crc == checksum(data, &oob[..12])).then_some(tag)
     }
 
-    /// What the tag says, without the data to check it by.
+    /// Decodes the tag without verifying it against the data.
     #[must_use]
     pub fn unchecked(oob: &[u8; TAG_SIZE]) -> Option<Tag> {
         let id = u32::from_le_bytes([oob[0], oob[1], oob[2], oob[3]]);
@@ -98,8 +98,7 @@ impl Tag {
     }
 }
 
-/// What a page says that it holds, from its out-of-band bytes alone: unchecked, for those who
-/// count.
+/// The kind of a page from its out-of-band bytes alone, not verified: for statistics.
 #[must_use]
 pub fn page_kind(oob: &[u8]) -> Option<Kind> {
     Tag::unchecked(oob.first_chunk()?).map(|tag| tag.kind)

@@ -1,5 +1,4 @@
-//! What the host asks for: writing, trimming, flushing, closing; and the bounded upkeep before
-//! each.
+//! Host operations: writing, trimming, flushing, closing; and the bounded upkeep before each.
 
 use steadfast_media::Temperature;
 
@@ -13,19 +12,19 @@ use crate::sabotage::{Sabotage, planted};
 
 /// Contents in the journal that get pages of their own at a time.
 const EVICTED_MAX: u32 = 6;
-/// Pages that are trimmed between two rounds of upkeep.
+/// Pages trimmed between two rounds of upkeep.
 const TRIMMED_MAX: u32 = 16;
 
 impl<N: Nand> Ftl<N> {
     /// Writes one logical page. Durable after [`flush`](Self::flush).
     ///
     /// # Errors
-    /// The part's; [`FlashError::WornOut`] where no spare block is left.
+    /// Errors of the part; [`FlashError::WornOut`] if no spare block is left.
     pub fn write_page(&mut self, logical: u32, data: &[u8]) -> Result<()> {
         self.write_hinted(logical, data, Temperature::Cold)
     }
 
-    /// As [`write_page`](Self::write_page), with a hint of how long the contents will live.
+    /// As [`write_page`](Self::write_page), with a hint of the lifetime of the contents.
     ///
     /// # Errors
     /// As [`write_page`](Self::write_page).
@@ -63,24 +62,24 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// The longest contents of a logical page that the journal takes. The file system's log has two
-    /// pages that change in turn; both are to fit a journal page together with the state, or one of
-    /// them is spilled each time.
+    /// The longest contents of a logical page that the journal accepts. The file system's log has
+    /// two pages that change in turn. Both must fit into a journal page together with the state,
+    /// otherwise one is spilled each time.
     fn short_max(&self) -> usize {
         self.geometry.page_size as usize * 5 / 16
     }
 
-    /// Bytes of such contents at most: six pages.
+    /// Most bytes of such contents: six pages.
     fn short_total(&self) -> usize {
         6 * self.geometry.page_size as usize
     }
 
-    /// Pages of the host that are programmed without a journal page at most.
+    /// Most host pages programmed without a journal page.
     fn journal_every(&self) -> u32 {
         if self.layout.has_long_ring() { JOURNAL_EVERY / 2 } else { JOURNAL_EVERY }
     }
 
-    /// Programs a logical page and enters where it is now.
+    /// Programs a logical page and enters its new place.
     pub(super) fn program_data(
         &mut self,
         stream: Stream,
@@ -99,11 +98,11 @@ impl<N: Nand> Ftl<N> {
         Ok(page)
     }
 
-    /// Forgets logical pages; they read as zeros. A power cut before the next journal page may
-    /// bring them back: a flush does not write one for them.
+    /// Discards logical pages; they read as zeros. A power cut before the next journal page may
+    /// restore them, because a flush does not write a journal page for them.
     ///
     /// # Errors
-    /// The part's.
+    /// Errors of the part.
     pub fn trim(&mut self, first: u32, count: u32) -> Result<()> {
         let end = first.saturating_add(count).min(self.layout.user_pages);
         self.guarded(|ftl| {
@@ -125,11 +124,10 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// Makes everything that was written durable. Pages that have a page of their own are so
-    /// already.
+    /// Makes all writes durable. Pages with a page of their own are durable already.
     ///
     /// # Errors
-    /// The part's.
+    /// Errors of the part.
     pub fn flush(&mut self) -> Result<()> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -146,10 +144,10 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// Flushes, and says that nothing is under way: the next mount need not look for more.
+    /// Flushes, and records a clean close: the next mount need not search for more.
     ///
     /// # Errors
-    /// The part's.
+    /// Errors of the part.
     pub fn close(&mut self) -> Result<()> {
         if self.failed.is_some() || !self.begun {
             return Ok(());
@@ -157,8 +155,8 @@ impl<N: Nand> Ftl<N> {
         self.guarded(|ftl| {
             ftl.store_reads_at_close()?;
             ftl.write_structures()?;
-            // Twice: the power may go in the second, which can then be read at one time and not at
-            // another. Whoever found it and whoever does not are to find the same.
+            // Twice: a power cut in the second write can leave a page that is readable only
+            // sometimes. A mount must find the same state with and without that page.
             ftl.write_journal(0)?;
             ftl.write_journal(FLAG_CLEAN)?;
             ftl.begun = false;
@@ -166,11 +164,11 @@ impl<N: Nand> Ftl<N> {
         })
     }
 
-    /// The upkeep before each change, bounded: begins the session, writes the map when it is due,
-    /// empties blocks.
+    /// The bounded upkeep before each change: begins the session, writes the map if it is due, or
+    /// runs garbage collection.
     pub(super) fn upkeep(&mut self) -> Result<()> {
         self.begin()?;
-        // One or the other: together they would make one write long.
+        // Only one of them: both would make one write long.
         if !self.map_is_due() || self.free.len() <= self.layout.reserve as usize {
             self.collect()?;
         }
@@ -183,8 +181,8 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// While contents in the journal take more than half of the room for them, a few of them get
-    /// pages of their own.
+    /// Moves a few contents from the journal to pages of their own, while they use more than half
+    /// of their room.
     fn evict_shorts(&mut self) -> Result<()> {
         for _ in 0..EVICTED_MAX {
             if self.short_bytes <= self.short_total() / 2 {

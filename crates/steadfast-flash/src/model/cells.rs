@@ -1,15 +1,15 @@
-//! What the cells of an erase block hold: the truth, and the damage to it.
+//! Contents of the cells of an erase block: the programmed data, and the damage to it.
 
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How well a page holds what was programmed.
+/// How reliably a page holds its programmed data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quality {
-    /// As it should.
+    /// Reliable.
     Good,
-    /// Right at one time, beyond correction at another: its program was interrupted, or the block
+    /// Sometimes readable, sometimes beyond correction: its program was interrupted, or the block
     /// was not fully erased.
     Unstable,
     /// Beyond correction.
@@ -33,10 +33,10 @@ pub(super) struct Programmed {
 pub(super) enum Cells {
     /// Reads as all ones.
     Erased {
-        /// A program had begun: all ones, but what is programmed over it does not hold.
+        /// A program had begun: all ones, but a later program there is unreliable.
         touched: bool,
     },
-    /// Holds something.
+    /// Programmed.
     Programmed(Programmed),
 }
 
@@ -44,14 +44,14 @@ pub(super) enum Cells {
 #[derive(Debug, Clone)]
 pub(super) struct Block {
     pub pages: Vec<Cells>,
-    /// One behind the last page that was programmed: the next one in order.
+    /// One after the last programmed page: the next page in order.
     pub next: u32,
     pub erases: u32,
     /// Page reads since the erasure.
     pub reads: u32,
-    /// An erasure was interrupted: all ones, but what is programmed does not hold.
+    /// An erasure was interrupted: all ones, but later programs there are unreliable.
     pub weak: bool,
-    /// Carries the mark.
+    /// Has the bad-block mark.
     pub bad: bool,
     /// Erasures after which the block fails.
     pub life: u32,

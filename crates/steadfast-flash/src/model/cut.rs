@@ -1,5 +1,4 @@
-//! Power cuts, what is left of the operation in flight, and blocks that go bad when they are told
-//! to.
+//! Power cuts and their effect on the operation in flight, and planned block failures.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,21 +7,20 @@ use super::cells::{Cells, Programmed, Quality};
 use super::part::NandModel;
 use crate::nand::{BlockNumber, NandOperation, PageAddress};
 
-/// What a power cut leaves of the program or erasure in flight. Real parts show all of these, and
-/// not in the order of how late the cut came.
+/// State of the program or erasure in flight after a power cut. Real parts show all of these, and
+/// not in order of the time of the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupted {
-    /// Nothing was done.
+    /// The operation had no effect.
     NotBegun,
-    /// It looks as if nothing was done (program) or as if all was done (erase), but what is
-    /// programmed there later does not hold.
+    /// The page looks as before (program), or the block looks erased (erase). But a later program
+    /// there is unreliable.
     Invisible,
-    /// A page beyond correction; a block of which some pages are old, some erased, some beyond
-    /// correction.
+    /// A page is beyond correction. A block has old, erased and uncorrectable pages.
     Half,
-    /// A page that is right at one time and beyond correction at another; a block as with `Half`.
+    /// A page is sometimes readable and sometimes beyond correction. A block is as with `Half`.
     Unstable,
-    /// All was done; only the caller does not know.
+    /// The operation is complete, but the caller does not know.
     Done,
 }
 
@@ -37,43 +35,43 @@ impl Interrupted {
     ];
 }
 
-/// What a power cut has interrupted.
+/// The operation that a power cut has interrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Struck {
     /// A program, an erasure, or the marking of a bad block.
     pub operation: NandOperation,
-    /// Where.
+    /// The block.
     pub block: BlockNumber,
-    /// The out-of-band bytes of the page that was being programmed.
+    /// Out-of-band bytes of the page that was being programmed.
     pub oob: Vec<u8>,
 }
 
 impl NandModel {
-    /// The power goes in the middle of the program or erasure after `operations` more; everything
-    /// then says [`NandError::Gone`](crate::nand::NandError::Gone) until
+    /// Arms a power cut in the program or erasure after `operations` more. From then on every
+    /// operation fails with [`NandError::Gone`](crate::nand::NandError::Gone) until
     /// [`power_on`](Self::power_on).
     pub fn cut_after(&mut self, operations: u64, outcome: Interrupted) {
         self.cut = Some((operations, outcome));
     }
 
-    /// The block of the program or erasure after `operations` more goes bad: that one fails, and
-    /// all later ones there.
+    /// Arms a failure: the block of the program or erasure after `operations` more goes bad. That
+    /// operation and all later ones in the block fail.
     pub fn fail_after(&mut self, operations: u64) {
         self.failing = Some(operations);
     }
 
-    /// The power comes back; what was to come of an armed cut or failure is forgotten.
+    /// Restores the power; armed cuts and failures are dropped.
     pub fn power_on(&mut self) {
         (self.powered, self.cut, self.struck, self.failing) = (true, None, None, None);
     }
 
-    /// What the cut has interrupted, until the power comes back.
+    /// The operation that the cut has interrupted, until the power is restored.
     #[must_use]
     pub fn struck(&self) -> Option<&Struck> {
         self.struck.as_ref()
     }
 
-    /// Whether a failure is armed that has not come yet.
+    /// Whether an armed failure has not happened yet.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.failing.is_some()
@@ -85,7 +83,7 @@ impl NandModel {
         self.powered
     }
 
-    /// What is to come of the next program or erasure: `Some` where the power goes in it.
+    /// The outcome of the next program or erasure; `Some` if the power is cut in it.
     pub(super) fn strike(
         &mut self,
         operation: NandOperation,
@@ -117,8 +115,8 @@ impl NandModel {
         self.failing.is_none()
     }
 
-    /// What is left of a program of `page`. On parts with paired pages the page that shares its
-    /// cells may go, too.
+    /// Leaves the state of an interrupted program of `page`. On parts with paired pages the other
+    /// page of the pair may be damaged too.
     pub(super) fn tear_program(
         &mut self,
         page: PageAddress,
@@ -156,7 +154,7 @@ impl NandModel {
         }
     }
 
-    /// What is left of an erasure of `block`.
+    /// Leaves the state of an interrupted erasure of `block`.
     pub(super) fn tear_erase(&mut self, block: BlockNumber, outcome: Interrupted) {
         let mut random = self.random.clone();
         self.random.next();

@@ -1,17 +1,17 @@
-//! A model of NAND that is faithful enough to be feared.
+//! A faithful model of NAND.
 //!
-//! It keeps the truth (what was programmed) apart from the damage (flipped bits, torn pages,
-//! worn-out blocks), so that a test can always tell what should have been read. It enforces the
-//! rules of the part: a page that is programmed out of order, too often or without being erased is
-//! refused. It counts operations and prices them in modelled time: no result depends on the
-//! machine. One seed is one part: the same operations give the same damage.
+//! It keeps the programmed data apart from the damage (flipped bits, torn pages, worn-out blocks),
+//! so a test always knows the correct data. It enforces the rules of the part: it refuses a program
+//! that is out of order, too frequent or without an erasure. It counts operations and adds up
+//! modelled time, so no result depends on the machine. The same seed and the same operations give
+//! the same damage.
 //!
-//! A copy of a part costs one pointer for each erase block, so that a run can be branched at every
+//! A copy of a part costs one pointer for each erase block, so a run can be branched at every
 //! operation.
 //!
-//! - [`NandModel`] is the part; [`NandModel::new`] corrects flipped bits as the code of the part
-//!   would, [`NandModel::raw`] gives them to a code in software.
-//! - [`Interrupted`] says what a power cut leaves of the operation in flight.
+//! - [`NandModel`] is the part. [`NandModel::new`] corrects flipped bits as the code of the part
+//!   would; [`NandModel::raw`] passes them on to a software code.
+//! - [`Interrupted`] is the state after a power cut of the operation in flight.
 
 mod cells;
 mod cut;

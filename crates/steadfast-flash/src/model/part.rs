@@ -11,10 +11,10 @@ use crate::nand::{
 };
 use crate::part::{NandTiming, Part};
 
-/// Operations since the part was made or [`NandModel::reset_counts`].
+/// Operations since the part was created or [`NandModel::reset_counts`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperationCounts {
-    /// Page reads, those of the OOB alone included.
+    /// Page reads, reads of the OOB alone included.
     pub reads: u64,
     /// Page programs.
     pub programs: u64,
@@ -24,22 +24,22 @@ pub struct OperationCounts {
     pub time_ns: u64,
 }
 
-/// How a part ages beyond what every part does.
+/// Additional ageing of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ageing {
-    /// One program in so many reports failure; 0: only on worn-out blocks.
+    /// One in this many programs fails; 0: only on worn-out blocks.
     pub program_fails_one_in: u32,
-    /// One erasure in so many reports failure; 0: only on worn-out blocks.
+    /// One in this many erasures fails; 0: only on worn-out blocks.
     pub erase_fails_one_in: u32,
-    /// One program in so many has a flipped bit at once; at the rated wear, ten times as often. 0:
-    /// none.
+    /// One in this many programs has a flipped bit at once; at the rated wear, ten times as many.
+    /// 0: none.
     pub flip_one_in: u32,
-    /// Page reads of a block after which, on average, one bit of it flips; 0: none.
+    /// Page reads of a block that flip one bit of it on average; 0: none.
     pub reads_per_flip: u32,
 }
 
 impl Ageing {
-    /// A part that never fails before its rated life.
+    /// No failures before the rated life.
     pub const NONE: Ageing = Ageing {
         program_fails_one_in: 0,
         erase_fails_one_in: 0,
@@ -54,23 +54,23 @@ pub struct NandModel {
     pub(super) geometry: NandGeometry,
     timing: NandTiming,
     ageing: Ageing,
-    /// The code that reads are corrected with; the geometry shows it.
+    /// Whether reads are corrected by the code in the geometry.
     corrected: bool,
     blocks: Vec<Arc<Block>>,
     pub(super) random: Random,
     counts: OperationCounts,
-    /// Programs and erasures until the one that the power cut interrupts, and what is left of that.
+    /// Programs and erasures until the armed power cut, and its outcome.
     pub(super) cut: Option<(u64, Interrupted)>,
     pub(super) struck: Option<Struck>,
-    /// Programs and erasures until the block of one goes bad.
+    /// Programs and erasures until the armed block failure.
     pub(super) failing: Option<u64>,
     pub(super) powered: bool,
 }
 
 impl NandModel {
-    /// A new part whose reads come corrected. Factory-bad blocks (at most `bad_max`, never block 0)
-    /// and the life of each block (rated cycles and up to half as much again) are drawn from
-    /// `seed`.
+    /// A new part whose reads are corrected. `seed` determines the factory-bad blocks (at most
+    /// `bad_max`, never block 0). It also determines the life of each block (the rated cycles and
+    /// up to half as many more).
     #[must_use]
     pub fn new(part: &Part, seed: u64) -> NandModel {
         let geometry = part.geometry;
@@ -100,8 +100,8 @@ impl NandModel {
         }
     }
 
-    /// The same without the code: flipped bits are given as they are, and the whole OOB but the
-    /// mark is visible.
+    /// The same without a code: reads return flipped bits, and the whole OOB except the mark is
+    /// visible.
     #[must_use]
     pub fn raw(part: &Part, seed: u64) -> NandModel {
         let mut model = NandModel::new(part, seed);
@@ -111,7 +111,7 @@ impl NandModel {
         model
     }
 
-    /// The same part, ageing like this.
+    /// The same part with this ageing.
     #[must_use]
     pub fn with_ageing(mut self, ageing: Ageing) -> NandModel {
         self.ageing = ageing;
@@ -124,12 +124,12 @@ impl NandModel {
         self.counts
     }
 
-    /// Counts from zero again.
+    /// Resets the counts to zero.
     pub fn reset_counts(&mut self) {
         self.counts = OperationCounts::default();
     }
 
-    /// Erasures of every block that is not marked bad: least, most, sum.
+    /// Erasures of the blocks that are not marked bad: minimum, maximum, sum.
     #[must_use]
     pub fn wear(&self) -> (u32, u32, u64) {
         let good = || self.blocks.iter().filter(|block| !block.bad).map(|block| block.erases);
@@ -142,14 +142,14 @@ impl NandModel {
         self.blocks.iter().map(|block| block.erases).collect()
     }
 
-    /// Ages every block by so many erasures, as if it had been in use.
+    /// Adds this many erasures to every block, as if it had been in use.
     pub fn wear_out(&mut self, erases: u32) {
         for block in &mut self.blocks {
             Arc::make_mut(block).erases += erases;
         }
     }
 
-    /// Lets time pass: `flips` bits flip in the worst codeword of every page that was programmed.
+    /// Simulates retention: `flips` bits flip in the worst codeword of every programmed page.
     pub fn retain(&mut self, flips: u16) {
         for block in &mut self.blocks {
             for page in &mut Arc::make_mut(block).pages {
@@ -170,7 +170,7 @@ impl NandModel {
         }
     }
 
-    /// Draws the coming damage from another seed.
+    /// Determines future damage from another seed.
     pub fn reseed(&mut self, seed: u64) {
         self.random = Random(seed);
     }
@@ -207,7 +207,7 @@ impl NandModel {
         Ok(())
     }
 
-    /// Flips the bits of a codeword of `bytes` that `flips` stands for.
+    /// Flips `flips` bits in a codeword of `bytes`.
     fn corrupt(&mut self, bytes: &mut [u8], flips: u16) {
         let codeword = usize::from(self.geometry.ecc.codeword).min(bytes.len()).max(1);
         for _ in 0..flips {
@@ -235,7 +235,7 @@ impl Nand for NandModel {
         self.admit(NandOperation::Read, block, Some((data.len(), oob.len())))?;
         self.counts.reads += 1;
         self.pay(self.timing.read_ns, data.len() + oob.len());
-        // Read disturb: now and then a bit of some page of the block flips.
+        // Read disturb: sometimes a bit flips in some page of the block.
         let disturbed = self.random.one_in(u64::from(self.ageing.reads_per_flip));
         let victim = self.random.below(u64::from(self.geometry.pages_per_block)) as usize;
         if disturbed && let Some(cells) = self.block_mut(block) {
@@ -315,7 +315,7 @@ impl Nand for NandModel {
         let flip_one_in = u64::from(ageing.flip_one_in)
             / (1 + 9 * u64::from(erases.min(geometry.cycles)) / u64::from(geometry.cycles.max(1)));
         let flips = u16::from(ageing.flip_one_in != 0 && self.random.one_in(flip_one_in.max(1)));
-        // A page over a touched one holds or not, as it comes.
+        // A program over a touched page is reliable or not, at random.
         let unstable = (weak || touched) && self.random.one_in(2);
         let quality = match (failed, unstable) {
             (true, _) => Quality::Garbage,

@@ -1,4 +1,4 @@
-//! SplitMix64, so that a part is a function of its seed.
+//! SplitMix64: the seed alone determines a part.
 
 /// Deterministic pseudo-random numbers.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ impl Random {
         self.next() % bound.max(1)
     }
 
-    /// Whether something happens that happens once in `count` times; never when `count` is 0.
+    /// Returns true once in `count` times on average; never if `count` is 0.
     pub fn one_in(&mut self, count: u64) -> bool {
         count != 0 && self.below(count) == 0
     }

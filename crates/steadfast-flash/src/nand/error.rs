@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What was asked of the part.
+/// The operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NandOperation {
     /// [`Nand::read`](super::Nand::read).
@@ -17,37 +17,37 @@ pub enum NandOperation {
     MarkBad,
 }
 
-/// Why an operation did not happen.
+/// Why an operation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NandError {
-    /// The part itself reports that the program or erasure failed: the block is worn out or
-    /// damaged. Only that block is meant; the part works.
+    /// The part reports that the program or erasure failed: the block is worn out or damaged. Other
+    /// blocks still work.
     Failed {
-        /// What was asked.
+        /// The operation.
         operation: NandOperation,
         /// The block.
         block: u32,
     },
-    /// The way to the part failed (bus, driver, file); trying again may help.
+    /// The access to the part failed (bus, driver, file); a retry may succeed.
     Io {
-        /// What was asked.
+        /// The operation.
         operation: NandOperation,
         /// The block.
         block: u32,
-        /// The operating system's error number, 0 where there is none.
+        /// The operating system's error number, 0 if there is none.
         os_error: i32,
     },
-    /// The request breaks a rule of the part: outside of it, a wrong length, a page out of order or
-    /// programmed too often. A bug of the caller; nothing was done.
+    /// The request breaks a rule of the part: outside it, a wrong length, a page out of order or
+    /// programmed too often. This is a bug of the caller; nothing was done.
     Refused {
-        /// What was asked.
+        /// The operation.
         operation: NandOperation,
         /// The block.
         block: u32,
         /// The rule.
         rule: &'static str,
     },
-    /// The part is gone (unplugged; in the model: the power has been cut).
+    /// The part is gone (unplugged; in the model: the power is cut).
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! Sizes and rules of a part, and addresses in it.
+//! Sizes and rules of a part, and its addresses.
 
 use core::fmt;
 
@@ -10,10 +10,10 @@ pub struct BlockNumber(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageAddress(pub u32);
 
-/// Strength of the error-correcting code that a [`Nand`](super::Nand) has inside.
+/// Strength of the error-correcting code inside a [`Nand`](super::Nand).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ecc {
-    /// Bits that are corrected in each codeword; 0: no code, bytes are given as read.
+    /// Correctable bits of a codeword; 0: no code, bytes are returned as read.
     pub bits: u16,
     /// Data bytes in a codeword.
     pub codeword: u16,
@@ -24,18 +24,17 @@ impl Ecc {
     pub const NONE: Ecc = Ecc { bits: 0, codeword: 512 };
 }
 
-/// Which pages share cells: an interrupted program of one can damage the other.
+/// Which pages share cells. An interrupted program of one page can damage the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pairing {
-    /// One bit a cell: no page shares cells.
+    /// One bit per cell: no two pages share cells.
     None,
-    /// Two bits a cell, pages paired 0/3, 1/4, 2/5, 6/9, 7/10, 8/11 and so on.
+    /// Two bits per cell, pages paired 0/3, 1/4, 2/5, 6/9, 7/10, 8/11 and so on.
     Distance3,
 }
 
 impl Pairing {
-    /// The page of the same block, programmed earlier, that an interrupted program of `page` can
-    /// damage.
+    /// The earlier page of the same block that an interrupted program of `page` can damage.
     #[must_use]
     pub fn damaged_by(self, page: u32) -> Option<u32> {
         match self {
@@ -44,7 +43,7 @@ impl Pairing {
         }
     }
 
-    /// Pages after which no page programmed so far shares cells with one to come, in order.
+    /// Size of the page groups, in order of programming, that share no cells with later pages.
     #[must_use]
     pub fn group(self) -> u32 {
         match self {
@@ -53,7 +52,7 @@ impl Pairing {
         }
     }
 
-    /// How many pages before the one in flight can be damaged at most: the reach of the pairing.
+    /// The largest distance between a page and the earlier page that it can damage.
     #[must_use]
     pub fn reach(self) -> u32 {
         match self {
@@ -76,25 +75,25 @@ pub struct NandGeometry {
     pub blocks: u32,
     /// How often a page may be programmed between two erasures (each part of it once); at least 1.
     pub partial_programs: u32,
-    /// Whether the pages of a block must be programmed in rising order.
+    /// Whether the pages of a block must be programmed in ascending order.
     pub in_order: bool,
-    /// The code that already corrects what [`Nand::read`](super::Nand::read) gives.
+    /// The code that already corrects the data of [`Nand::read`](super::Nand::read).
     pub ecc: Ecc,
     /// Which pages share cells.
     pub pairing: Pairing,
-    /// Erasures that a block is rated for.
+    /// Rated erasures of a block.
     pub cycles: u32,
-    /// Blocks that may be bad from the factory, or go bad within the rated life.
+    /// Most blocks that are bad from the factory or go bad within the rated life.
     pub bad_max: u32,
 }
 
 impl NandGeometry {
-    /// The most erase blocks.
+    /// Most erase blocks.
     pub const BLOCKS_MAX: u32 = 65_536;
-    /// The most pages of an erase block.
+    /// Most pages of an erase block.
     pub const PAGES_PER_BLOCK_MAX: u32 = 512;
 
-    /// The geometry, if a part can have it.
+    /// The geometry, if it is valid.
     ///
     /// # Errors
     /// [`NandGeometryError`] names what is out of range.
@@ -138,7 +137,7 @@ impl NandGeometry {
         PageAddress(block.0 * self.pages_per_block + page)
     }
 
-    /// The block that a page lies in.
+    /// The block of a page.
     #[must_use]
     pub fn block_of(&self, page: PageAddress) -> BlockNumber {
         BlockNumber(page.0 / self.pages_per_block)
@@ -151,7 +150,7 @@ impl NandGeometry {
     }
 }
 
-/// A geometry that no part can have.
+/// An invalid geometry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NandGeometryError {
     /// Not a power of two from 512 to 16,384.

@@ -1,22 +1,23 @@
-//! What a NAND part can do: the trait that drivers implement.
+//! The operations of a NAND part: the trait that drivers implement.
 //!
-//! The rules of NAND, which a driver passes on and a caller keeps:
+//! The rules of NAND, which a driver exposes and a caller must keep:
 //!
-//! - A *page* is the unit of reading and programming, an *erase block* the unit of erasing.
-//!   Programming only works on an erased page (all bits one); the pages of a block are programmed
-//!   in rising order where [`NandGeometry::in_order`] says so, each at most
-//!   [`NandGeometry::partial_programs`] times between two erasures.
+//! - A *page* is the unit of reading and programming, an *erase block* the unit of erasing. Only an
+//!   erased page (all bits one) can be programmed, at most [`NandGeometry::partial_programs`] times
+//!   between two erasures. If [`NandGeometry::in_order`] is set, the pages of a block are
+//!   programmed in ascending order.
 //! - Each page has *out-of-band* bytes (OOB) that are programmed and read together with its data.
-//!   The trait shows the bytes that are free for the caller: without the bad-block mark and without
-//!   the parity of an error-correcting code. Whoever adds a code in software is a [`Nand`] over a
-//!   [`Nand`] and shows fewer bytes above than below.
-//! - A block may be bad from the factory or become so. The mark is found and set through
-//!   [`Nand::is_bad`] and [`Nand::mark_bad`] only.
-//! - An operation that a power cut interrupts leaves anything: a page that reads as erased, as old,
-//!   as new, or differently each time; damage to a page programmed earlier that shares its cells
-//!   ([`Pairing`]); a block that looks erased and is not.
+//!   The trait shows only the bytes that are free for the caller: without the bad-block mark and
+//!   the parity of an error-correcting code. A software code is a [`Nand`] over another [`Nand`]
+//!   and shows fewer bytes than the lower one.
+//! - A block may be bad from the factory or go bad. The mark is read and set only through
+//!   [`Nand::is_bad`] and [`Nand::mark_bad`].
+//! - An operation that a power cut interrupts has any outcome. A page may read as erased, as old,
+//!   as new, or differently each time. An earlier page that shares its cells may be damaged
+//!   ([`Pairing`]). A block may look erased and not be erased.
 //!
-//! Methods take `&mut self`: a part does one thing at a time, and who shares it brings the lock.
+//! Methods take `&mut self`: a part performs one operation at a time, and a caller that shares it
+//! adds a lock.
 
 mod error;
 mod geometry;
@@ -26,21 +27,21 @@ pub use error::{NandError, NandOperation};
 pub use geometry::{BlockNumber, Ecc, NandGeometry, NandGeometryError, PageAddress, Pairing};
 pub use partition::{OutsidePart, Partition};
 
-/// What error correction says of a page that was read.
+/// Result of error correction for a page read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EccStatus {
-    /// No flipped bit was seen (or there is no code: [`Ecc::NONE`]).
+    /// No flipped bit was found (or there is no code: [`Ecc::NONE`]).
     Clean,
-    /// Flipped bits were corrected: this many in the worst codeword. The data is right.
+    /// Flipped bits were corrected: this many in the worst codeword. The data is correct.
     Corrected(u16),
-    /// At least one codeword has more flipped bits than the code corrects. The bytes are given as
-    /// they were read. A page that was never programmed may report this too; whether it is erased
-    /// is for the caller to see from the bytes.
+    /// At least one codeword has more flipped bits than the code corrects. The bytes are returned
+    /// as read. A page that was never programmed may report this too; the caller must check its
+    /// bytes for that.
     Uncorrectable,
 }
 
 impl EccStatus {
-    /// The worse of two: that of a page which consists of two parts.
+    /// The worse of two results, for a page that consists of two parts.
     #[must_use]
     pub fn worst(self, other: EccStatus) -> EccStatus {
         match (self, other) {
@@ -66,19 +67,20 @@ impl EccStatus {
 
 /// A NAND part or a partition of one.
 ///
-/// Addresses outside the geometry, and buffers whose length is not that of the page or of the
-/// visible OOB, are answered with [`NandError`] of [`NandOperation`] and `os_error` 0, never with
-/// damage. OOB buffers may be shorter than [`NandGeometry::oob_size`], also empty: then only the
-/// first bytes are read, or the rest is left erased.
+/// A request with an address outside the geometry returns a [`NandError`] with its
+/// [`NandOperation`] and `os_error` 0. So does a buffer with a wrong length for the page or the
+/// visible OOB. Neither causes damage. OOB buffers may be shorter than
+/// [`NandGeometry::oob_size`], even empty. Then only the first bytes are read, or the remaining
+/// bytes stay erased.
 pub trait Nand: Send {
-    /// Sizes and rules. Do not change while the part is open.
+    /// Sizes and rules. They do not change while the part is open.
     fn geometry(&self) -> NandGeometry;
 
     /// Reads one page into `data` (exactly a page, or empty for the OOB alone) and its visible OOB
     /// into `oob`.
     ///
     /// # Errors
-    /// The part or the way to it failed. Flipped bits are no error but an [`EccStatus`].
+    /// The part or the access to it failed. Flipped bits are not an error but an [`EccStatus`].
     fn read(
         &mut self,
         page: PageAddress,
@@ -89,25 +91,25 @@ pub trait Nand: Send {
     /// Programs one page and its visible OOB; durable when it returns.
     ///
     /// # Errors
-    /// [`NandError::Failed`]: the part reports that the program failed; the block is to be retired,
-    /// its other pages can still be read.
+    /// [`NandError::Failed`]: the part reports a failed program. The block must be retired; its
+    /// other pages remain readable.
     fn program(&mut self, page: PageAddress, data: &[u8], oob: &[u8]) -> Result<(), NandError>;
 
     /// Erases one block; durable when it returns.
     ///
     /// # Errors
-    /// [`NandError::Failed`]: the part reports that the erasure failed; the block is to be retired.
+    /// [`NandError::Failed`]: the part reports a failed erasure. The block must be retired.
     fn erase(&mut self, block: BlockNumber) -> Result<(), NandError>;
 
-    /// Whether the block carries a bad-block mark, from the factory or by
+    /// Whether the block has a bad-block mark, from the factory or from
     /// [`mark_bad`](Self::mark_bad).
     ///
     /// # Errors
-    /// The part or the way to it failed.
+    /// The part or the access to it failed.
     fn is_bad(&mut self, block: BlockNumber) -> Result<bool, NandError>;
 
-    /// Marks the block bad for good. Best effort: a block that is worn out may not take the mark,
-    /// so the bad-block table is what counts.
+    /// Marks the block bad permanently. This is best effort: a worn-out block may not take the
+    /// mark, so the bad-block table is authoritative.
     ///
     /// # Errors
     /// The mark could not be set.

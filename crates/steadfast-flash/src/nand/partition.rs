@@ -1,26 +1,27 @@
-//! A part divided: a run of erase blocks that is a part of its own to whoever uses it.
+//! A partition: consecutive erase blocks of a part, used like a part of their own.
 //!
-//! Block 0 of the partition is its first block. The partition keeps to its blocks whatever it is
-//! asked, and errors name blocks of the partition, too: who sees one need not know where it lies.
+//! Block 0 of the partition is its first block. No request reaches blocks outside the partition,
+//! and errors name blocks of the partition. So a caller need not know the position of the
+//! partition.
 
 use core::fmt;
 use core::ops::Range;
 
 use super::{BlockNumber, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress};
 
-/// A run of erase blocks of a part.
+/// Consecutive erase blocks of a part.
 #[derive(Debug)]
 pub struct Partition<N> {
     nand: N,
     first: u32,
-    /// What is seen above.
+    /// Geometry of the partition.
     geometry: NandGeometry,
 }
 
-/// A range of erase blocks that is empty, or not within the part.
+/// The range of erase blocks is empty or not within the part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutsidePart {
-    /// The range that was asked for.
+    /// The requested range.
     pub wanted: Range<u32>,
     /// Erase blocks of the part.
     pub blocks: u32,
@@ -40,7 +41,7 @@ impl fmt::Display for OutsidePart {
 impl core::error::Error for OutsidePart {}
 
 impl<N: Nand> Partition<N> {
-    /// The blocks `blocks` of a part.
+    /// A partition of these blocks.
     ///
     /// # Errors
     /// The range is empty or not within the part.
@@ -54,7 +55,7 @@ impl<N: Nand> Partition<N> {
         Ok(Partition { nand, first: blocks.start, geometry })
     }
 
-    /// Number of the first block within the part.
+    /// Number of the first block in the part.
     pub fn first(&self) -> BlockNumber {
         BlockNumber(self.first)
     }
@@ -84,7 +85,7 @@ impl<N: Nand> Partition<N> {
         Ok(PageAddress(self.first * self.geometry.pages_per_block + page.0))
     }
 
-    /// An error of the part, in blocks of the partition.
+    /// Translates an error of the part to blocks of the partition.
     fn own(&self, error: NandError) -> NandError {
         let own = |block: u32| block.saturating_sub(self.first);
         match error {
@@ -102,8 +103,8 @@ impl<N: Nand> Partition<N> {
     }
 }
 
-/// Bad blocks that a partition of `count` blocks is to be able to have: they need not be spread
-/// evenly, so twice its share of those of the part, at least 2.
+/// Bad blocks that a partition of `count` blocks must tolerate. Bad blocks may be uneven, so this
+/// is twice its share of those of the part, and at least 2.
 fn bad_max(whole: &NandGeometry, count: u32) -> u32 {
     let share = u64::from(whole.bad_max) * u64::from(count) * 2 / u64::from(whole.blocks.max(1));
     whole.bad_max.min((share as u32).max(2))
@@ -168,7 +169,7 @@ mod tests {
                     0 => ftl::format(partition, number as u64).unwrap(),
                     _ => Ftl::mount(partition, false).unwrap(),
                 };
-                // More than the smaller one has, so that both collect their garbage.
+                // More pages than the smaller partition has, so that both need garbage collection.
                 for at in 0..6000 {
                     ftl.write_page(at % 900, &page(round + number as u8 * 16, at)).unwrap();
                 }
@@ -185,7 +186,7 @@ mod tests {
                 assert_eq!(data, page(2 + number as u8 * 16, last), "volume {number} page {at}");
             }
         }
-        // What is before them was never touched.
+        // The blocks before the partitions were never touched.
         let mut before = Partition::new(&mut nand, 0..8).unwrap();
         let mut data = vec![0; size];
         for at in 0..before.geometry().pages() {

@@ -1,21 +1,22 @@
-//! Faults that a test arms: which request, how often, and what happens to it.
+//! Faults that a test arms: the affected requests, the number of times, and the effect.
 
 use core::ops::Range;
 
 use crate::{ErrorClass, MediumOperation};
 
-/// What happens to a request that a fault hits.
+/// Effect of a fault on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It fails with this class and has no effect.
+    /// The request fails with this class and has no effect.
     Fail(ErrorClass),
-    /// It fails with this class; of a write or discard some units arrive all the same (drawn from
-    /// the seed of the medium). Same as `Fail` for reads and flushes.
+    /// The request fails with this class, but some units of a write or discard arrive (determined
+    /// by the seed of the medium). Same as `Fail` for reads and flushes.
     FailTorn(ErrorClass),
-    /// It is acknowledged and not done: a lost write, a flush that was skipped. A read returns
-    /// stale zeros.
+    /// The request is acknowledged and not done: a lost write, a skipped flush. A read returns
+    /// zeros.
     Lose,
-    /// A write is acknowledged and only some of its units arrive. Same as `Lose` for the rest.
+    /// A write is acknowledged, but only some of its units arrive. Same as `Lose` for other
+    /// requests.
     Tear,
     /// A write or read goes to this offset instead. It must be aligned, and the request must fit
     /// there. Flushes and discards are not affected.
@@ -27,11 +28,15 @@ pub enum Action {
 /// ```
 /// # use steadfast_media::{ErrorClass, MediumOperation, sim::{Action, Fault}};
 /// // The third write from now fails once:
-/// let third_write = Fault::new(Action::Fail(ErrorClass::Transient)).on(MediumOperation::Write).after(2);
-/// // The medium is gone with the hundredth request from now, whatever it is:
+/// let third_write =
+///     Fault::new(Action::Fail(ErrorClass::Transient)).on(MediumOperation::Write).after(2);
+/// // The medium is gone from the hundredth request on, whatever its kind:
 /// let gone = Fault::new(Action::Fail(ErrorClass::Gone)).after(99).forever();
 /// // A bad sector:
-/// let bad = Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Read).within(8192..8704).forever();
+/// let bad = Fault::new(Action::Fail(ErrorClass::Permanent))
+///     .on(MediumOperation::Read)
+///     .within(8192..8704)
+///     .forever();
 /// # let _ = (third_write, gone, bad);
 /// ```
 #[derive(Debug, Clone)]
@@ -39,9 +44,9 @@ pub struct Fault {
     action: Action,
     operation: Option<MediumOperation>,
     range: Option<Range<u64>>,
-    /// Matching requests still to let pass.
+    /// Matching requests that still pass.
     skip: u64,
-    /// Matching requests still to hit.
+    /// Matching requests that are still hit.
     left: u64,
 }
 
@@ -51,14 +56,14 @@ impl Fault {
         Fault { action, operation: None, range: None, skip: 0, left: 1 }
     }
 
-    /// Only requests of this kind count and are hit.
+    /// Restricts the fault to this operation.
     #[must_use]
     pub fn on(mut self, operation: MediumOperation) -> Self {
         self.operation = Some(operation);
         self
     }
 
-    /// Only requests that touch these bytes count and are hit; flushes touch none.
+    /// Restricts the fault to requests that touch these bytes; flushes touch none.
     #[must_use]
     pub fn within(mut self, bytes: Range<u64>) -> Self {
         self.range = Some(bytes);
@@ -94,7 +99,7 @@ impl Fault {
             })
     }
 
-    /// Counts a request and says whether it is hit.
+    /// Counts a request. Returns whether it is hit.
     fn hits(&mut self, operation: MediumOperation, offset: u64, length: u64) -> bool {
         if self.left == 0 || !self.matches(operation, offset, length) {
             return false;
@@ -109,7 +114,7 @@ impl Fault {
         true
     }
 
-    /// Shows a request to every fault, so that all of them count it; the one armed first decides.
+    /// Lets every fault count a request; of the matching ones, the one armed first applies.
     pub(super) fn choose(
         faults: &mut [Fault],
         operation: MediumOperation,

@@ -1,4 +1,4 @@
-//! Writes that are not flushed yet, and what a power cut can make of them.
+//! Writes that are not flushed yet, and their possible outcomes after a power cut.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -8,26 +8,26 @@ use alloc::vec::Vec;
 use crate::pages::PagedImage;
 use crate::random::Random;
 
-/// Which of the writes in flight survive a power cut. All choices obey the rules of a power-safe
-/// medium (see the crate documentation) unless [`SimOptions::garbage_in_flight`](crate::SimOptions)
-/// is set.
+/// Selects the writes in flight that survive a power cut. All choices obey the rules of a
+/// power-safe medium (see the crate documentation), unless
+/// [`SimOptions::garbage_in_flight`](crate::SimOptions) is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// None: just what was flushed.
+    /// None: only flushed writes survive.
     Flushed,
-    /// All, in order, as if there had been no cut.
+    /// All, in order, as without a power cut.
     Everything,
     /// The first `n`, in order.
     First(usize),
-    /// Only number `n` (from 0): it has overtaken all others.
+    /// Only write `n` (from 0): it has overtaken all others.
     Only(usize),
-    /// All but number `n`.
+    /// All except write `n`.
     AllBut(usize),
-    /// Any subset, in any order, torn at any unit, as drawn from the seed.
+    /// Any subset, in any order, torn at any unit, determined by the seed.
     Seeded(u64),
 }
 
-/// What a write puts down.
+/// Content of a write.
 #[derive(Clone)]
 pub(super) enum Content {
     Bytes(Arc<[u8]>),
@@ -46,7 +46,7 @@ impl Content {
         }
     }
 
-    /// Puts `length` bytes from `start` of the content to their place on the image.
+    /// Stores `length` bytes from `start` of the content in the image.
     fn apply(&self, image: &mut PagedImage, offset: u64, start: u64, length: u64) {
         match self {
             Content::Bytes(bytes) => {
@@ -63,12 +63,12 @@ struct Write {
     content: Content,
 }
 
-/// How much of one write arrives.
+/// How much of a write survives.
 #[derive(Clone, Copy)]
 enum Arrival {
     Nothing,
     Whole,
-    /// A part, drawn unit by unit or as a run.
+    /// A part: random units or a run.
     Torn,
 }
 
@@ -76,8 +76,8 @@ enum Arrival {
 #[derive(Default)]
 pub(super) struct InFlight {
     writes: Vec<Write>,
-    /// For each unit that a FUA write has made durable since: the number of writes that were older
-    /// then. They can not come back over it.
+    /// For each unit that a later FUA write made durable: the number of older writes at that time.
+    /// These writes can no longer overwrite it.
     settled: BTreeMap<u64, usize>,
 }
 
@@ -96,7 +96,7 @@ impl InFlight {
         self.settled.clear();
     }
 
-    /// These bytes are durable as they are now: no older write in flight can reach them any more.
+    /// Makes these bytes durable as they are: older writes in flight no longer reach them.
     pub(super) fn settle(&mut self, offset: u64, length: u64, unit: u64) {
         if self.writes.is_empty() {
             return;
@@ -151,7 +151,7 @@ impl InFlight {
         image
     }
 
-    /// Puts a part of a write down, except for units that a later FUA write has settled.
+    /// Stores a part of a write, except for units that a later FUA write has made durable.
     fn apply(&self, image: &mut PagedImage, index: usize, start: u64, length: u64, unit: u64) {
         let write = &self.writes[index];
         let mut from = start;
@@ -168,12 +168,12 @@ impl InFlight {
         write.content.apply(image, write.offset, from, start + length - from);
     }
 
-    /// Replaces some of the units in flight by garbage.
+    /// Replaces some of the units in flight with garbage.
     fn spoil(&self, image: &mut PagedImage, random: &mut Random, unit: u64) {
         let mut noise = vec![0; unit as usize];
         for (index, write) in self.writes.iter().enumerate() {
             let units = write.content.length() / unit;
-            // One unit of every other write: garbage should be seen beside what is whole.
+            // One unit of every other write, so that tests see garbage beside valid data.
             if units == 0 || random.coin() {
                 continue;
             }
@@ -186,11 +186,11 @@ impl InFlight {
     }
 }
 
-/// Draws the fate of every write. Independent draws for each unit would hardly ever lose or keep a
-/// long write whole, so one of several styles of disaster is drawn first.
+/// Determines the outcome of every write. Independent draws for each unit would hardly ever lose or
+/// keep a long write whole. So one of several kinds of failure is drawn first.
 fn draw(random: &mut Random, order: &mut [usize], arrivals: &mut [Arrival]) {
     match random.below(4) {
-        // The cache was written in order up to some write, which is torn.
+        // The cache was written in order up to a write that is torn.
         0 => {
             let last = random.below(arrivals.len() as u64 + 1) as usize;
             arrivals[..last].fill(Arrival::Whole);
@@ -203,7 +203,8 @@ fn draw(random: &mut Random, order: &mut [usize], arrivals: &mut [Arrival]) {
             }
             random.shuffle(order);
         }
-        // Nearly all arrive, in order; a few are lost or torn. Finds what relies on a single write.
+        // Nearly all survive, in order; a few are lost or torn. This finds code that depends on a
+        // single write.
         2 => {
             for arrival in arrivals.iter_mut() {
                 *arrival = match random.below(8) {
@@ -213,7 +214,7 @@ fn draw(random: &mut Random, order: &mut [usize], arrivals: &mut [Arrival]) {
                 };
             }
         }
-        // Anything goes.
+        // Any outcome.
         _ => {
             for arrival in arrivals.iter_mut() {
                 *arrival = match random.below(3) {
@@ -227,10 +228,10 @@ fn draw(random: &mut Random, order: &mut [usize], arrivals: &mut [Arrival]) {
     }
 }
 
-/// Calls `arrive(start, length)` for the parts of a torn write of `length` bytes that arrive.
+/// Calls `arrive(start, length)` for the surviving parts of a torn write of `length` bytes.
 pub(super) fn torn(random: &mut Random, length: u64, unit: u64, mut arrive: impl FnMut(u64, u64)) {
     let units = length / unit;
-    // Above this many units a tear is one run: a discard may be as long as the medium.
+    // Above this number of units a torn write is one run: a discard may be as long as the medium.
     const SCATTERED_MAX: u64 = 4096;
     match random.below(3) {
         0 if units <= SCATTERED_MAX => {

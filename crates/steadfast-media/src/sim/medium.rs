@@ -1,4 +1,4 @@
-//! [`SimMedium`]: what a test holds in its hands.
+//! [`SimMedium`]: the interface of the simulator for tests.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,10 +17,10 @@ use crate::{
     FailureModel, Geometry, Medium, MediumError, MediumOperation, MemoryMedium, Temperature,
 };
 
-/// A medium that remembers, fails and loses power on demand; see the [module](crate::sim).
+/// A medium that records requests, fails and loses power on demand; see the [module](crate::sim).
 ///
 /// # Panics
-/// Every request panics that is not aligned to the atomic unit or not inside the medium.
+/// Every request that is not aligned to the atomic unit or not inside the medium.
 pub struct SimMedium {
     geometry: Geometry,
     state: Mutex<State>,
@@ -30,13 +30,13 @@ impl SimMedium {
     /// A medium that reads as zeros.
     ///
     /// # Panics
-    /// When no medium can have this size and atomic unit.
+    /// Size and atomic unit are invalid.
     pub fn new(options: SimOptions) -> Self {
         Self::with_image(options, PagedImage::default())
     }
 
-    /// A medium with the contents of `image`, of which it takes size and atomic unit; the other
-    /// options stay. Pages are shared: this costs next to nothing.
+    /// A medium with the contents, the size and the atomic unit of `image`; the other options are
+    /// used. Pages are shared, so this is cheap.
     pub fn on(image: &MemoryMedium, options: SimOptions) -> Self {
         let Geometry { size, atomic_unit, .. } = image.geometry();
         Self::with_image(SimOptions { size, atomic_unit, ..options }, image.image())
@@ -53,27 +53,28 @@ impl SimMedium {
 
     // ---- power
 
-    /// An image that a power cut now could leave, drawn from `seed`. The run goes on undisturbed.
+    /// An image that a power cut now could leave, determined by `seed`. The run continues
+    /// unchanged.
     pub fn power_cut(&self, seed: u64) -> MemoryMedium {
         self.power_cut_with(Survival::Seeded(seed))
     }
 
-    /// The image that a power cut now would leave with the given survivors. The run goes on
-    /// undisturbed.
+    /// The image that a power cut now would leave with the given survivors. The run continues
+    /// unchanged.
     pub fn power_cut_with(&self, survival: Survival) -> MemoryMedium {
         let image = self.state.lock().survivors(survival);
         MemoryMedium::from_image(image, self.geometry)
     }
 
-    /// Writes (and discards) since the last flush: the numbers that [`Survival::Only`] and
-    /// [`Survival::AllBut`] take are below this.
+    /// Writes (and discards) since the last flush: an upper limit for the numbers of
+    /// [`Survival::Only`] and [`Survival::AllBut`].
     pub fn in_flight(&self) -> usize {
         self.state.lock().in_flight.len()
     }
 
-    /// Every choice but the seeded ones that a power cut now has: what was flushed, every prefix of
-    /// the writes in flight, each of them alone, all but each. Their number grows with the writes
-    /// in flight.
+    /// Every outcome of a power cut now, except the seeded ones. These are: only the flushed
+    /// writes, every prefix of the writes in flight, each of them alone, and all except each. Their
+    /// number grows with the writes in flight.
     ///
     /// ```
     /// # use steadfast_media::{Medium, SimMedium, SimOptions};
@@ -85,33 +86,32 @@ impl SimMedium {
     /// ```
     pub fn corner_cases(&self) -> impl Iterator<Item = Survival> + use<> {
         let count = self.in_flight();
-        // Those that a prefix or another one covers are left out: the first alone, all but the
-        // last, and of two writes all but the first.
+        // Outcomes that equal a prefix or another outcome are left out: the first alone, all except
+        // the last, and of two writes all except the first.
         let alone = (1..count).map(Survival::Only);
         let rests = (0..count.saturating_sub(1)).filter(move |_| count > 2).map(Survival::AllBut);
         (0..=count).map(Survival::First).chain(alone).chain(rests)
     }
 
-    /// Lets `requests` more requests through; with the one after them the power fails. That request
+    /// Lets `requests` more requests pass; the next one is interrupted by a power cut. That request
     /// is in flight; it and all later ones fail with [`ErrorClass::Gone`](crate::ErrorClass::Gone).
     pub fn arm_power_cut(&self, requests: u64) {
         let mut state = self.state.lock();
         state.cut_at = Some(state.sequence.saturating_add(requests));
     }
 
-    /// The power fails now.
+    /// Cuts the power now.
     pub fn power_off(&self) {
         self.state.lock().off = true;
     }
 
-    /// Whether the power has failed.
+    /// Whether the power is off.
     pub fn is_off(&self) -> bool {
         self.state.lock().off
     }
 
-    /// A power cut (now, or the one that has happened) and power on again, on this very medium: its
-    /// contents are what survived. An armed cut and all faults are gone; counters and records go
-    /// on.
+    /// Cuts the power, if it is on, and restores it on this medium: its contents are the surviving
+    /// ones. An armed cut and all faults are removed; counters and records continue.
     pub fn restart(&self, survival: Survival) {
         let mut state = self.state.lock();
         let image = state.survivors(survival);
@@ -125,7 +125,7 @@ impl SimMedium {
 
     // ---- faults
 
-    /// Arms a fault beside those that are armed. The one armed first decides where several hit.
+    /// Arms a fault in addition to the armed ones. If several match, the one armed first applies.
     pub fn arm(&self, fault: Fault) {
         self.state.lock().faults.push(fault);
     }
@@ -137,13 +137,13 @@ impl SimMedium {
         state.cut_at = None;
     }
 
-    /// From now on flushes and FUA writes make nothing durable (or do so again).
+    /// Sets whether flushes and FUA writes are ignored from now on.
     pub fn ignore_flushes(&self, ignore: bool) {
         self.state.lock().options.ignore_flushes = ignore;
     }
 
-    /// Flips one bit (0 is the lowest) of the byte at `offset`, for reads and for good. Writes in
-    /// flight over it are as they were.
+    /// Flips one bit (0 is the lowest) of the byte at `offset`, in the current and the durable
+    /// contents. Writes in flight over it are unchanged.
     pub fn flip_bit(&self, offset: u64, bit: u8) {
         assert!(
             offset < self.geometry.size && bit < 8,
@@ -155,7 +155,7 @@ impl SimMedium {
             .alter(offset, 1, |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 1 << bit));
     }
 
-    /// Overwrites bytes behind everyone's back: no request, no alignment, not in flight.
+    /// Overwrites bytes without a request: no alignment is needed, and the change is not in flight.
     pub fn plant(&self, offset: u64, bytes: &[u8]) {
         let inside =
             offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.geometry.size);
@@ -163,14 +163,14 @@ impl SimMedium {
         self.state.lock().alter(offset, bytes.len(), |target| target.copy_from_slice(bytes));
     }
 
-    /// Plants `length` bytes of garbage drawn from `seed`.
+    /// Plants `length` bytes of garbage determined by `seed`.
     pub fn plant_garbage(&self, offset: u64, length: usize, seed: u64) {
         let mut noise = alloc::vec![0; length];
         Random::new(seed).fill(&mut noise);
         self.plant(offset, &noise);
     }
 
-    /// What is there, as reads see it, without a request.
+    /// The contents as reads see them, without a request.
     pub fn peek(&self, offset: u64, length: usize) -> Vec<u8> {
         let inside = offset.checked_add(length as u64).is_some_and(|end| end <= self.geometry.size);
         assert!(inside, "cannot peek {length} bytes at {offset} of {:?}", self.geometry);
@@ -179,25 +179,24 @@ impl SimMedium {
         bytes
     }
 
-    // ---- accounts
+    // ---- records
 
     /// Requests and bytes since the medium was made.
     pub fn counters(&self) -> Counters {
         self.state.lock().counters
     }
 
-    /// Every request since the medium was made or the records were taken, as far as they are
-    /// recorded.
+    /// Every recorded request since the medium was created or the records were taken.
     pub fn records(&self) -> Vec<Record> {
         self.state.lock().records.clone()
     }
 
-    /// [`records`](Self::records), which start anew.
+    /// Returns the [`records`](Self::records) and clears them.
     pub fn take_records(&self) -> Vec<Record> {
         core::mem::take(&mut self.state.lock().records)
     }
 
-    /// A request that is checked: a bad one is a bug of the caller.
+    /// Checks a request: an invalid one is a bug of the caller.
     fn request(&self, operation: MediumOperation, offset: u64, length: u64) -> Request {
         let Geometry { size, atomic_unit, .. } = self.geometry;
         assert!(
@@ -207,7 +206,7 @@ impl SimMedium {
         Request { operation, offset, length, buffers: 1, fua: false, temperature: None }
     }
 
-    /// Buffers of a vectored request are each aligned, as the trait says.
+    /// Each buffer of a vectored request must be aligned, as the trait requires.
     fn vectored(
         &self,
         operation: MediumOperation,

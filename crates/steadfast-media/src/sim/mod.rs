@@ -1,15 +1,14 @@
-//! The simulator: a medium for tests that remembers, fails and loses power on demand.
+//! The simulator: a medium for tests that records requests, fails and loses power on demand.
 //!
-//! # What it keeps
+//! # State
 //!
-//! - the *current* image, which reads answer from;
+//! - the *current* image, which reads return;
 //! - the *durable* image, as of the last flush;
-//! - the writes *in flight*: those after the last flush, in order, each of which a power cut may
-//!   keep, lose or tear.
+//! - the writes *in flight*: those after the last flush, in order. A power cut may keep, lose or
+//!   tear each of them.
 //!
-//! [`SimMedium::power_cut`] makes a further image from the last two and leaves the run alone.
-//! Images share their pages, so that a cut after every request of a run costs little even with 64
-//! MiB images:
+//! [`SimMedium::power_cut`] makes a new image from the last two and does not affect the run. Images
+//! share their pages, so a cut after every request of a run costs little even with 64 MiB images:
 //!
 //! ```
 //! # use steadfast_media::{Medium, SimMedium, SimOptions};
@@ -22,7 +21,7 @@
 //! }
 //! ```
 //!
-//! or, with the power failing *at* each request in turn, until a run gets through:
+//! The other way interrupts each request in turn with a power cut, until a run completes:
 //!
 //! ```
 //! # use steadfast_media::{Medium, SimMedium, SimOptions};
@@ -39,11 +38,10 @@
 //! }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
 //! The same requests, faults and seeds give the same images, byte for byte. A request that is not
-//! aligned or not inside the medium is a bug of the caller and panics: this is a test double, the
-//! only medium that does.
+//! aligned or not inside the medium is a bug of the caller and panics. No other medium does so.
 
 mod fault;
 mod in_flight;

@@ -1,40 +1,39 @@
-//! What the simulated hardware is like.
+//! Properties of the simulated hardware.
 
-/// How much of each request is kept in [`SimMedium::records`](crate::SimMedium::records).
+/// How much of each request [`SimMedium::records`](crate::SimMedium::records) contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recording {
     /// Nothing; the counters still run.
     Off,
-    /// Kind, place and outcome.
+    /// Operation, position and result.
     Requests,
-    /// The bytes of writes, too.
+    /// The bytes of writes too.
     Payload,
 }
 
-/// The simulated hardware. Start from a profile and change fields.
+/// Properties of the simulated hardware. Start from a profile and change fields.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
     /// Length of the medium in bytes; a multiple of the atomic unit.
     pub size: u64,
     /// The atomic unit in bytes: a power of two from 1 to 65,536.
     pub atomic_unit: u32,
-    /// What discarded bytes read as once the discard has happened; `None` leaves them as they were.
+    /// Value of discarded bytes after a discard; `None` leaves them unchanged.
     pub discard_fill: Option<u8>,
     /// Atomic units of writes in flight may hold garbage after a power cut, as on hardware that
-    /// breaks its promise. Outside Steadfast's contract: for tests of what is found out, not of
-    /// what survives.
+    /// breaks its promise. This is outside Steadfast's contract: for tests of error detection, not
+    /// of survival.
     pub garbage_in_flight: bool,
-    /// Flushes and FUA writes return at once and make nothing durable: a medium that lies, to check
-    /// the checkers.
+    /// Flushes and FUA writes return at once and make nothing durable. This tests the checkers.
     pub ignore_flushes: bool,
     /// What is recorded.
     pub recording: Recording,
-    /// Seed of everything random in the run itself (which units a failing write leaves behind).
+    /// Seed of all random choices in the run itself (the units that a failing write leaves).
     pub seed: u64,
 }
 
 impl SimOptions {
-    /// A medium of `size` bytes with the given atomic unit that forgets what is discarded.
+    /// A medium of `size` bytes with the given atomic unit; discarded bytes read as zeros.
     pub fn new(size: u64, atomic_unit: u32) -> Self {
         SimOptions {
             size,
@@ -47,7 +46,7 @@ impl SimOptions {
         }
     }
 
-    /// A disk with sectors of 512 bytes; discard is advice that it does not take.
+    /// A disk with sectors of 512 bytes; it ignores discards.
     pub fn disk(size: u64) -> Self {
         SimOptions { discard_fill: None, ..Self::new(size, 512) }
     }
@@ -57,7 +56,7 @@ impl SimOptions {
         Self::new(size, 4096)
     }
 
-    /// An eMMC: sectors of 512 bytes; trimmed ones read as erased flash.
+    /// An eMMC with sectors of 512 bytes; discarded sectors read as erased flash.
     pub fn emmc(size: u64) -> Self {
         SimOptions { discard_fill: Some(0xff), ..Self::new(size, 512) }
     }

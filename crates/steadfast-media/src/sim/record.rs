@@ -1,14 +1,14 @@
-//! What was asked of the medium: records of single requests, and counters.
+//! Records of single requests, and counters.
 
 use alloc::sync::Arc;
 use core::ops::Sub;
 
 use crate::{ErrorClass, MediumOperation, Temperature};
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was carried out (or, on a medium that lies, it was said to be).
+    /// It was carried out (or, on a medium that ignores flushes, reported as such).
     Done,
     /// It failed.
     Failed(ErrorClass),
@@ -19,7 +19,7 @@ pub enum Outcome {
 pub struct Record {
     /// Position in the order of all requests since the medium was made, from 0.
     pub sequence: u64,
-    /// What was asked.
+    /// The operation.
     pub operation: MediumOperation,
     /// First byte (0 for a flush).
     pub offset: u64,
@@ -27,19 +27,19 @@ pub struct Record {
     pub length: u64,
     /// Number of buffers of a vectored request, otherwise 1 (0 for a flush or a discard).
     pub buffers: usize,
-    /// A write that had to be durable when it returned.
+    /// A write that had to be durable on return.
     pub fua: bool,
     /// The hint of a hinted write.
     pub temperature: Option<Temperature>,
-    /// The bytes of a write, where they are recorded.
+    /// The bytes of a write, if they are recorded.
     pub payload: Option<Arc<[u8]>>,
-    /// How it ended.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// Requests and bytes so far; failed requests count, requests after the power has gone do not.
+/// Requests and bytes so far. Failed requests count; requests after a power cut do not.
 ///
-/// The difference of two readings is what happened in between:
+/// The difference of two readings covers the time in between:
 ///
 /// ```
 /// # use steadfast_media::{Medium, SimMedium, SimOptions};
@@ -53,19 +53,19 @@ pub struct Record {
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Reads; a vectored one counts once.
+    /// Reads; a vectored read counts once.
     pub reads: u64,
-    /// Writes of every sort; a vectored one counts once.
+    /// Writes of every kind; a vectored write counts once.
     pub writes: u64,
-    /// Those of the writes that were FUA.
+    /// FUA writes among them.
     pub fua_writes: u64,
     /// Flushes.
     pub flushes: u64,
     /// Discards.
     pub discards: u64,
-    /// Bytes asked for by reads.
+    /// Bytes requested by reads.
     pub bytes_read: u64,
-    /// Bytes handed over by writes.
+    /// Bytes passed to writes.
     pub bytes_written: u64,
     /// Bytes discarded.
     pub bytes_discarded: u64,

@@ -1,4 +1,4 @@
-//! Everything about a simulated medium that changes, in one place behind one lock.
+//! The mutable state of a simulated medium, behind one lock.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::pages::PagedImage;
 use crate::random::Random;
 use crate::{ErrorClass, MediumError, MediumOperation, Temperature};
 
-/// A request as it comes in.
+/// A request as received.
 pub(super) struct Request {
     pub(super) operation: MediumOperation,
     pub(super) offset: u64,
@@ -23,9 +23,9 @@ pub(super) struct Request {
 
 pub(super) struct State {
     pub(super) options: SimOptions,
-    /// What reads see.
+    /// Contents that reads return.
     pub(super) current: PagedImage,
-    /// What is certain to survive.
+    /// Contents that certainly survive a power cut.
     pub(super) durable: PagedImage,
     pub(super) in_flight: InFlight,
     pub(super) faults: Vec<Fault>,
@@ -33,7 +33,7 @@ pub(super) struct State {
     pub(super) records: Vec<Record>,
     /// Number of the next request.
     pub(super) sequence: u64,
-    /// The power fails with this request.
+    /// The request that is interrupted by a power cut.
     pub(super) cut_at: Option<u64>,
     pub(super) off: bool,
     random: Random,
@@ -114,7 +114,7 @@ impl State {
             Some(Action::Lose | Action::Tear) => {}
             None | Some(Action::Misdirect(_)) => {
                 if !self.options.ignore_flushes {
-                    // Shares every page: no copy is made here.
+                    // All pages are shared: nothing is copied here.
                     self.durable = self.current.clone();
                     self.in_flight.clear();
                 }
@@ -140,8 +140,8 @@ impl State {
         Ok(())
     }
 
-    /// Counts a request and finds what is to happen to it. The power may fail here, with the
-    /// request under way.
+    /// Counts a request and determines its fault. The power may fail here, with the request in
+    /// flight.
     fn begin(
         &mut self,
         request: &Request,
@@ -168,8 +168,7 @@ impl State {
         Ok(Fault::choose(&mut self.faults, request.operation, request.offset, request.length))
     }
 
-    /// Where a misdirected request goes; the test that armed the fault has to name a place that
-    /// exists.
+    /// The offset of a misdirected request. The test that armed the fault must name a valid offset.
     fn elsewhere(&self, request: &Request, offset: u64) -> u64 {
         let inside = offset.checked_add(request.length).is_some_and(|end| end <= self.options.size);
         let aligned = offset.is_multiple_of(u64::from(self.options.atomic_unit));
@@ -177,7 +176,7 @@ impl State {
         offset
     }
 
-    /// Puts bytes where reads see them, and among those in flight or on the durable image.
+    /// Stores content where reads see it, and also as a write in flight or in the durable image.
     fn put(&mut self, offset: u64, content: Content, fua: bool) {
         let length = match &content {
             Content::Bytes(bytes) => {
@@ -243,7 +242,7 @@ impl State {
         });
     }
 
-    /// Changes bytes where they lie: what reads see and what survives.
+    /// Changes bytes in place: in the contents for reads and in the durable contents.
     pub(super) fn alter(&mut self, offset: u64, length: usize, change: impl Fn(&mut [u8])) {
         let mut bytes = alloc::vec![0; length];
         for image in [&mut self.current, &mut self.durable] {

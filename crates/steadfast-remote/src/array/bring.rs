@@ -1,29 +1,30 @@
-//! Parity in place: cleaning brings the oldest segments of the log home.
+//! Parity in place: cleaning writes the oldest segments of the log back to the homes of their
+//! blocks.
 //!
 //! # Invariants
-//! - **The write-hole rule**: a stripe of homes is overwritten only while every block of it that
-//!   counts is in the log, flushed there with its parity. So blocks that are nowhere but at home
-//!   are first put into the log as well, into segments of their own (**staged** records). A client
-//!   that dies in between leaves stripes of which nothing is needed.
-//! - Checksums of the new homes are in the log, flushed, before the homes are overwritten
+//! - **The write-hole rule**: a stripe of homes is overwritten only while every valid block of it
+//!   is in the log, flushed there with its parity. So blocks that are only at home are first copied
+//!   to the log, into segments of their own (**staged** records). A client that dies in between
+//!   leaves only stripes of which no block is needed.
+//! - Checksums of the new homes are flushed in the log before the homes are overwritten
 //!   (`sums.rs`).
-//! - The map leads to a home that was overwritten only once it is flushed on every member that
-//!   takes writes.
-//! - Segments are marked in the order of their age (`mark.rs`): of a block that is at home an old
-//!   version would count again otherwise, in a segment that is older. Staged records are as their
-//!   homes and are marked before anything younger is.
-//! - **Nothing that cleaning writes goes where new blocks go.** Staged records are needed no more
-//!   when their stripes are home, and checksums take no more segments than they may, so each
-//!   segment of new blocks that is brought home is a segment gained.
-//! - A home is written once. What is not answered may still arrive when something newer is there,
-//!   so it costs the member: a rebuild gives it what belongs there. A log comes back to a place
-//!   after a rotation, a home may be written again at once.
-//! - That a block is gone is believed only when every good member has answered and nothing fits.
-//!   Where somebody has not answered the step ends, and nothing has been overwritten.
+//! - The map names an overwritten home only after the home is flushed on every member that takes
+//!   writes.
+//! - Segments are marked from the oldest on (`mark.rs`). Otherwise an old version in an older
+//!   segment could supersede a block that is at home. Staged records equal their homes and are
+//!   marked before any younger segment.
+//! - **Cleaning never writes into segments of new blocks.** Staged records are obsolete once their
+//!   stripes are at home. Checksums use a limited number of segments. So each segment of new blocks
+//!   that is written back is a segment gained.
+//! - A home is written once. A write without an answer may arrive when newer data is there, so its
+//!   member is lost, and a rebuild restores that member. A place in the log is reused only after a
+//!   full rotation; a home may be written again at once.
+//! - A block is declared lost only if every good member has answered and no answer matches. If a
+//!   member has not answered, the step ends before any home is overwritten.
 //!
-//! What a dead client had on its way home and what arrives late is the same as what the next one
-//! finds in the log. It would do harm once that one has brought something newer home: homes are no
-//! log. So that one waits first (`close.rs`), or fences (etcd).
+//! Late writes of a dead client equal what the next client finds in the log. They would do harm
+//! after the next client has written newer data home. Homes are overwritten in place, so the next
+//! client must wait first (`close.rs`), or fence the dead one (etcd).
 
 use std::collections::BTreeSet;
 
@@ -37,21 +38,22 @@ use super::sums::{LOST, kept};
 use super::{Array, ArrayError, BLOCK, Fleet, crc32c};
 use crate::sabotage::{Sabotage, planted};
 
-/// Segments of which blocks are brought home together, at most: neighbours of a block may be in the
-/// next ones.
+/// Most segments written back together: the neighbours of a block may be in the next ones.
 const WINDOW: usize = 4;
-/// So often every good member has to have answered with something wrong before a block is gone.
+/// Rounds in which every good member must answer with wrong data before a block is lost.
 const ANSWERS: usize = 3;
-/// What is brought home at once where a write has to wait for it.
+/// Parts written back at once while a write waits for free segments.
 const PARTS_WAITED_FOR: usize = 4;
 
-/// Blocks of stripes, their bytes, and those of them that nobody has any more.
+/// Blocks of stripes, their bytes, and those of them that no server can supply.
 type Fetched = (Vec<u32>, Vec<u8>, BTreeSet<u32>);
 
 impl<F: Fleet> Array<F> {
-    /// Sees to it that there are segments to append to, for a write of so many blocks. As long as
-    /// there are some it brings home in proportion to what is written; otherwise it goes on until
-    /// there are. So a write brings home twice its stripes and one step more, or what a few
+    /// Makes sure that there are free segments to append to, for a write of this many blocks. With
+    /// enough free segments it does nothing. With at least the minimum it writes back in proportion
+    /// to the write. With fewer it continues until the minimum is free.
+    ///
+    /// So a write causes the write-back of twice its stripes and one step more, or of what a few
     /// segments hold.
     pub(crate) fn make_room_homes(
         &self,
@@ -70,7 +72,7 @@ impl<F: Fleet> Array<F> {
             parts = parts.saturating_sub(brought);
             let before = log.free.len();
             self.release(log)?;
-            // Every block that is brought home leaves the log, so this ends.
+            // Every block that is written back leaves the log, so the loop ends.
             if brought == 0 && log.free.len() <= before {
                 break;
             }
@@ -81,9 +83,9 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Makes segments free that are done with.
+    /// Frees obsolete segments.
     fn release(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
-        // What is done with is marked after a flush and free after another.
+        // An obsolete segment is marked after one flush and free after another.
         if !planted(Sabotage::MarkBeforeFlush) {
             self.flush_held(log)?;
         }
@@ -94,14 +96,15 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Brings home what is needed of staged segments, if a client died that had some, and otherwise
-    /// of the oldest ones, in so many parts at most: how many there were.
+    /// Writes back the needed blocks of staged segments, if a dead client left any, and otherwise
+    /// of the oldest segments. It writes at most `most` parts and returns their number.
     fn bring_some(&self, log: &mut MutexGuard<'_, Log>, most: usize) -> Result<usize, ArrayError> {
         let room = self.shape.stripes_at_once();
         let (mut stripes, mut slots) = (BTreeSet::new(), Vec::new());
         let mut parts: Vec<u32> = Vec::new();
         for (slot, staged) in self.oldest(log) {
-            // Those of the oldest segment come first, and what a dead client had begun comes alone.
+            // Stripes of the oldest segment come first. Staged segments of a dead client are
+            // handled alone.
             if parts.len() >= most.saturating_mul(room) || (!staged && parts.len() >= room) {
                 break;
             }
@@ -125,8 +128,8 @@ impl<F: Fleet> Array<F> {
         Ok(parts.len().div_ceil(room))
     }
 
-    /// The closed segments of which something is needed, staged ones or else the oldest of what was
-    /// new, and which of both.
+    /// The closed segments that hold needed blocks: the staged ones, or else the oldest ones of new
+    /// blocks. The flag says whether a segment is staged.
     fn oldest(&self, log: &Log) -> Vec<(u32, bool)> {
         let map = self.map.read();
         let mut closed: Vec<(bool, u64, u32)> = map
@@ -146,8 +149,7 @@ impl<F: Fleet> Array<F> {
         closed.into_iter().map(|(fresh, _, slot)| (slot, !fresh)).collect()
     }
 
-    /// Brings whole stripes home. Everything that was taken in is flushed, and all groups are
-    /// committed.
+    /// Writes whole stripes home. All accepted blocks are flushed, and all groups are committed.
     pub(crate) fn bring_home(
         &self,
         log: &mut MutexGuard<'_, Log>,
@@ -165,7 +167,7 @@ impl<F: Fleet> Array<F> {
             }
             self.bring_part(log, part)
         });
-        // What is staged is done with; an open segment would not be marked.
+        // Staged records are obsolete now; an open segment would not be marked.
         log.moved = None;
         brought
     }
@@ -210,8 +212,8 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// All blocks of stripes, shard by shard; what nobody has written is zeros. And those that no
-    /// server has any more: zeros as well, which nobody takes for theirs.
+    /// All blocks of stripes, shard by shard. Blocks that were never written are zeros. So are
+    /// blocks that no server can supply; they are returned as lost.
     fn fetch_stripes(&self, stripes: &[u32]) -> Result<Fetched, ArrayError> {
         let shard =
             |shard: usize| stripes.iter().map(move |stripe| self.shape.home_block(*stripe, shard));
@@ -221,9 +223,9 @@ impl<F: Fleet> Array<F> {
         Ok((blocks, bytes, gone))
     }
 
-    /// Blocks, and those of them that are gone for certain: a discarded one may be, after a client
-    /// has died, or more is wrong than the policy survives. Their neighbours have to go on. The log
-    /// is held.
+    /// Reads blocks and returns those that are certainly lost. A discarded block may be lost after
+    /// a client has died, and so may any block if more failed than the policy survives. Their
+    /// neighbours must remain usable. The log is locked.
     pub(crate) fn fetch_surely(
         &self,
         blocks: &[u32],
@@ -239,8 +241,7 @@ impl<F: Fleet> Array<F> {
         if gone.is_empty() {
             return self.fetch_known(blocks, bytes);
         }
-        // Nobody is asked for what is known to be gone: who does not answer would be waited for in
-        // vain.
+        // Blocks known as lost are not read: a wait for a silent server would be in vain.
         let rest: Vec<u32> = blocks.iter().copied().filter(|block| !gone.contains(block)).collect();
         let mut known = vec![0; rest.len() * BLOCK];
         let more = self.fetch_known(&rest, &mut known)?;
@@ -275,9 +276,9 @@ impl<F: Fleet> Array<F> {
         Ok(gone)
     }
 
-    /// Whether all good members answer, again and again, and no choice of what they say is the
-    /// block. If one is, it is in `bytes`. Who does not answer has to show its proof, or is out of
-    /// the array, and the others are asked again.
+    /// Whether all good members answer, several times, and no combination of the answers matches
+    /// the block. If a combination matches, `bytes` gets it. A member that does not answer must
+    /// show its proof or is lost, and the others are asked again.
     fn is_gone(&self, block: u32, bytes: &mut [u8]) -> Result<bool, ArrayError> {
         let (mut wrong, mut unanswered) = (0, 0);
         while wrong < ANSWERS {
@@ -303,9 +304,9 @@ impl<F: Fleet> Array<F> {
         Ok(true)
     }
 
-    /// Writes stripes to the homes of every member that takes writes, or of one: how many bytes
-    /// that member gets. `bytes` are their blocks, shard by shard. Good members have the
-    /// `unchanged` ones already; who is being rebuilt may not.
+    /// Writes stripes to the homes of one member, or of every member that takes writes. Returns the
+    /// bytes written to that one member. `bytes` holds the blocks, shard by shard. Good members
+    /// already have the `unchanged` blocks; a member that is being rebuilt may not.
     pub(crate) fn write_homes(
         &self,
         log: &mut Log,
@@ -354,21 +355,21 @@ impl<F: Fleet> Array<F> {
         Ok(length as u64)
     }
 
-    /// Steps of a rebuild that homes take.
+    /// Steps of a rebuild that copy homes.
     pub(crate) fn home_steps(&self) -> u32 {
         self.shape.stripes().div_ceil(self.shape.stripes_at_once() as u32)
     }
 
-    /// Gives a member that is being rebuilt its homes of some stripes: how many bytes. Where only
-    /// some blocks of a stripe are at home it is brought home as a whole, for nobody knows what the
-    /// rest of it adds up to.
+    /// Copies some stripes of homes to a member that is being rebuilt. Returns the bytes written.
+    /// If only some blocks of a stripe are at home, the whole stripe is written back, because the
+    /// parity of the rest is unknown.
     pub(crate) fn give_homes(
         &self,
         log: &mut MutexGuard<'_, Log>,
         member: usize,
         step: u32,
     ) -> Result<u64, ArrayError> {
-        // What waits is not at home yet, and would be read instead of what is.
+        // Waiting blocks are not at home yet, and reads would return them instead of the homes.
         if !log.waiting.is_empty() {
             self.make_room(log, 0)?;
             self.flush_held(log)?;

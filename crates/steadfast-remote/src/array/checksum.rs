@@ -1,13 +1,13 @@
-//! Checksums: each block is summed once, and what is put together from blocks is summed from their
-//! sums.
+//! Checksums. Each block is summed once; sums of larger messages are computed from the sums of
+//! their blocks.
 //!
-//! CRC-32C is linear: appending to a message shifts its sum by the length of what is appended,
-//! whatever that is, and the sum of an exclusive or is that of the sums, but for the constant that
-//! the empty message has.
+//! CRC-32C is linear. Appending to a message shifts its sum by the length of the appendix, whatever
+//! its bytes. The sum of an exclusive or is the exclusive or of the sums, except for the constant
+//! that the empty message has.
 
 use super::BLOCK;
 
-/// The checksum of everything here.
+/// The checksum of these bytes.
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
@@ -15,15 +15,15 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 /// The polynomial, lowest bit first.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// What becomes of each byte of a sum when a block is appended.
+/// Effect of appending one block, for each byte of a sum.
 const SHIFTS: [[u32; 256]; 4] = shifts();
 
-/// One zero bit is appended.
+/// Appends one zero bit.
 const fn step(sum: u32) -> u32 {
     if sum & 1 == 1 { sum >> 1 ^ POLYNOMIAL } else { sum >> 1 }
 }
 
-/// What a linear map, given by what becomes of each bit, makes of a sum.
+/// Applies a linear map, given by the image of each bit, to a sum.
 const fn apply(map: &[u32; 32], sum: u32) -> u32 {
     let (mut result, mut bit) = (0, 0);
     while bit < 32 {
@@ -42,7 +42,7 @@ const fn shifts() -> [[u32; 256]; 4] {
         map[bit] = step(1 << bit);
         bit += 1;
     }
-    // Twice as many zeros each time: 8 bits a byte.
+    // Each step doubles the number of zeros: 8 bits a byte.
     let mut bits = 1;
     while bits < 8 * BLOCK {
         let mut twice = [0; 32];
@@ -67,7 +67,7 @@ const fn shifts() -> [[u32; 256]; 4] {
     tables
 }
 
-/// The checksum of blocks that follow each other, from those of each.
+/// The checksum of consecutive blocks, from the sum of each.
 pub(super) fn joined(sums: impl IntoIterator<Item = u32>) -> u32 {
     sums.into_iter().fold(0, |before, sum| {
         let shifted =
@@ -76,14 +76,14 @@ pub(super) fn joined(sums: impl IntoIterator<Item = u32>) -> u32 {
     })
 }
 
-/// The checksum of so many blocks of zeros.
+/// The checksum of this many blocks of zeros.
 pub(super) fn zeros(blocks: usize) -> u32 {
     const ZERO: [u8; BLOCK] = [0; BLOCK];
     let one = crc32c(&ZERO);
     joined(std::iter::repeat_n(one, blocks))
 }
 
-/// The checksum of the exclusive or of messages of so many blocks, from those of each.
+/// The checksum of the exclusive or of messages with this many blocks, from the sum of each.
 pub(super) fn added(sums: &[u32], blocks: usize) -> u32 {
     let constant = if sums.len().is_multiple_of(2) { zeros(blocks) } else { 0 };
     sums.iter().fold(constant, |sum, other| sum ^ other)

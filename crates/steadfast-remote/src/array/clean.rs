@@ -1,11 +1,14 @@
-//! Cleaning: segments that hold little are emptied, so that there is always one to append to.
+//! Cleaning: empties segments that hold few needed blocks, so that there is always a segment to
+//! append to.
 //!
-//! Blocks that are still needed are appended again, a flush and a mark later the segment is free
-//! (see `mark.rs`). Blocks of the medium are at most four fifths of what fits, so the emptiest
-//! segment always has room to gain. Segments of small flushes are mostly padding; the newest of
-//! them are packed from memory (see `hold.rs`), the others are read first: their headers in one
-//! round, their blocks in one for each record that comes of them. Where blocks have homes they are
-//! brought there instead (see `bring.rs`).
+//! Needed blocks are appended again; a flush and a mark later the segment is free (`mark.rs`). The
+//! blocks of the medium are at most four fifths of the capacity, so cleaning the emptiest segment
+//! always gains space.
+//!
+//! Segments of small flushes are mostly padding. The newest of them are packed from memory
+//! (`hold.rs`). Other segments are read first: their headers in one round, their blocks in one
+//! round for each record that they fill. With parity in place, cleaning writes blocks back to their
+//! homes instead (`bring.rs`).
 
 use std::sync::Arc;
 
@@ -19,20 +22,20 @@ use crate::sabotage::{Sabotage, planted};
 
 /// Free segments below which cleaning begins.
 const FREE_MIN: usize = 5;
-/// Segments emptied for one that is needed, at most: bounds the work of a write.
+/// Most segments emptied for one that is needed: bounds the work of a write.
 const TURNS_MAX: usize = 64;
 
-/// A segment to be emptied.
+/// A segment to empty.
 enum Victim {
-    /// All that is needed of it is in memory: these blocks.
+    /// All its needed blocks are in memory: these.
     Held(Vec<u32>),
-    /// Nobody knows without its records what that is.
+    /// The needed blocks are known only after its records are read.
     Stored(u32, Vec<Meta>),
 }
 
 impl<F: Fleet> Array<F> {
-    /// Sees to it that there are segments to append to, for a write of so many blocks. Called
-    /// before a change, with the log held.
+    /// Makes sure that there are free segments to append to, for a write of this many blocks.
+    /// Called before a change, with the log locked.
     pub(crate) fn make_room(
         &self,
         log: &mut MutexGuard<'_, Log>,
@@ -45,7 +48,7 @@ impl<F: Fleet> Array<F> {
             return Ok(());
         }
         for _ in 0..TURNS_MAX {
-            // What is done with is marked after a flush and free after another.
+            // An obsolete segment is marked after one flush and free after another.
             if !planted(Sabotage::MarkBeforeFlush) {
                 self.flush_held(log)?;
             }
@@ -66,8 +69,8 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Appends the live blocks again of the segment that is worth it most. `false`: there is
-    /// nothing to gain.
+    /// Appends again the needed blocks of the segment with the best gain. Returns `false` if there
+    /// is nothing to gain.
     fn clean_one(&self, log: &mut Log) -> Result<bool, ArrayError> {
         let Some(victim) = self.victim(log) else { return Ok(false) };
         let (blocks, packed) = match victim {
@@ -77,7 +80,7 @@ impl<F: Fleet> Array<F> {
             }
             Victim::Stored(slot, records) => (self.live_in(slot, &records)?, 0),
         };
-        // A record at a time: what is in memory stays bounded, however large the segment.
+        // One record at a time bounds the memory, whatever the size of the segment.
         let mut bytes = Vec::new();
         for part in blocks.chunks(self.shape.batch()) {
             bytes.resize(part.len() * BLOCK, 0);
@@ -95,9 +98,9 @@ impl<F: Fleet> Array<F> {
         Ok(true)
     }
 
-    /// The segment that gives most room for the bytes that cleaning it moves: what is needed has to
-    /// be sent, and what is not in memory has to be read before. Where nothing is held that is the
-    /// emptiest one.
+    /// The segment that frees most space for the bytes that cleaning it moves. Needed blocks must
+    /// be sent; those not in memory must be read first. If nothing is held, that is the emptiest
+    /// segment.
     fn victim(&self, log: &Log) -> Option<Victim> {
         let map = self.map.read();
         let (data, servers) = (self.shape.data as u64, self.shape.servers() as u64);
@@ -120,9 +123,9 @@ impl<F: Fleet> Array<F> {
         })
     }
 
-    /// The blocks that are needed of a segment, from the headers of its records. Where a header is
-    /// gone (a mark of a client that died, which thought the segment done with, may arrive late)
-    /// from all the map.
+    /// The needed blocks of a segment, from the headers of its records. If a header is gone, the
+    /// whole map is searched instead. A late mark of a dead client, which considered the segment
+    /// obsolete, can overwrite a header.
     pub(crate) fn live_in(&self, slot: u32, records: &[Meta]) -> Result<Vec<u32>, ArrayError> {
         let headers = match self.headers_of(slot, records) {
             Err(ArrayError::Invalid(_)) => {
@@ -152,8 +155,8 @@ impl<F: Fleet> Array<F> {
         Ok(blocks)
     }
 
-    /// The headers of records of a segment: all at once from one server after the other in turn,
-    /// and from any other where that one has it not.
+    /// The headers of the records of a segment. One server after the other is asked for all in
+    /// turn; a server that lacks a header is replaced by any other.
     fn headers_of(&self, slot: u32, records: &[Meta]) -> Result<Vec<Header>, ArrayError> {
         let (seats, uuid) = {
             let members = self.members.read();
@@ -191,7 +194,7 @@ impl<F: Fleet> Array<F> {
         Ok(headers)
     }
 
-    /// The header of a record, from whichever good server has it whole.
+    /// The header of a record, from any good server that has a valid one.
     pub(crate) fn header_of(&self, slot: u32, record: &Meta) -> Result<Header, ArrayError> {
         let (seats, uuid) = {
             let members = self.members.read();

@@ -1,15 +1,14 @@
-//! Closing: the client says that nothing of his is under way, so that the next one need not wait
-//! for it.
+//! Closing: a client records that it has no request in flight, so that the next client need not
+//! wait.
 //!
-//! What a client that died had sent may arrive at a server after the next one has opened the array.
-//! So whoever opens one for writing that nobody has closed lets some time pass before he looks
-//! ([`quiet`]): everything that arrives late is then like something that was there before.
+//! Requests of a dead client may arrive at a server after the next client has opened the array. So
+//! a client that opens an unclosed array for writing waits before it reads the servers ([`quiet`]).
+//! Whatever arrives during the wait is then like earlier contents.
 //!
 //! # Invariants
-//! - Who has opened an array says so on the servers ([`announce`](Array::announce)) before he
-//!   writes anything else, so `closed` never stands while something of his may be under way.
-//! - `closed` is said only after everything that was asked for was answered, and nothing is written
-//!   after it.
+//! - A client that opens an array records that on the servers ([`announce`](Array::announce))
+//!   before any other write. So `closed` is never set while a request of it may be in flight.
+//! - `closed` is recorded only after every request was answered, and nothing is written after it.
 
 use super::members::State;
 use super::open::{Found, look};
@@ -17,12 +16,12 @@ use super::{Array, ArrayError, ArrayOptions, Fleet, Superblock};
 use crate::sabotage::{Sabotage, planted};
 
 impl<F: Fleet> Array<F> {
-    /// Flushes what was taken in and says on the servers that the array is closed. Nothing is
-    /// written to them from here on, whatever comes of this. Where a server had been slow or away
-    /// the array is not said to be closed: what was sent to it may be under way.
+    /// Flushes accepted writes and records on the servers that the array is closed. Nothing is
+    /// written to them afterwards, whatever the result. If a server was slow or away, the array is
+    /// not recorded as closed: requests to that server may be in flight.
     ///
     /// # Errors
-    /// As a flush; and who only looks has nothing to close.
+    /// As a flush; [`ArrayError::ReadOnly`] for a read-only array.
     pub fn close(&self) -> Result<(), ArrayError> {
         let mut log = self.log_to_write()?;
         let closed = self.flush_held(&mut log).and_then(|()| {
@@ -39,10 +38,11 @@ impl<F: Fleet> Array<F> {
         closed
     }
 
-    /// Says on the servers that the array is open, with everybody in the state that was found:
-    /// nothing depends on this, so nobody notes it. Whoever opened the array before, and died
-    /// before anybody had seen that, may have written this epoch, too, and his may arrive later:
-    /// the next one, which says what counts, is in another place.
+    /// Records on the servers that the array is open, with the member states that were found.
+    /// Nothing depends on this epoch, so no witness notes it.
+    ///
+    /// A previous client that died unseen may have written the same epoch, and its write may arrive
+    /// later. The next epoch, which is the decisive one, has another place.
     pub(super) fn announce(&self, states: &[State]) -> Result<(), ArrayError> {
         if planted(Sabotage::ClosedStands) {
             return Ok(());
@@ -63,8 +63,8 @@ impl<F: Fleet> Array<F> {
     }
 }
 
-/// What is on the servers once nothing of a client that has died is under way any more. `open` is
-/// whether somebody may have died who had it open.
+/// Reads the servers once no request of a dead client is in flight any more. `open` decides whether
+/// such a client may exist.
 pub(super) fn quiet<F: Fleet>(
     fleet: &F,
     options: &ArrayOptions,

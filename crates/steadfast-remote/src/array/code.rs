@@ -1,15 +1,14 @@
-//! [`Code`]: parity from data, and data from what is left.
+//! [`Code`]: computes parity from data, and data from the remaining shards.
 
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use super::BLOCK;
 
-/// Bytes of each shard that are coded at once: what is read and written for them stays in the
-/// cache.
+/// Bytes of each shard coded at once, so that input and output stay in the CPU cache.
 const PART: usize = 8 * BLOCK;
 
-/// The code of an array: copies, exclusive or, or Reed-Solomon. Rows are coded one by one, so that
-/// a single block can be brought back from the same row of other shards.
+/// The code of an array: copies, exclusive or, or Reed-Solomon. Rows are coded independently, so a
+/// single block can be recovered from the same row of other shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code {
     data: usize,
@@ -21,9 +20,8 @@ impl Code {
         Code { data, parity }
     }
 
-    /// Parity shards of data shards, all of the same length, a multiple of a block. `buffers` are
-    /// made where they are missing and used again where they are not: fresh memory costs more than
-    /// the code does.
+    /// Parity shards of data shards. All have the same length, a multiple of a block. `buffers` are
+    /// reused, and allocated if missing: fresh memory costs more than the code does.
     pub(crate) fn encode<'a>(
         &self,
         shards: &[&'a [u8]],
@@ -51,8 +49,8 @@ impl Code {
                 }
             }
             coded => {
-                // The code works on 64 bytes at a time, each place for itself: parts are as good as
-                // the whole, and all rows at once are the rows one by one.
+                // The code works on 64 bytes at a time, independently. So coding in parts equals
+                // coding the whole, and coding all rows at once equals coding row by row.
                 let mut encoder =
                     ReedSolomonEncoder::new(self.data, self.parity, PART.min(first.len())).ok()?;
                 for at in (0..first.len()).step_by(PART) {
@@ -125,7 +123,7 @@ impl Code {
     }
 }
 
-/// What is coded at once.
+/// The part that is coded at once.
 fn part(shard: &[u8], at: usize) -> &[u8] {
     let rest = shard.get(at..).unwrap_or_default();
     rest.get(..PART).unwrap_or(rest)
@@ -149,7 +147,7 @@ mod tests {
                 })
                 .collect();
             let slices: Vec<&[u8]> = shards.iter().map(|shard| &shard[..]).collect();
-            // What is in them from before does not matter.
+            // Old contents of the buffers do not matter.
             let mut buffers = vec![vec![9; 100], vec![8; 30 * BLOCK], Vec::new(), Vec::new()];
             let coded = code.encode(&slices, &mut buffers).unwrap().into_iter().map(<[u8]>::to_vec);
             let all: Vec<Vec<u8>> = shards.iter().cloned().chain(coded).collect();
@@ -158,7 +156,7 @@ mod tests {
                 if mask.count_ones() as usize != data {
                     continue;
                 }
-                // Of the first part, the second, or the short one at the end.
+                // A row of the first part, of the second, or of the short last one.
                 let row = [2, 9, 18][mask as usize % 3] * BLOCK;
                 let row = row..row + BLOCK;
                 let rows: Vec<(usize, &[u8])> = (0..all.len())

@@ -2,7 +2,7 @@
 
 pub use crate::client::Ask;
 
-/// What came of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Not asked yet.
@@ -11,11 +11,12 @@ pub enum Outcome {
     Done,
     /// The server has refused, with this number of the protocol.
     Refused(u32),
-    /// No answer in time. It may have been carried out, or may be so later.
+    /// No answer in time. The server may have carried it out, or may do so later.
     Late,
-    /// The connection broke, or there is none. It may have been carried out, or may be so later.
+    /// The connection broke, or there is none. The server may have carried it out, or may do so
+    /// later.
     Lost,
-    /// Somebody answers at this place, but not the server that was there: its proof is another one.
+    /// Another server answers at this address: its proof differs.
     Stranger,
 }
 
@@ -28,7 +29,7 @@ pub struct Call<'a> {
     pub offset: u64,
     /// What is asked.
     pub ask: Ask<'a>,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -39,51 +40,50 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What a server says about itself on the first connection.
+/// Properties that a server announces on the first connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contact {
     /// Bytes that it lends.
     pub size: u64,
     /// Smallest request and alignment, bytes.
     pub block_min: u32,
-    /// A single write can be made durable.
+    /// The server can make a single write durable.
     pub fua: bool,
-    /// There is a flush.
+    /// The server has a flush request.
     pub flush: bool,
-    /// Bytes that are not needed can be given back.
+    /// The server can trim.
     pub trim: bool,
 }
 
-/// Servers that answer requests. The engine's only way to the world, so that a simulation can take
-/// its place.
+/// Servers that answer requests. The engine does all its I/O through this trait, so a simulation
+/// can replace it.
 pub trait Fleet: Send + Sync {
-    /// How many servers there are, spares included.
+    /// Number of servers, spares included.
     fn servers(&self) -> usize;
 
-    /// Gets in touch with a server, whoever it is. Older connections to it are closed.
+    /// Connects to a server, whichever answers. Older connections to it are closed.
     ///
     /// # Errors
-    /// A line for people: why nobody answers.
+    /// A message for the user: why there is no connection.
     fn contact(&self, server: usize) -> Result<Contact, String>;
 
-    /// Sets what a server must hold at `offset`. From now on no connection to it is used that was
-    /// not begun with reading these bytes, or was open before: who restarts empty or stale is a
-    /// [`Outcome::Stranger`].
+    /// Sets the bytes that a server must hold at `offset`. From now on a connection is used only if
+    /// it was open before or began by reading these bytes. A server that restarts empty or stale is
+    /// an [`Outcome::Stranger`].
     fn set_proof(&self, server: usize, offset: u64, bytes: &[u8]);
 
-    /// Makes all calls, side by side where they go to different servers, and returns when each has
-    /// its outcome. Calls to one server may be carried out in any order. A call without an answer
-    /// after `patience_ms` is [`Outcome::Late`].
+    /// Makes all calls, in parallel if they go to different servers, and returns when each has its
+    /// outcome. Calls to one server may be carried out in any order. A call without an answer after
+    /// `patience_ms` is [`Outcome::Late`].
     fn round(&self, calls: &mut [Call<'_>], patience_ms: u64);
 
-    /// How often a connection to the server has broken, as far as that can be seen without waiting.
+    /// How many connections to the server have broken, as far as is visible without waiting.
     fn breaks(&self, server: usize) -> u64;
 
-    /// Lets so many milliseconds pass, for what somebody else has sent to arrive meanwhile.
+    /// Waits this many milliseconds, so that late requests of another client arrive.
     fn pause(&self, ms: u64);
 
-    /// Whether another client has taken the array over, as far as anybody has said: then nothing
-    /// more is done here.
+    /// Whether another client is known to have taken the array over: then every request is refused.
     fn fenced(&self) -> bool {
         false
     }

@@ -1,9 +1,9 @@
-//! Flushes: what was taken in is made durable, in as few round trips as there can be.
+//! Flushes: accepted writes become durable in as few round trips as possible.
 //!
-//! The last record of a flush is written durably and takes along a flush of everything that was
-//! answered before. So a flush is one round trip, however much was written before it, where servers
-//! can write durably (FUA). Where whole groups of homes were written (`group.rs`) one more says
-//! where they are, once that is done.
+//! The last record of a flush is written durably, together with a flush of everything that was
+//! answered before. So a flush is one round trip, however much was written before it, if the
+//! servers can write durably (FUA). If whole groups of homes were written (`group.rs`), one more
+//! round trip then commits their places.
 
 use parking_lot::MutexGuard;
 
@@ -13,7 +13,7 @@ use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};
 
 impl<F: Fleet> Array<F> {
-    /// Makes everything durable that was taken in.
+    /// Makes all accepted writes durable.
     pub(crate) fn flush_all(&self) -> Result<(), ArrayError> {
         self.alive()?;
         if self.options.read_only {
@@ -25,7 +25,7 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// As [`flush_all`](Self::flush_all), where the log is held.
+    /// As [`flush_all`](Self::flush_all), with the log locked.
     pub(crate) fn flush_held(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
         self.seal(log, Stream::Fresh, true)?;
         if planted(Sabotage::CommitBeforeFlush) {
@@ -39,13 +39,14 @@ impl<F: Fleet> Array<F> {
         self.commit_groups(log)
     }
 
-    /// Flushes what was sent, where something was.
+    /// Flushes sent records, if there are any.
     pub(crate) fn flush_servers(&self, log: &mut Log) -> Result<(), ArrayError> {
         if log.unflushed {
             let seats = self.members.read().writable_seats();
             let mut calls: Vec<Call<'_>> =
                 seats.iter().map(|(_, seat)| Call::new(*seat, 0, Ask::Flush)).collect();
-            // Once only: an answer on a new connection says nothing of what went over the old one.
+            // Not repeated: an answer on a new connection does not cover what went over the old
+            // one.
             self.fleet.round(&mut calls, 2 * self.options.patience_ms);
             let mut lost = self.forgetful(&seats);
             lost.extend(
@@ -63,9 +64,9 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Members with a connection that broke since something was sent that no flush covers: such a
-    /// server may have forgotten it, and answers a flush as if it had not. Looked at after the
-    /// answers, for a flush may be answered on a new connection.
+    /// Members with a broken connection since data was sent that no flush covers. Such a server may
+    /// have lost that data and still answer the flush. Checked after the answers, because a flush
+    /// may be answered on a new connection.
     pub(crate) fn forgetful(&self, seats: &[(usize, usize)]) -> Vec<usize> {
         let before = self.members.read().breaks.clone();
         let broke =

@@ -1,19 +1,20 @@
-//! Parity in place: large writes go home at once, whole groups to places that are free.
+//! Parity in place: large writes bypass the log. Whole groups go directly to free places.
 //!
 //! A group is the chunks of as many stripes as a chunk has blocks; there are more places than
-//! groups ([`home`](super::home)). A write of whole groups overwrites nothing that is needed, so it
-//! needs no log: it is sent where it stays, once, with its parity.
+//! groups ([`home`](super::home)). A write of whole groups overwrites no needed block, so it needs
+//! no log. It is sent once, with its parity, to its final place.
 //!
 //! # Invariants
-//! - A group is **committed** with the next flush: what was sent is flushed on all members, then
-//!   the checksums that say where it is are, and only then the places that groups have left are
-//!   free. Whoever opens the array finds a group as it was or as it is.
-//! - Until then nothing that it makes unneeded is marked (`mark.rs`), and nothing is brought home.
-//! - A place is written once and then only as homes are (`bring.rs`). Where somebody has not
-//!   answered the write may arrive later, when another group is there. So the places of that round
-//!   are not used again as long as the array is open, and the blocks go to the log. Nobody is out
-//!   of the array for that write if he answers now; what he had not flushed before is another
-//!   matter (`flush.rs`).
+//! - The next flush **commits** a group, in this order. The group is flushed on all members. Then
+//!   the checksums that record its place are flushed. Only then the places that groups have left
+//!   are free. A client that opens the array finds either the old group or the new one.
+//! - Until the commit, nothing that the group makes obsolete is marked (`mark.rs`), and no stripe
+//!   is written back.
+//! - A place is written once by a group, and later only as homes are (`bring.rs`).
+//! - If a member has not answered, the write may arrive later, when another group is there. So the
+//!   places of that round stay unused while the array is open, and the blocks go to the log. A
+//!   member that shows its proof now is not lost for that write. Its earlier unflushed writes are
+//!   handled in `flush.rs`.
 
 use std::collections::BTreeSet;
 
@@ -28,36 +29,36 @@ use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock, crc32c};
 use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};
 
-/// Blocks of whole groups that are worth a commit, where a record has room for them.
+/// Fewest blocks of whole groups that are worth a commit, if a record has room for them.
 const GROUPS_MIN: usize = 128;
-/// Segments of the log that a commit takes at most, packing included.
+/// Most log segments that a commit takes, packing included.
 pub(crate) const COMMIT_SEGMENTS: usize = 2;
 
-/// Places that no group is in.
+/// Places without a group.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     free: BTreeSet<u32>,
-    /// The one that was taken last: they take turns, so that what is written together lies
+    /// The place that was taken last. Places are taken in turn, so that data written together lies
     /// together.
     cursor: u32,
-    /// What groups have left since the last commit.
+    /// Places that groups have left since the last commit.
     left: Vec<u32>,
-    /// Blocks of checksums that have to say where groups are now.
+    /// Checksum blocks that must record the new places of groups.
     uncommitted: BTreeSet<u32>,
 }
 
 impl Places {
-    /// Of a new array.
+    /// The places of a new array.
     pub(crate) fn new(shape: &Shape) -> Places {
         Places { free: (shape.groups()..shape.places()).collect(), ..Places::default() }
     }
 
-    /// With these free ones.
+    /// Starts with these free places.
     pub(crate) fn begin(&mut self, free: BTreeSet<u32>) {
         *self = Places { free, ..Places::default() };
     }
 
-    /// Whether the servers know where all groups are.
+    /// Whether the servers have the places of all groups.
     pub(crate) fn are_committed(&self) -> bool {
         self.uncommitted.is_empty()
     }
@@ -78,16 +79,15 @@ impl Shape {
         (RECORD_BLOCKS_MAX / self.group() as usize).max(1)
     }
 
-    /// Blocks of checksums that are written together, so that a commit takes no more segments than
-    /// it may.
+    /// Checksum blocks written together, so that a commit stays within its segments.
     fn commit_max(&self) -> usize {
         self.batch().min(self.segment_blocks()) / 2
     }
 }
 
 impl<F: Fleet> Array<F> {
-    /// What comes next of a write of so many blocks from `first` on: how many of them, and whether
-    /// they are whole groups that there is room for.
+    /// The next part of a write of this many blocks from `first` on: its length, and whether it is
+    /// whole groups with free places.
     pub(crate) fn next_part(
         &self,
         log: &mut MutexGuard<'_, Log>,
@@ -120,8 +120,8 @@ impl<F: Fleet> Array<F> {
         })
     }
 
-    /// Writes whole groups to free places: whether all who take writes have them now. Otherwise
-    /// nothing has changed.
+    /// Writes whole groups to free places. Returns whether all members that take writes have them.
+    /// Otherwise nothing has changed.
     pub(crate) fn send_groups(
         &self,
         log: &mut Log,
@@ -132,13 +132,13 @@ impl<F: Fleet> Array<F> {
         let size = shape.group() as usize * BLOCK;
         let groups = shape.group_of(first)..shape.group_of(first) + (data.len() / size) as u32;
         let places = log.places.take(groups.len());
-        // Given back when all is sent.
+        // Returned after everything is sent.
         let mut parities = std::mem::take(&mut log.parities);
         parities.resize_with(groups.len().max(parities.len()), Vec::new);
         let mut crcs: Vec<u32> = Vec::with_capacity(data.len() / BLOCK);
         let chunks = data.chunks_exact(size).zip(&mut parities);
         let chunks = chunks.map(|(group, buffers)| {
-            // Here, for parity needs the same bytes in the cache.
+            // Summed here because parity needs the same bytes in the CPU cache.
             crcs.extend(group.chunks_exact(BLOCK).map(|bytes| kept(crc32c(bytes))));
             self.with_parity(group.chunks_exact(CHUNK as usize * BLOCK).collect(), buffers)
         });
@@ -159,8 +159,7 @@ impl<F: Fleet> Array<F> {
         drop(runs);
         log.parities = parities;
         if !refused.is_empty() {
-            // Nothing of it counts, so the next flush need not answer for the connections that it
-            // went over.
+            // None of these writes count, so the next flush need not cover their connections.
             log.unflushed = covered;
             if planted(Sabotage::SpoiledIsFree) {
                 log.places.free.extend(places);
@@ -191,15 +190,15 @@ impl<F: Fleet> Array<F> {
         Ok(true)
     }
 
-    /// Says on the servers where groups are now. What was sent is flushed.
+    /// Records the places of groups on the servers. Everything sent is flushed.
     pub(crate) fn commit_groups(&self, log: &mut Log) -> Result<(), ArrayError> {
         if log.places.are_committed() {
             return Ok(());
         }
         let numbers: Vec<u32> = log.places.uncommitted.iter().copied().collect();
-        // What is packed may be some of these.
+        // Packing may include some of these.
         self.note_made(&numbers, log.next);
-        // Before, so that nothing is sent behind what is flushed.
+        // Packed first, so that nothing is sent after what is flushed.
         self.pack_sums(log, 1)?;
         self.renew_sums(log, numbers, &BTreeSet::new())?;
         self.flush_servers(log)?;
@@ -211,8 +210,8 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Members that have not answered are asked for their proof, once, and are out of the array if
-    /// they do not show it: with what they were asked before that is as often as for every call.
+    /// Asks members that have not answered for their proof, once. Members that do not show it are
+    /// lost. With the earlier request that is two tries, as for every call.
     fn have_proof(&self, members: &[usize]) -> Result<(), ArrayError> {
         let (seats, present): (Vec<usize>, Superblock) = {
             let held = self.members.read();

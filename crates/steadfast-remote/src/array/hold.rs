@@ -1,22 +1,22 @@
-//! [`Hold`]: blocks of partly filled stripes, kept in memory for as long as that can save anything.
+//! [`Hold`]: blocks of partly filled stripes, kept in memory as long as that can save I/O.
 //!
-//! A flush of fewer blocks than there are data shards takes a row of every server for them. Such
-//! segments are mostly padding, so they are what cleaning empties first, and soon. Their blocks
-//! were in the client's memory a moment ago: those of the newest segments stay there, and cleaning
-//! packs them into full stripes without asking a server.
+//! A flush of fewer blocks than data shards takes a whole row of every server. Segments of such
+//! flushes are mostly padding, so cleaning empties them first, and soon. Their blocks were in the
+//! client's memory a moment ago. The blocks of the newest segments stay there, and cleaning packs
+//! them into full stripes without reading a server.
 //!
-//! What is held is what the traffic makes: nothing while records are full, up to the bound while
+//! The amount held follows the traffic: nothing while records are full, up to the limit while
 //! flushes are small.
 //!
 //! # Invariants
-//! - Bytes are held for a **place** (segment, row, shard), and the map says whose place that is:
-//!   whoever takes the block away from its place takes the bytes as well, and a segment that begins
-//!   anew holds nothing. So what is held is never older than what the map leads to.
-//! - Nothing depends on it. What is held was sent, and is flushed or not, exactly as if it were not
-//!   held.
-//! - At most so many bytes of blocks as were given, and at most [`SEGMENTS_MAX`] segments (or
-//!   [`SEGMENTS_MAX_HOMES`]). The segments alone are no bound: up to half as many blocks as there
-//!   are data shards share a row.
+//! - Bytes are held for a **place** (segment, row, shard), and the map says which block is there.
+//!   Code that moves a block away from its place drops its held bytes, and a new segment begins
+//!   with nothing held. So held bytes are never older than the place that the map names.
+//! - Nothing depends on held bytes. They were sent, and are flushed or not, exactly as if they were
+//!   not held.
+//! - At most the configured number of bytes is held, in at most [`SEGMENTS_MAX`] segments (or
+//!   [`SEGMENTS_MAX_HOMES`]). The segment limit alone bounds nothing: up to half as many blocks as
+//!   there are data shards share a row.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -24,20 +24,19 @@ use super::BLOCK;
 use super::map::{Bytes, Entry};
 use super::shape::Shape;
 
-/// Segments whose blocks are held, the open one among them: cleaning is behind by a flush and a
-/// mark.
+/// Segments whose blocks are held, the open one included. Cleaning lags by a flush and a mark.
 const SEGMENTS_MAX: usize = 4;
-/// The same where blocks are brought home from there: what is oldest is cleaned first.
+/// The same with parity in place, where cleaning takes the oldest segments first.
 const SEGMENTS_MAX_HOMES: usize = 64;
 
-/// A segment's rows that are held.
+/// Held rows of a segment.
 struct Held {
     slot: u32,
-    /// By row and shard: the block, and what is in it.
+    /// Block number and bytes, by row and shard.
     rows: HashMap<(u32, u8), (u32, Bytes)>,
 }
 
-/// What is held.
+/// All held blocks.
 pub(crate) struct Hold {
     blocks_max: u64,
     segments_max: usize,
@@ -46,19 +45,19 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// For at most so many bytes of blocks.
+    /// Holds at most this many bytes of blocks.
     pub(crate) fn new(shape: &Shape, bytes_max: u64) -> Hold {
         let segments_max = if shape.has_homes() { SEGMENTS_MAX_HOMES } else { SEGMENTS_MAX };
         Hold { blocks_max: bytes_max / BLOCK as u64, segments_max, newest: VecDeque::new() }
     }
 
-    /// Whether blocks of a record are worth it: where at least half of its stripes is padding.
+    /// Whether the blocks of a record are worth holding: at least half of its stripes is padding.
     /// Packed, they take at most half of the room.
     pub(crate) fn wants(shape: &Shape, blocks: usize) -> bool {
         2 * blocks <= shape.stripe_blocks(blocks)
     }
 
-    /// A segment begins to be filled: the oldest one is not held any more.
+    /// Begins a new segment; the oldest one is no longer held.
     pub(crate) fn begin(&mut self, slot: u32) {
         self.forget(slot);
         self.newest.push_back(Held { slot, rows: HashMap::new() });
@@ -67,13 +66,13 @@ impl Hold {
         }
     }
 
-    /// What was in a segment is not held any more.
+    /// Drops the blocks of a segment.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.newest.retain(|held| held.slot != slot);
     }
 
-    /// A block is at this place of the newest segment. Where that would be too much the oldest
-    /// segment is not held any more, and where there is no other it is this block.
+    /// Holds a block at its place in the newest segment. If the limit is reached, the oldest
+    /// segment is dropped; if there is no other segment, this block is not held.
     pub(crate) fn put(&mut self, entry: Entry, block: u32, bytes: Bytes) {
         while self.total() >= self.blocks_max && self.newest.len() > 1 {
             self.newest.pop_front();
@@ -86,13 +85,13 @@ impl Hold {
         }
     }
 
-    /// What is at this place, if it is held.
+    /// The bytes at this place, if they are held.
     pub(crate) fn at(&self, entry: &Entry) -> Option<&Bytes> {
         let held = self.of(entry.slot)?;
         held.rows.get(&(entry.offset, entry.shard)).map(|(_, bytes)| bytes)
     }
 
-    /// The block at this place is elsewhere from now on.
+    /// Drops the block at this place, because it moves elsewhere.
     pub(crate) fn drop_at(&mut self, entry: &Entry) {
         if let Some(held) = self.newest.iter_mut().find(|held| held.slot == entry.slot) {
             held.rows.remove(&(entry.offset, entry.shard));
@@ -104,7 +103,7 @@ impl Hold {
         self.of(slot).map_or(0, |held| held.rows.len() as u32)
     }
 
-    /// Those blocks, in the order in which they were written.
+    /// Those blocks, in the order of writing.
     pub(crate) fn blocks(&self, slot: u32) -> Vec<u32> {
         let mut rows: Vec<((u32, u8), u32)> = match self.of(slot) {
             Some(held) => held.rows.iter().map(|(place, (block, _))| (*place, *block)).collect(),
@@ -114,7 +113,7 @@ impl Hold {
         rows.into_iter().map(|(_, block)| block).collect()
     }
 
-    /// All that is held.
+    /// Number of held blocks.
     pub(crate) fn total(&self) -> u64 {
         self.newest.iter().map(|held| held.rows.len() as u64).sum()
     }
@@ -150,16 +149,17 @@ mod tests {
                     hold.put(entry(slot, row, 1), 100 + row, bytes());
                     assert!(hold.total() * BLOCK as u64 <= bytes_max);
                 }
-                // Not the newest any more.
+                // No longer the newest segment.
                 hold.put(entry(slot.wrapping_sub(1), 7, 0), 9, bytes());
             }
             let held: Vec<u32> = (0..9).map(|slot| hold.count(slot)).collect();
-            // Whole segments, the newest ones, but where not even one fits.
+            // The newest whole segments are held, unless not even one fits.
             let whole = held.iter().rev().take(kept as usize / 5).all(|count| *count == 5);
             assert!(whole && hold.total() <= kept, "{bytes_max}: {held:?}");
             assert!(kept == 0 || hold.total() > 0);
         }
-        // Two blocks in a row of four data shards: more bytes than the segment has on each server.
+        // Two blocks in a row of four data shards are more bytes than the segment has on each
+        // server.
         let mut hold = Hold::new(&shape, u64::from(shape.segment));
         hold.begin(0);
         let rows = shape.segment / (BLOCK as u32 + 512);

@@ -1,48 +1,48 @@
-//! Parity in place: where the home of each block is, and what the blocks of checksums say.
+//! Parity in place: the home of each block, and the geometry of checksum blocks.
 //!
-//! Behind the segments of each server are its homes, a row of one block for each **stripe**. A
-//! stripe is `k` blocks and their parity. Blocks that follow each other are in one chunk of a
-//! server, so that long reads and writes are long there, too. The chunks that make stripes with
-//! each other are a **group**; the servers take turns from one to the next.
+//! The homes of each server follow its segments: a row of one block for each **stripe**. A stripe
+//! is `k` blocks and their parity. Consecutive blocks are in one chunk of a server, so long reads
+//! and writes stay contiguous there. The chunks that form stripes together are a **group**; the
+//! shards rotate over the servers from one group to the next.
 //!
-//! A group lies in a **place**, a chunk of every server. There are more places than groups, so that
-//! whole groups can be written without the log (`group.rs`).
+//! A group lies in a **place**, which is a chunk on every server. There are more places than
+//! groups, so that whole groups can be written without the log (`group.rs`).
 //!
-//! A home has no room for a checksum, so blocks behind those of the medium hold them, those of a
-//! few whole groups each, and where these groups are. Those blocks have no homes: the newest of
-//! each is always in the log, in segments of their own, so that what is known of records is known
-//! of them (`sums.rs`).
+//! A home has no room for a checksum. Checksum blocks, numbered after the blocks of the medium,
+//! hold the checksums of a few whole groups each, and the places of these groups. Checksum blocks
+//! have no homes. The newest version of each is always in the log, in segments of their own, so the
+//! rules for records apply to them (`sums.rs`).
 
 use super::BLOCK;
 use super::group::COMMIT_SEGMENTS;
 use super::map::{Entry, HOME};
 use super::shape::{AREA, RECORD_BLOCKS_MAX, Shape};
 
-/// Blocks that follow each other on one server.
+/// Consecutive blocks on one server.
 pub(crate) const CHUNK: u32 = 16;
-/// One of so many places has no group, ...
+/// One of this many places is spare, ...
 const SPARE_PART: u64 = 64;
-/// ... and so many at least, for a large write or two, ...
+/// ... and at least this many, for a large write or two, ...
 const SPARE_MIN: u64 = 8;
-/// ... but never more than this part of them.
+/// ... but at most this part of them.
 const SPARE_MOST: u64 = 4;
-/// What a log has at least: room for cleaning, and some for what is new.
+/// Smallest log: room for cleaning, and some for new blocks.
 const LOG_MIN: u64 = 16 * (32 << 10);
-/// Part of each server that is the log.
+/// The log takes this part of each server.
 const LOG_SHARE: u64 = 16;
 
 impl Shape {
     /// Sizes for parity in place on servers of `size` bytes each.
     ///
     /// # Errors
-    /// A line for people where that is too little or too much.
+    /// A message for the user if that is too little or too much.
     pub(crate) fn in_place(data: usize, size: u64) -> Result<Shape, String> {
         let room = size.saturating_sub(AREA);
         let log = (room / LOG_SHARE).max(LOG_MIN);
         let segment = (log / 256).next_power_of_two().clamp(32 << 10, 4 << 20) as u32;
         let many = || "the servers lend more than an array can hold: 16 TiB".to_owned();
         let mut shape = Shape { data, parity: 1, segment, slots: 0, blocks: 0, homes: 0 };
-        // Checksums are there once, and as often again where they are old.
+        // Twice the size of the checksums: the current blocks, and as many old ones.
         let sums =
             (room - log.min(room)) / BLOCK as u64 * data as u64 / u64::from(shape.sums_each());
         let slots = log / u64::from(segment) + 2 * (sums / shape.segment_blocks() as u64);
@@ -72,65 +72,64 @@ impl Shape {
         self.homes > 0
     }
 
-    /// Blocks of checksums: those behind the blocks of the medium.
+    /// Number of checksum blocks, numbered after the blocks of the medium.
     pub(crate) fn sums(&self) -> u32 {
         if self.has_homes() { self.groups().div_ceil(self.groups_each()) } else { 0 }
     }
 
-    /// Groups that a block of checksums is for: each takes its place, a bit and a checksum for each
-    /// block (`sums.rs`).
+    /// Groups that a checksum block covers. It holds the place of each group, and a bit and a
+    /// checksum for each block (`sums.rs`).
     pub(crate) fn groups_each(&self) -> u32 {
         (BLOCK as u32 - 8) / (4 + self.group() / 8 + 4 * self.group())
     }
 
-    /// Blocks that a block of checksums is for.
+    /// Blocks that a checksum block covers.
     pub(crate) fn sums_each(&self) -> u32 {
         self.groups_each() * self.group()
     }
 
-    /// Groups; none where the log is all there is.
+    /// Groups; 0 if there is only the log.
     pub(crate) fn groups(&self) -> u32 {
         if self.has_homes() { self.blocks / self.group() } else { 0 }
     }
 
-    /// Places that groups can lie in.
+    /// Places for groups.
     pub(crate) fn places(&self) -> u32 {
         self.homes / CHUNK
     }
 
-    /// Closed segments of checksums of which some are needed, at most: with one more the emptiest
-    /// is at most half full, and less where the log is large.
+    /// Most closed checksum segments with needed blocks. With one more, the emptiest is at most
+    /// half full, and less if the log is large.
     pub(crate) fn sums_segments(&self) -> usize {
         let halves = 2 * (self.sums() as usize).div_ceil(self.segment_blocks()).max(1) - 1;
         halves.max(self.slots as usize / 8)
     }
 
-    /// Stripes that are brought home together: no more than a record of blocks, and a sixteenth of
-    /// the log.
+    /// Stripes written back together: at most a record of blocks, and a sixteenth of the log.
     pub(crate) fn stripes_at_once(&self) -> usize {
         let staged = (self.slots as usize / 16).max(1) * self.segment_blocks();
         (staged.min(RECORD_BLOCKS_MAX) / self.data).max(1)
     }
 
-    /// Segments that this takes: for the blocks, in what is left of one and others behind it, and
-    /// for the checksums.
+    /// Segments that one such write-back takes. Its blocks use the rest of one segment and further
+    /// ones; its checksums use others.
     pub(crate) fn part_segments(&self) -> usize {
         let blocks = |count: usize| count.div_ceil(self.segment_blocks()) + 1;
         blocks(self.stripes_at_once() * self.data) + blocks(self.stripes_at_once())
     }
 
-    /// Free segments below which a write waits until there are as many again, and below which it
-    /// brings some home as it goes.
+    /// Two limits of free segments. Below the first, a write waits until as many are free again.
+    /// Below the second, a write also writes some blocks back.
     pub(crate) fn free_homes(&self) -> (usize, usize) {
-        // What waits is flushed first, groups that were written are committed, and old checksums
-        // may have to be packed.
+        // A write-back first flushes waiting blocks and commits written groups, and may have to
+        // pack old checksums.
         let least = self.part_segments() + 3 + COMMIT_SEGMENTS;
-        // The more there are, the longer it takes until one is used again: what arrives late is
-        // harmless until then.
+        // More free segments make it longer until one is reused; a late write is harmless until
+        // then.
         (least, least + (self.slots as usize / 8).max(2))
     }
 
-    /// Blocks of both kinds.
+    /// Blocks of the medium and checksum blocks.
     pub(crate) fn all_blocks(&self) -> u32 {
         self.blocks.saturating_add(self.sums())
     }
@@ -150,7 +149,7 @@ impl Shape {
         block / self.group() * CHUNK + block % CHUNK
     }
 
-    /// Which shard of its stripe a block is.
+    /// The shard of its stripe that a block is.
     pub(crate) fn home_shard(&self, block: u32) -> usize {
         (block % self.group() / CHUNK) as usize
     }
@@ -160,12 +159,12 @@ impl Shape {
         stripe / CHUNK * self.group() + shard as u32 * CHUNK + stripe % CHUNK
     }
 
-    /// By this the members take turns, as they do by the number of a record.
+    /// The members take turns by this number, as they do by the number of a record.
     pub(crate) fn turn(&self, stripe: u32) -> u64 {
         u64::from(stripe / CHUNK)
     }
 
-    /// Stripes that blocks have homes in.
+    /// Number of stripes with homes of blocks.
     pub(crate) fn stripes(&self) -> u32 {
         self.groups() * CHUNK
     }
@@ -175,17 +174,17 @@ impl Shape {
         self.slot_start(self.slots) + u64::from(place) * u64::from(CHUNK) * BLOCK as u64
     }
 
-    /// First byte of a stripe on each server, where its group is in this place.
+    /// First byte of a stripe on each server, if its group is in this place.
     pub(crate) fn home_start(&self, place: u32, stripe: u32) -> u64 {
         self.place_start(place) + u64::from(stripe % CHUNK) * BLOCK as u64
     }
 
-    /// Bytes that a server has to lend.
+    /// Bytes that a server must lend.
     pub(crate) fn end(&self) -> u64 {
         self.place_start(self.places())
     }
 
-    /// Whether the homes fit the rest.
+    /// Whether the sizes of the homes are valid.
     pub(crate) fn homes_are_sound(&self) -> bool {
         let places = u64::from(self.places());
         self.parity == 1
@@ -197,7 +196,7 @@ impl Shape {
             && u64::from(self.blocks) + u64::from(self.sums()) < u64::from(HOME)
     }
 
-    /// That a block is at home, with this checksum as it is kept.
+    /// The entry of a block that is at home, with its recorded checksum.
     pub(crate) fn at_home(&self, block: u32, crc: u32) -> Entry {
         let shard = self.home_shard(block);
         let member = self.member_of(shard, self.turn(self.stripe_of(block))) as u8;
@@ -205,7 +204,7 @@ impl Shape {
     }
 }
 
-/// Places without a group, of so many.
+/// Spare places among this many.
 fn spare_places(places: u64) -> u64 {
     (places / SPARE_PART).max(SPARE_MIN).min(places.div_ceil(SPARE_MOST))
 }
@@ -238,7 +237,7 @@ mod tests {
         }
         assert!(Shape::in_place(2, 512 << 10).is_err());
         assert!(Shape::in_place(2, u64::MAX).is_err());
-        // Fifteen sixteenths, but for what checksums take, and spare places.
+        // Fifteen sixteenths, less the checksums and the spare places.
         let large = Shape::in_place(2, 1 << 30).unwrap();
         assert!(u64::from(large.blocks) * BLOCK as u64 > (2 << 30) * 91 / 100);
     }
@@ -248,8 +247,8 @@ mod tests {
         for data in 2..=15 {
             for size in [1 << 20, 3 << 20, 70 << 20, 3 << 30, 1 << 38] {
                 let shape = Shape::in_place(data, size).unwrap();
-                // Checksums: those that are needed and the open one; and one of what is new. All
-                // others can be brought home.
+                // Checksum segments with needed blocks and the open one, and one segment of new
+                // blocks. All others can be written back.
                 let (sums, fresh, (_, enough)) = (shape.sums_segments() + 1, 1, shape.free_homes());
                 assert!(sums + fresh + enough < shape.slots as usize, "{data}, {size}: {shape:?}");
             }

@@ -1,4 +1,4 @@
-//! [`Map`]: where every block is, and what is in every segment.
+//! [`Map`]: the location of every block, and the contents of every segment.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use super::shape::Shape;
 use super::sums::{LOST, kept};
 use super::{Array, ArrayError, BLOCK, Fleet, Status, crc32c};
 
-/// A block that nobody has written.
+/// A block that was never written.
 const NOWHERE: u32 = u32::MAX;
 
 /// A block that is at home and not in the log.
 pub(crate) const HOME: u32 = u32::MAX - 1;
 
-/// Where a block is: 16 bytes for each 4 KiB of the medium.
+/// Location of a block: 16 bytes for each 4 KiB of the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Segment.
     pub(crate) slot: u32,
     /// First byte within the segment.
     pub(crate) offset: u32,
-    /// Its checksum; for a home as it is [`kept`].
+    /// Its checksum; for a home in the recorded form ([`kept`]).
     pub(crate) crc: u32,
-    /// Which member has it.
+    /// The member that has it.
     pub(crate) member: u8,
-    /// Which shard that is.
+    /// The shard that it is in.
     pub(crate) shard: u8,
 }
 
@@ -40,7 +40,7 @@ impl Entry {
         self.slot == HOME
     }
 
-    /// Whether these are the bytes of the block.
+    /// Whether these bytes match the checksum of the block.
     pub(crate) fn fits(&self, bytes: &[u8]) -> bool {
         let crc = crc32c(bytes);
         match self.is_home() {
@@ -50,7 +50,7 @@ impl Entry {
     }
 }
 
-/// What a segment holds.
+/// Contents of a segment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Segment {
     /// Sequence number of its first record.
@@ -59,19 +59,19 @@ pub(crate) struct Segment {
     pub(crate) records: Vec<Meta>,
     /// Blocks whose newest version is here.
     pub(crate) live: u32,
-    /// What it is for.
+    /// The stream that it belongs to.
     pub(crate) stream: Stream,
 }
 
 impl Segment {
-    /// The record that a row belongs to.
+    /// The record that contains this offset.
     pub(crate) fn record_at(&self, offset: u32) -> Option<Meta> {
         let behind = self.records.partition_point(|record| record.offset <= offset);
         self.records.get(behind.checked_sub(1)?).copied()
     }
 }
 
-/// As many as a superblock says: there may be no memory for them.
+/// A vector of a size that the superblock gives: memory may not suffice for it.
 fn many<T: Clone>(count: u32, of: T) -> Result<Vec<T>, ArrayError> {
     let mut all = Vec::new();
     all.try_reserve_exact(count as usize)
@@ -80,20 +80,20 @@ fn many<T: Clone>(count: u32, of: T) -> Result<Vec<T>, ArrayError> {
     Ok(all)
 }
 
-/// A block's bytes before they are on a server.
+/// Bytes of a block that is not yet on a server.
 pub(crate) type Bytes = Arc<[u8; BLOCK]>;
 
-/// Where everything is.
+/// Locations of all blocks.
 pub(crate) struct Map {
     entries: Vec<Entry>,
-    /// Written and not yet on the servers.
+    /// Blocks that wait to be sent.
     pub(crate) pending: HashMap<u32, Bytes>,
     pub(crate) segments: Vec<Segment>,
-    /// On the servers, and in memory as well.
+    /// Blocks on the servers that are also in memory.
     pub(crate) hold: Hold,
-    /// Of each block of checksums, when a home that it covers was written last.
+    /// For each checksum block, the record number of the last write to one of its homes.
     pub(crate) made: Vec<u64>,
-    /// Of each group of homes, in which place it lies.
+    /// Place of each group of homes.
     pub(crate) places: Vec<u32>,
 }
 
@@ -111,12 +111,12 @@ impl Map {
         })
     }
 
-    /// Where a block is, if it was written.
+    /// Location of a block, if it was written.
     pub(crate) fn entry(&self, block: u32) -> Option<Entry> {
         self.entries.get(block as usize).copied().filter(|entry| entry.slot != NOWHERE)
     }
 
-    /// A segment gets its first record.
+    /// Begins a segment with its first record.
     pub(crate) fn begin(&mut self, slot: u32, generation: u64) {
         self.hold.forget(slot);
         if let Some(segment) = self.segments.get_mut(slot as usize) {
@@ -126,7 +126,7 @@ impl Map {
         }
     }
 
-    /// A record is on the servers: its blocks are there from now on.
+    /// A record is on the servers: enters its blocks.
     pub(crate) fn place(&mut self, header: &Header, shape: &Shape) {
         let meta = Meta::of(header, shape);
         if let Some(segment) = self.segments.get_mut(header.slot as usize) {
@@ -147,31 +147,31 @@ impl Map {
         }
     }
 
-    /// Where the stripe of a block is on each server.
+    /// Position of the stripe of a block on each server.
     pub(crate) fn home_start(&self, shape: &Shape, stripe: u32) -> u64 {
         let place = self.places.get((stripe / CHUNK) as usize).copied().unwrap_or(0);
         shape.home_start(place, stripe)
     }
 
-    /// The number of the record that has this version of a block; none for what is at home.
+    /// The number of the record that holds this version of a block; `None` if the block is at home.
     pub(crate) fn sequence_of(&self, entry: &Entry) -> Option<u64> {
         Some(self.segments.get(entry.slot as usize)?.record_at(entry.offset)?.sequence)
     }
 
-    /// A block of a record that was just placed stays in memory.
+    /// Holds a block of the record that was just placed.
     pub(crate) fn keep(&mut self, block: u32, bytes: Bytes) {
         if let Some(entry) = self.entry(block) {
             self.hold.put(entry, block, bytes);
         }
     }
 
-    /// Forgets a block.
+    /// Discards a block.
     pub(crate) fn clear(&mut self, block: u32) {
         self.pending.remove(&block);
         self.set(block, Entry::NONE);
     }
 
-    /// A block is here from now on.
+    /// Sets the location of a block.
     pub(crate) fn set(&mut self, block: u32, entry: Entry) {
         let Some(place) = self.entries.get_mut(block as usize) else { return };
         let before = std::mem::replace(place, entry);
@@ -186,7 +186,7 @@ impl Map {
 }
 
 impl<F: Fleet> Array<F> {
-    /// What there is to know.
+    /// Status of the array.
     pub fn status(&self) -> Status {
         let free = self.log.lock().free_count() as u32;
         let members = self.members.read();

@@ -1,17 +1,18 @@
-//! Segments that are needed no more say so on the servers, and their room is given back there.
+//! Marks obsolete segments on the servers and trims them.
 //!
-//! A segment is done with once newer versions of all its blocks are flushed, or the blocks were
-//! discarded. What is in it still looks like records, and whoever opens the array later would have
-//! to take them for such, though a server that was rebuilt meanwhile was not given them. So a
-//! **mark**, a header without blocks and newer than everything in the segment, is written to its
-//! front on every server, and the rest is trimmed.
+//! A segment is obsolete once newer versions of all its blocks are flushed, or its blocks were
+//! discarded. Its contents still look like records, and the next client would have to accept them.
+//! A server that was rebuilt meanwhile does not even have them. So a **mark** is written to the
+//! front of the segment on every server, and the rest is trimmed. A mark is a header without blocks
+//! that is newer than everything in the segment.
 //!
 //! # Invariants
-//! - A mark is written only after everything that makes the segment unneeded is flushed, and the
-//!   segment is used again only after the mark is: no server can come back without both.
-//! - Where blocks have homes the order matters, and marks of one round may survive in any. So a
-//!   mark says up to where segments are not needed, and one that is found stands for all of them.
-//! - Until all servers have answered the mark, the segment is given to a member that is being
+//! - A mark is written only after everything that makes the segment obsolete is flushed. The
+//!   segment is reused only after its mark is flushed. So a server never comes back without both.
+//! - With parity in place the order of marks matters, and any subset of one round may survive. So a
+//!   mark records up to which record segments are obsolete, and one mark that is found stands for
+//!   all.
+//! - Until all servers have answered the mark, the segment is copied to a member that is being
 //!   rebuilt.
 
 use super::map::{Map, Segment};
@@ -22,30 +23,29 @@ use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};
 
-/// Segments marked at once: bounds the work under the lock of the log.
+/// Segments marked in one round: bounds the work under the log lock.
 const MARKS_MAX: usize = 16;
-/// The same before a large write, which takes segments at once.
+/// The same before a large write, which takes many segments at once.
 const MARKS_AHEAD_MAX: usize = 64;
-/// Fewer are not worth the round trips before a large write.
+/// Fewer segments are not worth the round trips before a large write.
 const MARKS_AHEAD_MIN: usize = 4;
-/// So often one after the other.
+/// Most rounds in one call of [`Array::tidy`].
 const TURNS_MAX: usize = 16;
 
 impl<F: Fleet> Array<F> {
-    /// Marks segments that are done with. They are free after the next flush.
+    /// Marks obsolete segments. They are free after the next flush.
     pub(crate) fn mark(&self, log: &mut Log) -> Result<(), ArrayError> {
         self.mark_some(log, 1, MARKS_MAX)
     }
 
-    /// The same before a large write that takes segments of its own: the servers get back what is
-    /// done with, and that write goes into memory that is warm there, not into fresh one.
+    /// The same before a large write. The servers get obsolete segments back, so the write goes
+    /// into memory that is warm there instead of fresh memory.
     pub(crate) fn mark_ahead(&self, log: &mut Log) -> Result<(), ArrayError> {
         self.mark_some(log, MARKS_AHEAD_MIN, MARKS_AHEAD_MAX)
     }
 
     fn mark_some(&self, log: &mut Log, least: usize, most: usize) -> Result<(), ArrayError> {
-        // What is newer than something in them may not be flushed, or, where groups were written,
-        // not be known to be there.
+        // Newer versions may not be flushed yet, or written groups may not be committed.
         let covered = log.places.are_committed() || planted(Sabotage::MarkUncommitted);
         if (log.durable + 1 != log.next || !covered) && !planted(Sabotage::MarkBeforeFlush) {
             return Ok(());
@@ -63,7 +63,8 @@ impl<F: Fleet> Array<F> {
         if self.shape.has_homes() && !planted(Sabotage::MarkYounger) && !forgetful {
             let map = self.map.read();
             let marked = slots.iter().filter_map(|slot| map.segments.get(*slot as usize));
-            // Of those that are marked already, or never counted, the generation says nothing.
+            // Segments that are already marked, or that never counted, have no meaningful
+            // generation.
             let done = marked
                 .filter(|segment| segment.stream == Stream::Fresh && !segment.records.is_empty());
             log.floor = log.floor.max(done.map(|segment| segment.generation).max().unwrap_or(0));
@@ -118,8 +119,8 @@ impl<F: Fleet> Array<F> {
             })
             .collect();
         debug_assert!(heads.iter().all(|(_, _, head)| head.len() <= SECTOR));
-        // Advice, so a refusal is no harm. One that may be carried out later is: the segment is
-        // another one by then.
+        // Trims are advice, so a refusal is harmless. An unanswered trim is not: it may run after
+        // the segment is reused.
         self.insist(&mut calls);
         let lost =
             without(&calls, &|outcome| matches!(outcome, Outcome::Done | Outcome::Refused(_)));
@@ -128,8 +129,8 @@ impl<F: Fleet> Array<F> {
         self.lose(&lost)
     }
 
-    /// Segments whose blocks all have newer versions, or none, and those of which only a dead
-    /// client knew what they are: how many of the latter, which are first.
+    /// Obsolete segments, at most `most`. The first ones were left unmarked by an earlier client;
+    /// their number is the second result.
     fn done_with(&self, log: &Log, most: usize) -> (Vec<u32>, usize) {
         let taken = log.unmarked.len().min(most);
         let mut slots: Vec<u32> = log.unmarked.iter().take(taken).copied().collect();
@@ -145,10 +146,10 @@ impl<F: Fleet> Array<F> {
         (slots, taken)
     }
 
-    /// The same where blocks have homes: a block that is at home may have older versions in older
-    /// segments, so none is marked before those that are older. Staged segments have what is at
-    /// home, and are marked before anything else that is newer. Of checksums the newest are always
-    /// in the log, so theirs are marked whenever nothing in them is needed.
+    /// The same with parity in place. A block that is at home may have older versions in older
+    /// segments, so fresh segments are marked from the oldest on. Staged segments hold blocks that
+    /// are at home, and are marked before anything newer. The newest checksum blocks are always in
+    /// the log, so a checksum segment is marked as soon as no block in it is needed.
     fn done_with_in_order(&self, log: &Log, map: &Map) -> Vec<u32> {
         let used = |stream: Stream| {
             let segments =
@@ -169,8 +170,8 @@ impl<F: Fleet> Array<F> {
         others.chain(fresh).map(|(slot, _)| slot).collect()
     }
 
-    /// Gives back what can be given back while nobody waits for it: for whoever looks after the
-    /// array, now and then.
+    /// Marks and trims what it can while no write is waiting. The tender of the array calls it now
+    /// and then.
     ///
     /// # Errors
     /// More servers were lost than the policy survives.
@@ -178,7 +179,8 @@ impl<F: Fleet> Array<F> {
         for _ in 0..TURNS_MAX {
             let mut log = self.log_to_write()?;
             self.mark(&mut log)?;
-            // What waits is for its owner to flush; where nothing does, nobody would.
+            // The owner of waiting blocks flushes them; without waiting blocks there is no such
+            // flush.
             if log.marked.is_empty() || !log.waiting.is_empty() {
                 break;
             }

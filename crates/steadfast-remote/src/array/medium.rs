@@ -47,7 +47,8 @@ impl<F: Fleet> Medium for Array<F> {
     }
 
     fn write_fua(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
-        // One record with what waits already: as cheap as one with these bytes alone.
+        // One record with the blocks that already wait costs no more than one with these bytes
+        // alone.
         self.write(offset, data)?;
         self.flush()
     }
@@ -69,7 +70,7 @@ impl<F: Fleet> Medium for Array<F> {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Forgets blocks: their room comes back when their segments are marked or cleaned.
+    /// Discards blocks: their space is free after their segments are marked or cleaned.
     fn forget(&self, first: u32, count: u32) -> Result<(), ArrayError> {
         let mut log = self.log_to_write()?;
         let range = first..first.saturating_add(count);

@@ -1,4 +1,4 @@
-//! [`Members`]: who belongs to the array, where, and in which state.
+//! [`Members`]: server and state of each member of the array.
 
 use parking_lot::MutexGuard;
 
@@ -9,11 +9,11 @@ use crate::client::Ask;
 /// State of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Holds everything that it should.
+    /// Holds everything that it should hold.
     Good,
-    /// Holds nothing that counts.
+    /// Holds no valid data.
     Lost,
-    /// Takes what is new, and is being given what is old.
+    /// Takes new records and receives the old ones.
     Rebuilding,
 }
 
@@ -33,33 +33,32 @@ impl State {
     }
 }
 
-/// Who is where.
+/// Server and state of each member.
 pub(crate) struct Members {
-    /// What is on every good server; `index` is meaningless here.
+    /// The superblock on every good server; `index` is meaningless here.
     pub(crate) superblock: Superblock,
-    /// Which server of the fleet a member is.
+    /// Server (index in the fleet) of each member.
     pub(crate) seats: Vec<usize>,
-    /// The newest stamp and epoch that were found when the array was opened.
+    /// The newest stamp and epoch found at the open.
     pub(crate) found: (u64, u64),
-    /// The newest epoch that every good member has for certain.
+    /// The newest epoch that every good member certainly has.
     pub(crate) complete: u64,
-    /// Epochs to be left out before the next one.
+    /// Epochs to skip before the next one.
     pub(crate) skip: u64,
-    /// Single writes can be made durable, by server of the fleet.
+    /// Whether a server can make single writes durable, by index in the fleet.
     pub(crate) fua: Vec<bool>,
-    /// Bytes can be given back, by server of the fleet.
+    /// Whether a server can trim, by index in the fleet.
     pub(crate) trim: Vec<bool>,
-    /// Connections of each server that had broken before the first write that no flush covers was
-    /// answered.
+    /// Broken connections of each server, counted before the answer to the first write that no
+    /// flush covers.
     pub(crate) breaks: Vec<u64>,
-    /// Something that was to be changed has no answer, or had none at first: it may still be under
-    /// way.
+    /// A change was not answered, or not at the first try: it may still be in flight.
     pub(crate) unanswered: bool,
-    /// More were lost than can be: nothing is answered any more.
+    /// More members were lost than the policy survives: every request is refused.
     pub(crate) failed: bool,
-    /// The array was closed here: nothing is written any more.
+    /// This client has closed the array: nothing is written any more.
     pub(crate) closed: bool,
-    /// Why the newest epoch could not be noted; then it has failed for that reason.
+    /// Why the newest epoch could not be noted; the array has failed for that reason.
     pub(crate) unnoted: Option<String>,
 }
 
@@ -87,7 +86,7 @@ impl Members {
         self.in_state(State::Good).count()
     }
 
-    /// These are lost: whether any was not before.
+    /// Marks these members as lost. Returns whether the state of any of them changed.
     pub(crate) fn strike(&mut self, lost: &[usize]) -> bool {
         let mut changed = false;
         for member in lost {
@@ -104,7 +103,7 @@ impl Members {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Fails where nothing may be changed, and as [`alive`](Self::alive).
+    /// Fails if changes are not allowed, and as [`alive`](Self::alive).
     pub(crate) fn writes_allowed(&self) -> Result<(), ArrayError> {
         if self.options.read_only {
             return Err(ArrayError::ReadOnly);
@@ -112,16 +111,16 @@ impl<F: Fleet> Array<F> {
         self.alive()
     }
 
-    /// The log, for who changes anything: fails as [`writes_allowed`](Self::writes_allowed), and
-    /// nobody closes the array while it is held.
+    /// Locks the log for a change. Fails as [`writes_allowed`](Self::writes_allowed). The array
+    /// cannot be closed while the lock is held.
     pub(crate) fn log_to_write(&self) -> Result<MutexGuard<'_, Log>, ArrayError> {
         let log = self.log.lock();
         self.writes_allowed()?;
         Ok(log)
     }
 
-    /// Fails when more were lost than the policy survives, an epoch could not be noted, another
-    /// client has taken over, or the array was closed.
+    /// Fails after a close, and if another client has taken over. Fails also if more members were
+    /// lost than the policy survives, or if an epoch could not be noted.
     pub(crate) fn alive(&self) -> Result<(), ArrayError> {
         if self.fleet.fenced() {
             return Err(ArrayError::Fenced);
@@ -135,8 +134,8 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Takes members out of the array, before anything is answered that they do not have. The log
-    /// is held.
+    /// Takes members out of the array, before any answer depends on data that they lack. The log is
+    /// locked.
     pub(crate) fn lose(&self, lost: &[usize]) -> Result<(), ArrayError> {
         let changed = self.members.write().strike(lost);
         if changed {
@@ -146,10 +145,9 @@ impl<F: Fleet> Array<F> {
         self.alive()
     }
 
-    /// As [`lose`](Self::lose), after something was written that the members have who are left:
-    /// where the new epoch can not be noted what is known here has to agree with the servers all
-    /// the same. Before anybody is told that anything is flushed the array has to be
-    /// [`alive`](Self::alive).
+    /// As [`lose`](Self::lose), after the remaining members have taken a write. If the new epoch
+    /// cannot be noted, the map must still agree with the servers. The array must be
+    /// [`alive`](Self::alive) before a flush is acknowledged.
     pub(crate) fn lose_behind(&self, lost: &[usize]) -> Result<(), ArrayError> {
         match self.lose(lost) {
             Err(ArrayError::Witness(_)) => Ok(()),
@@ -157,8 +155,9 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Writes the present states to every server that takes writes, under a new epoch, until all
-    /// that are left have it. The log is held. Who only looks keeps it to himself.
+    /// Writes the present states under a new epoch to every server that takes writes, until all
+    /// remaining servers have it. The log is locked. A read-only client changes its own memory
+    /// only.
     pub(crate) fn publish(&self) -> Result<(), ArrayError> {
         if self.options.read_only {
             let mut members = self.members.write();
@@ -185,15 +184,15 @@ impl<F: Fleet> Array<F> {
             let refused = self.put_superblock(&superblock, &seats);
             if refused.is_empty() {
                 self.members.write().complete = superblock.epoch;
-                // Outside the locks of the engine nobody sees an epoch that is not everywhere.
+                // Outside the engine's locks, no epoch is visible that is not on every server.
                 return self.witness(superblock.order());
             }
             self.members.write().strike(&refused);
         }
     }
 
-    /// Writes a superblock to these members, each on its server, and has their connections begin
-    /// with it from now on: which of the members have not taken it.
+    /// Writes a superblock to these members and makes it the proof of their later connections.
+    /// Returns the members that have not taken it.
     pub(crate) fn put_superblock(
         &self,
         superblock: &Superblock,
@@ -207,8 +206,8 @@ impl<F: Fleet> Array<F> {
             .collect();
         let pieces: Vec<[&[u8]; 1]> = bytes.iter().map(|bytes| [&bytes[..]]).collect();
         let mut refused: Vec<usize> = seats.iter().map(|(_, seat)| *seat).collect();
-        // Twice, from the beginning: a flush that is answered on a new connection says nothing of
-        // what went over the old one.
+        // Two whole attempts: a flush answered on a new connection does not cover what went over
+        // the old one.
         for _ in 0..2 {
             let before = self.breaks();
             let durable = |seat: usize| fua.get(seat).copied().unwrap_or(false);
@@ -247,7 +246,7 @@ impl<F: Fleet> Array<F> {
             Some(witness) => {
                 let uuid = self.members.read().superblock.uuid;
                 witness.note(&uuid, order).map_err(|why| {
-                    // What goes on from here would not be remembered.
+                    // Later changes would not be remembered.
                     let mut members = self.members.write();
                     (members.failed, members.unnoted) = (true, Some(why.clone()));
                     ArrayError::Witness(why)
@@ -257,13 +256,13 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Connections of each server that have broken so far.
+    /// Broken connections of each server so far.
     pub(crate) fn breaks(&self) -> Vec<u64> {
         (0..self.fleet.servers()).map(|server| self.fleet.breaks(server)).collect()
     }
 
-    /// As [`insist`](Self::insist), for writes that the next flush has to cover: connections that
-    /// break from here on matter to it, those that broke before do not.
+    /// As [`insist`](Self::insist), for writes that the next flush must cover. Connections that
+    /// break from here on matter to that flush; those that broke before do not.
     pub(crate) fn insist_unflushed(&self, log: &mut Log, calls: &mut [Call<'_>]) {
         let mut before = self.breaks();
         self.fleet.round(calls, self.options.patience_ms);
@@ -283,7 +282,7 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Makes writes that the next flush has to cover, and none of them again.
+    /// Makes writes that the next flush must cover, without repeating any of them.
     pub(crate) fn once_unflushed(&self, log: &mut Log, calls: &mut [Call<'_>], patience_ms: u64) {
         let before = self.breaks();
         self.fleet.round(calls, patience_ms);
@@ -295,7 +294,7 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Makes calls; those that found no connection are made once more, on a new one.
+    /// Makes calls, and repeats once those without an answer.
     pub(crate) fn insist(&self, calls: &mut [Call<'_>]) {
         if calls.is_empty() {
             return;
@@ -304,7 +303,7 @@ impl<F: Fleet> Array<F> {
         self.again(calls, |outcome| matches!(outcome, Outcome::Lost | Outcome::Late));
     }
 
-    /// Makes those calls once more that had such an outcome.
+    /// Repeats the calls with a matching outcome.
     pub(crate) fn again(&self, calls: &mut [Call<'_>], which: impl Fn(Outcome) -> bool) {
         let mut retry: Vec<Call<'_>> = Vec::new();
         let mut places = Vec::new();

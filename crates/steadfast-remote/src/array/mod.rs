@@ -1,25 +1,26 @@
-//! A medium on the memory of several servers, which survives the loss of some of them.
+//! A medium on the memory of several servers. It survives the loss of some of them.
 //!
-//! One engine for every policy: blocks go into **records**, a record is cut into `k` data shards,
-//! `m` parity shards are computed, and shard and header go to the servers in one write each, behind
-//! what they hold already. Mirroring is `k = 1`, no redundancy `m = 0`, parity `m = 1`.
+//! All policies share one engine. Blocks go into **records**, and a record is cut into `k` data
+//! shards. `m` parity shards are computed from these. Each server gets its shard and the header in
+//! one write, appended to what it already holds. Mirroring is `k = 1`, no redundancy is `m = 0`,
+//! parity is `m = 1`.
 //!
 //! # Invariants
-//! - Nothing that was flushed is overwritten while it is needed: records are appended to
-//!   **segments** of the servers, and a segment is used again only once everything in it has newer
-//!   versions that are flushed. There is no write hole.
-//! - Where blocks have homes besides ([`home`]) the log is the journal of these: a home is
-//!   overwritten only while the log has all of its stripe ([`bring`]). Whole groups of homes go
-//!   without it to where no group is ([`group`]).
-//! - Every block is read against a checksum that the client holds, every header against its own.
-//!   What a server says is never believed without.
-//! - Who belongs to the array, and in which state, is written to every good server under a growing
-//!   **epoch** before anything depends on it. A server of an older epoch, or of none, is rebuilt,
-//!   not read.
-//! - What is in the client's memory alone is what no flush was asked for; what else is kept there
-//!   ([`hold`]) is on the servers, too, and nothing depends on it.
-//! - A record is there when `k` of its shards are. Found incomplete after a crash of the client, it
-//!   is completed before anything else is written, or it and what is newer never counts again.
+//! - A flushed block is not overwritten while it is needed. Records are appended to **segments** of
+//!   the servers. A segment is reused only after every block in it has a newer version that is
+//!   flushed. There is no write hole.
+//! - With parity in place, blocks also have homes ([`home`]), and the log is the journal of the
+//!   homes. A home is overwritten only while the log holds its whole stripe ([`bring`]). Whole
+//!   groups of homes bypass the log and go to free places ([`group`]).
+//! - Every block is verified against a checksum that the client holds, and every header against its
+//!   own checksum. No answer of a server is used unverified.
+//! - The list of members and their states is written to every good server, under a growing
+//!   **epoch**, before any operation depends on it. A server with an older epoch, or with none, is
+//!   rebuilt and not read.
+//! - Only data that no flush has covered exists in the client's memory alone. The blocks that the
+//!   client also keeps ([`hold`]) are on the servers too, and nothing depends on them.
+//! - A record exists when `k` of its shards exist. An open after a client crash completes an
+//!   incomplete record before any other write; otherwise that record and all newer ones are void.
 //! - The engine does no I/O of its own: servers are behind [`Fleet`], time and randomness come from
 //!   the caller.
 
@@ -80,11 +81,11 @@ pub struct Array<F> {
     options: ArrayOptions,
     shape: Shape,
     code: Code,
-    /// Who changes anything holds this; taken before the others.
+    /// Every change holds this lock; it is taken before the others.
     log: Mutex<Log>,
-    /// Who is in which state. Changed only by who holds the log.
+    /// Server and state of every member. Changed only while the log is locked.
     members: RwLock<Members>,
-    /// Where every block is. Changed only by who holds the log.
+    /// Location of every block. Changed only while the log is locked.
     map: RwLock<Map>,
     tally: options::Tally,
     lates: read::Lates,
@@ -96,7 +97,7 @@ impl<F> Array<F> {
         &self.fleet
     }
 
-    /// Whether it was opened only to be looked at.
+    /// Whether the array was opened read-only.
     pub fn is_read_only(&self) -> bool {
         self.options.read_only
     }

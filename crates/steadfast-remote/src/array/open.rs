@@ -1,4 +1,5 @@
-//! Making an array, and opening one: who is there, who is who, and whether that is enough.
+//! Making and opening an array: finds the servers, assigns members to them, and decides whether
+//! enough are present.
 
 use parking_lot::{Mutex, RwLock};
 
@@ -17,10 +18,10 @@ use super::{
 use crate::client::Ask;
 
 impl<F: Fleet> Array<F> {
-    /// Makes an array on these servers; whatever they held is gone.
+    /// Makes an array on these servers. Their previous contents are lost.
     ///
     /// # Errors
-    /// A server that does not answer, or a policy or sizes that do not fit.
+    /// A server does not answer, or the policy or the sizes do not fit.
     pub fn create(
         fleet: F,
         create: &CreateOptions,
@@ -29,7 +30,8 @@ impl<F: Fleet> Array<F> {
         Self::make(fleet, create, options, false)
     }
 
-    /// As [`create`](Self::create), but nobody can open it before it was [finished](Self::finish).
+    /// As [`create`](Self::create), but the array cannot be opened before it is
+    /// [finished](Self::finish).
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -49,7 +51,8 @@ impl<F: Fleet> Array<F> {
     ) -> Result<Array<F>, ArrayError> {
         let count = fleet.servers().saturating_sub(create.spares);
         let (data, parity) = create.policy.shards(count).map_err(ArrayError::Invalid)?;
-        // Whose array that was does not matter: what he has sent would go where this one is.
+        // Any array counts, not only this one: late writes of its client would land in the new
+        // array.
         let open = |found: &Found| found.iter().filter_map(Seen::superblock).any(|own| !own.closed);
         let found = quiet(&fleet, &options, look(&fleet, options.patience_ms), open);
         let reached = found
@@ -113,7 +116,8 @@ impl<F: Fleet> Array<F> {
         if newest.logged && options.log == LogUse::Unsaid && !options.read_only {
             return Err(ArrayError::Logged);
         }
-        // What a superblock says is not believed where none of those that say so has so much.
+        // The size in the superblock is trusted only if a server with that superblock lends as
+        // much.
         let say_so = found
             .iter()
             .zip(&contacts)
@@ -132,7 +136,8 @@ impl<F: Fleet> Array<F> {
                 "this array has {count} servers, {servers} are given"
             )));
         }
-        // Members sit where their superblock is; the rest get the seats that are left, in order.
+        // A member sits where its superblock is; the other members get the remaining seats in
+        // order.
         let mut seats = vec![usize::MAX; count];
         let mut known: Vec<(usize, &Superblock)> = found
             .iter()
@@ -162,8 +167,8 @@ impl<F: Fleet> Array<F> {
         let mut superblock = newest.clone();
         let (mut absent, mut complete) = (0, newest.epoch);
         for (member, seat) in seats.iter().enumerate() {
-            // Had a server that is behind refused the newest, k others would know of a later one,
-            // and those would be absent.
+            // If a server that is behind had refused the newest epoch, k others would hold a later
+            // one, and those would be absent.
             let current = found[*seat]
                 .as_ref()
                 .filter(|own| own.keeps_up_with(&newest) && own.index == member);
@@ -184,8 +189,8 @@ impl<F: Fleet> Array<F> {
         if witnessed.is_some_and(|order| order > newest.order()) && !options.degraded {
             return Err(ArrayError::Unsure(absent.max(1)));
         }
-        // Whoever wrote a later epoch wrote it to k members at least that were good in this one.
-        // What the witness has not noted yet had no consequences.
+        // The writer of a later epoch wrote it to at least k members that were good in this one.
+        // Nothing depends on an epoch that the witness has not noted.
         let sure = witnessed.is_some_and(|order| newest.order() >= order);
         if absent >= newest.shape.data && !sure && !options.degraded {
             return Err(ArrayError::Unsure(absent));
@@ -194,8 +199,8 @@ impl<F: Fleet> Array<F> {
             contacts.into_iter().map(|contact| contact.unwrap_or(NOBODY)).collect();
         let map = Map::new(&newest.shape, options.hold_bytes)?;
         if options.read_only {
-            // Later connections have to lead to who was found; otherwise the next epoch sees to
-            // that.
+            // Later connections must reach the servers found here. For a writer, the next epoch
+            // sets the proof.
             for (seat, own) in found.iter().enumerate() {
                 if let Some(own) = own {
                     fleet.set_proof(seat, Superblock::offset(own.epoch), &own.encode());
@@ -203,8 +208,8 @@ impl<F: Fleet> Array<F> {
             }
         }
         if !options.read_only {
-            // Whatever is published from here on is of this session, so that nobody who died can
-            // have written the same.
+            // Everything published from here on carries the stamp of this session. A client that
+            // died cannot have written the same.
             superblock.begin_session(options.now);
             superblock.logged = options.log == LogUse::Kept;
         }
@@ -278,7 +283,7 @@ impl<F: Fleet> Array<F> {
     }
 }
 
-/// What is said of a server that does not answer.
+/// Contact of a server that does not answer.
 const NOBODY: Contact = Contact { size: 0, block_min: 1, fua: false, flush: true, trim: false };
 
 fn usable(contacts: &[Contact]) -> Result<(), ArrayError> {
@@ -290,14 +295,14 @@ fn usable(contacts: &[Contact]) -> Result<(), ArrayError> {
     }
 }
 
-/// What there is to see of a server before anybody believes it.
+/// What a server holds, before it is trusted.
 pub(super) struct Seen {
-    /// Or why there is none.
+    /// Its contact, or why there is none.
     contact: Result<Contact, String>,
     superblock: Option<Superblock>,
 }
 
-/// Of all servers.
+/// The same for all servers.
 pub(super) type Found = Vec<Seen>;
 
 impl Seen {
@@ -306,7 +311,7 @@ impl Seen {
     }
 }
 
-/// Gets in touch with all servers.
+/// Contacts all servers.
 pub(super) fn look<F: Fleet>(fleet: &F, patience_ms: u64) -> Found {
     let contacts: Vec<_> = (0..fleet.servers()).map(|server| fleet.contact(server)).collect();
     let seen = contacts.into_iter().enumerate().map(|(server, contact)| {
@@ -321,7 +326,7 @@ fn newest_of(found: &Found) -> Option<&Superblock> {
     found.iter().filter_map(Seen::superblock).max_by_key(|superblock| superblock.order())
 }
 
-/// The newest superblock of a server that is whole.
+/// The newest valid superblock of a server.
 fn newest_superblock<F: Fleet>(fleet: &F, server: usize, patience_ms: u64) -> Option<Superblock> {
     let mut bytes = vec![0; Superblock::AREA];
     let mut calls = [Call::new(server, 0, Ask::Read(&mut bytes))];

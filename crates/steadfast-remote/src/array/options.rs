@@ -1,4 +1,4 @@
-//! What callers set, what they are told, and how things go wrong.
+//! Options that callers set, the status that they get, and errors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,60 +6,59 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Policy, State};
 
-/// Remembers the newest epoch outside the servers, so that an array can be opened without those
-/// that may know better.
+/// Remembers the newest epoch outside the servers. With it an array can be opened without the
+/// servers that might hold a later state.
 pub trait Witness: Send + Sync + fmt::Debug {
-    /// Remembers an epoch, with the stamp of its session before it, durably.
+    /// Stores an epoch and the stamp of its session durably. The stamp is compared first.
     ///
     /// # Errors
-    /// A line for people.
+    /// A message for the user.
     fn note(&self, uuid: &[u8; 16], order: (u64, u64)) -> Result<(), String>;
 
-    /// The newest stamp and epoch noted for this array. An epoch alone would not do: who was cut
-    /// off may have gone on with later ones of an earlier session.
+    /// The newest stamp and epoch noted for this array. The epoch alone is not enough: a client
+    /// that was cut off may have continued an earlier session with higher epochs.
     fn newest(&self, uuid: &[u8; 16]) -> Option<(u64, u64)>;
 }
 
-/// Whether whoever opens an array for writing keeps its write-behind log up to date.
+/// Whether the client that opens an array for writing keeps its write-behind log up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogUse {
-    /// He says nothing, and is refused where there is one: it would be left behind, and nobody
-    /// would know on the day on which it is all that is left.
+    /// Not stated. The open is refused if the array has a log: the log would fall behind unnoticed.
     #[default]
     Unsaid,
-    /// He does.
+    /// The client keeps the log up to date.
     Kept,
-    /// He does not, and knows that.
+    /// The client deliberately stops using the log.
     Left,
 }
 
 /// How an array is used.
 #[derive(Debug, Clone)]
 pub struct ArrayOptions {
-    /// How long a server may take for an answer, milliseconds; a call is tried twice.
+    /// Milliseconds that a server may take to answer; a call is tried twice.
     pub patience_ms: u64,
-    /// After so many milliseconds without an answer a read is made from other servers, where there
-    /// are enough.
+    /// Milliseconds without an answer after which a read is made from other servers, if there are
+    /// enough.
     pub hedge_ms: u64,
-    /// Open although servers that do not answer might know of a later state.
+    /// Open although servers that do not answer might hold a later state.
     pub degraded: bool,
-    /// Only look: nothing is written to any server, no epoch begins, and what an earlier client
-    /// left behind is settled in memory alone. Whoever writes meanwhile is not disturbed; what it
-    /// moves away then fails to be read here.
+    /// Read-only. Nothing is written to any server and no epoch begins. Recovery of what an earlier
+    /// client left incomplete happens in memory only. A concurrent writer is not disturbed; reads
+    /// of blocks that it moves away then fail.
     pub read_only: bool,
-    /// Milliseconds since any time that is the same for all clients: of two that open an array
-    /// without having seen each other, the later one has to have the larger number.
+    /// Milliseconds since an origin that all clients share. Of two clients that open an array
+    /// unaware of each other, the later one must have the larger number.
     pub now: u64,
-    /// So many milliseconds pass before an array is used that nobody has closed: what its last
-    /// client had sent arrives within them, or never.
+    /// Milliseconds to wait before an array is used that was not closed. Requests of its last
+    /// client arrive within this time or never.
     pub late_ms: u64,
-    /// Bytes of blocks of partly filled stripes that may be kept in memory, so that cleaning need
-    /// not read them.
+    /// Bytes of blocks from partly filled stripes to keep in memory, so that cleaning need not read
+    /// them.
     pub hold_bytes: u64,
-    /// Whether its write-behind log is kept up to date. The superblock has it until somebody says
-    /// otherwise.
+    /// Whether the write-behind log is kept up to date. The superblock records the setting until an
+    /// open changes it.
     pub log: LogUse,
-    /// Who remembers the newest epoch.
+    /// Remembers the newest epoch.
     pub witness: Option<Arc<dyn Witness>>,
 }
 
@@ -79,24 +78,24 @@ impl Default for ArrayOptions {
     }
 }
 
-/// What a new array is.
+/// Options of a new array.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
     /// How blocks are spread.
     pub policy: Policy,
     /// Identity.
     pub uuid: [u8; 16],
-    /// How many of the servers are kept as spares, the last ones.
+    /// Number of servers kept as spares, the last ones.
     pub spares: usize,
 }
 
-/// Why an array can not be made, opened or used.
+/// Why an array cannot be made, opened or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
-    /// What was asked for cannot be.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// A server that is needed does not answer.
+    /// A required server does not answer.
     #[error("server {0}: {1}")]
     Unreachable(usize, String),
     /// Servers do not answer, and those that do have no superblock.
@@ -110,10 +109,10 @@ pub enum ArrayError {
     /// All servers answer, and none has a superblock.
     #[error("no array on these servers")]
     NoArray,
-    /// Somebody has begun to restore it, and not ended.
+    /// A restore of the array was begun and not completed.
     #[error("a restore of this array has not ended: run 'steadfast remote restore' again")]
     Unfinished,
-    /// It has a write-behind log, and would be changed without it.
+    /// The array has a write-behind log, and would be changed without it.
     #[error(
         "the array has a write-behind log: name it with log=PATH, or leave it behind with log=none"
     )]
@@ -127,12 +126,12 @@ pub enum ArrayError {
     /// Another client has taken the array over.
     #[error("another client has opened the array: this one is fenced and does nothing more")]
     Fenced,
-    /// Enough servers are there, but those that are not might know of a later state.
+    /// Enough servers answer, but the missing ones might hold a later state.
     #[error(
         "{0} server(s) that may hold a later state do not answer or are empty; if they are gone for good, open with degraded=yes"
     )]
     Unsure(usize),
-    /// A block can not be read from anywhere.
+    /// No server can supply the block.
     #[error("block {0} can not be read from any server")]
     Unreadable(u32),
     /// No room.
@@ -141,13 +140,13 @@ pub enum ArrayError {
     /// The newest epoch could not be noted.
     #[error("the witness: {0}")]
     Witness(String),
-    /// Opened read-only.
+    /// The array is open read-only.
     #[error("the array is open read-only")]
     ReadOnly,
-    /// It was closed here.
+    /// This client has closed the array.
     #[error("the array is closed")]
     Closed,
-    /// What was to be done is for another state of the member.
+    /// The operation needs the member to be in another state.
     #[error("member {0} is not in a state for that")]
     WrongState(usize),
 }
@@ -245,7 +244,7 @@ impl Tally {
     }
 }
 
-/// What there is to know about an open array.
+/// Status of an open array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// Identity.
@@ -256,34 +255,34 @@ pub struct Status {
     pub epoch: u64,
     /// State and server of each member.
     pub members: Vec<(State, usize)>,
-    /// More were lost than can be.
+    /// More members were lost than the policy survives.
     pub failed: bool,
     /// Bytes of the medium.
     pub size: u64,
-    /// Segments of each server that are free, and all of them.
+    /// Free segments of each server, and all segments.
     pub segments: (u32, u32),
     /// Bytes of a segment on one server.
     pub segment_bytes: u32,
-    /// Members lost since it was opened.
+    /// Members lost since the array was opened.
     pub losses: u64,
     /// Blocks computed from other servers.
     pub reconstructed: u64,
-    /// Blocks put right on a server that had them wrong.
+    /// Blocks repaired on a server that had wrong data.
     pub repaired: u64,
-    /// Segments emptied to be used again.
+    /// Segments cleaned for reuse.
     pub cleaned: u64,
-    /// Blocks that were in them and are elsewhere now.
+    /// Blocks that cleaning moved.
     pub moved: u64,
-    /// Of those, the ones that no server was asked for.
+    /// Blocks that cleaning moved from memory, without reading a server.
     pub packed: u64,
     /// Groups of homes that were written without the log.
     pub groups: u64,
-    /// Blocks on the servers that are in memory as well.
+    /// Blocks on the servers that are also held in memory.
     pub held: u64,
     /// Records written.
     pub records: u64,
-    /// Reads that did not wait for a slow server.
+    /// Reads answered without waiting for a slow server.
     pub hedged: u64,
-    /// Bytes of each server that were given back.
+    /// Bytes of each server that were trimmed.
     pub trimmed: u64,
 }

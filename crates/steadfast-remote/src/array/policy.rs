@@ -1,4 +1,4 @@
-//! [`Policy`]: how many losses an array survives, and what that costs.
+//! [`Policy`]: how many losses an array survives, and the cost of that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ pub const SERVERS_MAX: usize = 16;
 /// How blocks are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Every block once: no loss is survived.
+    /// Every block is stored once: no loss is survived.
     None,
-    /// Every block on every server: all losses but one are survived.
+    /// Every server has every block: all losses but one are survived.
     Mirror,
     /// One parity shard: one loss is survived.
     Parity,
-    /// One parity shard, and for each block a home, behind a log: one loss is survived.
+    /// One parity shard, and a home for each block behind a log: one loss is survived.
     ParityInPlace,
     /// `data` data shards and `parity` parity shards: as many losses are survived as there are
     /// parity shards.
@@ -28,10 +28,10 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Data and parity shards on so many servers.
+    /// Data and parity shards on this many servers.
     ///
     /// # Errors
-    /// A line for people when the policy needs another number of servers.
+    /// A message for the user if the policy needs another number of servers.
     pub fn shards(self, servers: usize) -> Result<(usize, usize), String> {
         if servers == 0 || servers > SERVERS_MAX {
             return Err(format!("an array has 1 to {SERVERS_MAX} servers, not {servers}"));
@@ -52,7 +52,7 @@ impl Policy {
         }
     }
 
-    /// The policy that has these shards in a log.
+    /// The log-structured policy with these shards.
     pub(crate) fn of_shards(data: usize, parity: usize) -> Policy {
         match (data, parity) {
             (_, 0) => Policy::None,

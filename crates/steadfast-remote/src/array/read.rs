@@ -1,9 +1,10 @@
-//! Reads: from where a block is, and from everywhere else when that fails.
+//! Reads a block from its member, and from the other members when that fails.
 //!
-//! What is long and on several servers whole is read from all of them, a part from each.
+//! A long read is spread over several servers if each of them has whole blocks: each server returns
+//! a part.
 //!
-//! Nothing is locked while servers are asked. A segment may be emptied and filled again meanwhile;
-//! then the checksum does not fit, the map says something else, and the block is read again from
+//! No lock is held while servers are asked. A segment may be cleaned and refilled meanwhile. Then
+//! the checksum does not match, the map names another place, and the block is read again from
 //! there.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,14 +15,14 @@ use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock};
 use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};
 
-/// How often a block may have moved away before its reader gives up.
+/// How often a block may move before its reader gives up.
 const ATTEMPTS: usize = 64;
-/// Blocks that are worth a request to another copy.
+/// Fewest blocks that are worth a request to another copy.
 const SPREAD_MIN: usize = 64;
-/// After so many late answers in a row a server has to prove that it is there.
+/// Late answers in a row after which a server must show its proof.
 const LATES_MAX: u32 = 4;
 
-/// Late answers in a row, by server of the fleet.
+/// Late answers in a row, by index in the fleet.
 #[derive(Debug, Default)]
 pub(crate) struct Lates(Vec<AtomicU32>);
 
@@ -30,7 +31,7 @@ impl Lates {
         Lates((0..servers).map(|_| AtomicU32::new(0)).collect())
     }
 
-    /// Counts an answer; whether the server should be looked at.
+    /// Counts an answer. Returns whether the server must show its proof.
     fn note(&self, server: usize, late: bool) -> bool {
         let Some(count) = self.0.get(server) else { return false };
         match late {
@@ -45,45 +46,45 @@ impl Lates {
     }
 }
 
-/// Which blocks a buffer is for.
+/// The blocks that a buffer is for.
 #[derive(Clone, Copy)]
 enum Asked<'a> {
-    /// This one and those behind it.
+    /// This block and the following ones.
     From(u32),
-    /// Each of these.
+    /// Each of these blocks.
     Each(&'a [u32]),
 }
 
 impl Asked<'_> {
-    /// The block at this place of the buffer.
+    /// The block at this index of the buffer.
     fn block(&self, index: usize) -> u32 {
         match self {
             Asked::From(first) => first + index as u32,
-            // There are as many as the buffer has room for.
+            // The list has as many blocks as the buffer has room for.
             Asked::Each(blocks) => blocks.get(index).copied().unwrap_or(u32::MAX),
         }
     }
 }
 
-/// A block that has to come from elsewhere, and which member has answered with something wrong.
+/// A block that other members must supply, and the member that answered with wrong data.
 struct Hard {
     index: usize,
     entry: Entry,
     wrong: Option<usize>,
 }
 
-/// A block from other servers.
+/// Result of computing a block from other servers.
 pub(crate) enum Remade {
     Bytes(Vec<u8>),
-    /// It is not there any more.
+    /// The block has moved.
     Moved,
-    /// All good members have answered, and nothing of it fits.
+    /// All good members have answered, and no combination of their answers matches.
     Wrong,
-    /// Nothing fits of what was answered, and somebody has not.
+    /// No combination of the answers matches, and some member has not answered.
     Unanswered,
 }
 
-/// Blocks that follow each other on a server.
+/// Consecutive blocks on one server.
 struct Run {
     member: usize,
     seat: usize,
@@ -95,8 +96,8 @@ struct Run {
 }
 
 impl Run {
-    /// Parts of at least so many blocks, the first from its own server and the others from the next
-    /// ones in turn.
+    /// Splits into parts of at least `least` blocks. The first part stays on its own server, the
+    /// others go to the next servers in turn.
     fn spread(self, seats: &[(usize, usize)], least: usize) -> Vec<Run> {
         let parts = (self.entries.len() / least).clamp(1, seats.len());
         let own = seats.iter().position(|(member, _)| *member == self.member);
@@ -117,7 +118,7 @@ impl Run {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Fills `buffer` from block `first`. `held` says that the caller has the log.
+    /// Fills `buffer` from block `first`. `held` says that the caller holds the log lock.
     pub(crate) fn fetch(
         &self,
         first: u32,
@@ -127,7 +128,7 @@ impl<F: Fleet> Array<F> {
         self.fetch_asked(Asked::From(first), buffer, held)
     }
 
-    /// Fills `buffer` with these blocks, side by side.
+    /// Fills `buffer` with these blocks in order.
     pub(crate) fn fetch_each(
         &self,
         blocks: &[u32],
@@ -150,8 +151,8 @@ impl<F: Fleet> Array<F> {
                 break;
             }
             wanted = match self.attempt(asked, buffer, &wanted, held) {
-                // A stripe of homes may have been written over meanwhile, with the same in this
-                // block as before.
+                // A write-back may have overwritten the stripe meanwhile and left this block
+                // unchanged.
                 Err(ArrayError::Unreadable(_)) if !held && self.shape.has_homes() => {
                     let _log = self.log.lock();
                     self.attempt(asked, buffer, &wanted, true)?
@@ -168,7 +169,7 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Where a block is on its server.
+    /// First byte of a block on its server.
     fn byte_of(&self, map: &Map, block: u32, entry: &Entry) -> u64 {
         match entry.is_home() {
             true => map.home_start(&self.shape, self.shape.stripe_of(block)),
@@ -176,7 +177,7 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Reads the blocks at `wanted`; those that have moved meanwhile come back.
+    /// Reads the blocks at `wanted`. Returns those that have moved meanwhile.
     fn attempt(
         &self,
         asked: Asked<'_>,
@@ -234,14 +235,15 @@ impl<F: Fleet> Array<F> {
             match (found, buffer.get_mut(index * BLOCK..(index + 1) * BLOCK)) {
                 (Remade::Bytes(bytes), Some(target)) => {
                     target.copy_from_slice(&bytes);
-                    // A copy that is not the first one; that one was seen to already.
+                    // The wrong copy is not the first one; a wrong first copy is repaired
+                    // elsewhere.
                     if let Some(member) =
                         wrong.filter(|member| *member != usize::from(entry.member))
                     {
                         self.repair(block, entry, member, &bytes, held);
                     }
                 }
-                // Where the block is still there, nobody has it.
+                // The block is still there, so no server can supply it.
                 _ if self.map.read().entry(block) == Some(entry)
                     && !self.map.read().pending.contains_key(&block) =>
                 {
@@ -254,8 +256,8 @@ impl<F: Fleet> Array<F> {
         Ok(moved)
     }
 
-    /// What is in memory is copied; the rest is put together to requests, and to what no good
-    /// server has by itself. And whether there are others to turn to when a server is slow.
+    /// Copies blocks that are in memory and combines the rest into requests. Also returns the
+    /// blocks that no good server holds directly, and whether other servers can replace a slow one.
     fn plan(
         &self,
         asked: Asked<'_>,
@@ -283,7 +285,7 @@ impl<F: Fleet> Array<F> {
             }
             let member = match members.state(usize::from(entry.member)) {
                 State::Good => usize::from(entry.member),
-                // A copy is as good.
+                // Any copy will do.
                 _ if self.shape.data == 1 && !good.is_empty() => {
                     good[entry.slot as usize % good.len()]
                 }
@@ -322,7 +324,7 @@ impl<F: Fleet> Array<F> {
         (runs, hard, hedge)
     }
 
-    /// A block from the other servers.
+    /// Computes a block from the other servers.
     pub(crate) fn reconstruct(
         &self,
         block: u32,
@@ -338,14 +340,14 @@ impl<F: Fleet> Array<F> {
             None if entry.is_home() => self.shape.turn(self.shape.stripe_of(block)),
             None => return Ok(Remade::Moved),
         };
-        // A stripe of homes is always whole.
+        // A stripe of homes is always full.
         let is_empty = |shard: usize| meta.is_some_and(|meta| meta.is_empty(shard, &self.shape));
         let offset = self.byte_of(&self.map.read(), block, &entry);
         let own = usize::from(entry.member);
         let sources: Vec<(usize, usize)> = {
             let members = self.members.read();
             let others = members.in_state(State::Good).filter(|member| *member != own);
-            // Last, the one that should have it: it may only have been slow.
+            // The owner comes last: it may only have been slow.
             others
                 .chain(members.in_state(State::Good).filter(|member| *member == own))
                 .map(|member| (members.seat(member), self.shape.shard_of(member, turn)))
@@ -377,7 +379,8 @@ impl<F: Fleet> Array<F> {
         {
             return Ok(Remade::Bytes(row.clone()));
         }
-        // Who has not answered may have it right, and would not answer a write home in time either.
+        // A member that has not answered may hold the right data, and would not answer a repair in
+        // time.
         let wrong = own_row.is_some() || !entry.is_home();
         rows.extend(
             sources
@@ -387,7 +390,7 @@ impl<F: Fleet> Array<F> {
                 .filter(|(((_, shard), _), done)| **done && *shard != usize::from(entry.shard))
                 .map(|(((_, shard), buffer), _)| (*shard, &buffer[..])),
         );
-        // Of those that answer some may be wrong: every choice of k is tried until one fits.
+        // Some answers may be wrong: every choice of k is tried until one matches.
         for mask in 1_u32..1 << rows.len().min(super::policy::SERVERS_MAX) {
             if mask.count_ones() as usize != self.shape.data {
                 continue;
@@ -411,13 +414,13 @@ impl<F: Fleet> Array<F> {
         Ok(if done.iter().all(|done| *done) { Remade::Wrong } else { Remade::Unanswered })
     }
 
-    /// Puts a block right on a good server that had it wrong: its own, or one with a copy.
+    /// Repairs a block on a good server that had wrong data: its owner, or a server with a copy.
     fn repair(&self, block: u32, entry: Entry, member: usize, bytes: &[u8], held: bool) {
         if self.options.read_only {
             return;
         }
         let guard = if held { None } else { self.log.try_lock() };
-        // Without the log the segment might be another one by now.
+        // Without the log lock the segment might already be reused.
         let moved =
             || self.map.read().entry(block) != Some(entry) && !planted(Sabotage::RepairWhereItWas);
         if (!held && guard.is_none()) || moved() {
@@ -427,8 +430,8 @@ impl<F: Fleet> Array<F> {
             let members = self.members.read();
             (members.state(member), members.seat(member))
         };
-        // Where no more can be lost a home stays as it is, for what comes of the write may not be
-        // known.
+        // The outcome of the write may stay unknown. So a home is repaired only if one more member
+        // may be lost.
         let enough = self.members.read().good() > self.shape.data;
         if state != State::Good || self.members.read().closed || (entry.is_home() && !enough) {
             return;
@@ -439,14 +442,14 @@ impl<F: Fleet> Array<F> {
         self.fleet.round(&mut calls, self.options.patience_ms);
         match calls[0].outcome {
             Outcome::Done => self.tally.repaired(1),
-            // It may arrive when something newer is there (`bring.rs`). What comes of that the next
-            // one sees who is alive.
+            // The write may arrive when newer data is there (`bring.rs`). The next `alive` check
+            // reports a failed array.
             _ if entry.is_home() => drop(self.lose(&[member])),
             _ => self.members.write().unanswered = true,
         }
     }
 
-    /// A server that did not answer as it should has to show its proof, or is out of the array.
+    /// A server that did not answer correctly must show its proof; otherwise its member is lost.
     pub(crate) fn suspect(&self, member: usize, held: bool) -> Result<(), ArrayError> {
         let _guard = if held { None } else { Some(self.log.lock()) };
         let (state, seat, present) = {

@@ -1,9 +1,9 @@
-//! Rebuilding a member, in steps of one segment, and of some stripes of homes behind them, while
-//! everything else goes on.
+//! Rebuilding a member while the array stays in use. One step is one segment or, after the
+//! segments, a few stripes of homes.
 //!
-//! From the first step on the member takes every new record, in segments that are new, too. Older
-//! segments are given to it one by one: their records never change. When all are there, and
-//! flushed, it is good.
+//! From the first step on the member takes every new record, in segments that are also new. The
+//! older segments, whose records never change, are copied to it one by one. The member is good once
+//! all of them are copied and flushed.
 
 use super::map::Segment;
 use super::members::State;
@@ -12,43 +12,43 @@ use super::seal::Log;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
 
-/// How far a rebuild is.
+/// Progress of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuild {
     member: usize,
-    /// Segments from this generation on have what is new.
+    /// Segments of this generation and later are new.
     from: u64,
-    /// Next segment; behind the last one, steps of homes.
+    /// Next segment; after the last segment, the next step of homes.
     slot: u32,
     /// Bytes written to the member so far.
     pub bytes: u64,
 }
 
-/// What is left of a rebuild.
+/// Remaining work of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// So many of so many segments are done; stripes of homes count, too.
+    /// Steps done, and steps in all; steps of homes count too.
     Going(u32, u32),
     /// The member is good.
     Done,
 }
 
 impl<F: Fleet> Array<F> {
-    /// Members that hold nothing that counts.
+    /// Members that hold no valid data.
     pub fn lost(&self) -> Vec<usize> {
         self.members.read().in_state(State::Lost).collect()
     }
 
-    /// Servers of the fleet that no member sits on.
+    /// Servers of the fleet without a member.
     pub fn spares(&self) -> Vec<usize> {
         let members = self.members.read();
         (0..self.fleet.servers()).filter(|seat| !members.seats.contains(seat)).collect()
     }
 
-    /// Takes a good member out, for its server to be given back.
+    /// Takes a good member out of the array, so that its server can be released.
     ///
     /// # Errors
-    /// When no more can be lost.
+    /// When no further member can be lost.
     pub fn drain(&self, member: usize) -> Result<(), ArrayError> {
         let _log = self.log_to_write()?;
         if self.members.read().good() <= self.shape.data {
@@ -57,7 +57,7 @@ impl<F: Fleet> Array<F> {
         self.lose(&[member])
     }
 
-    /// Begins to rebuild a lost member on `seat`, its own server or a spare.
+    /// Begins to rebuild a lost member on `seat`, which is its own server or a spare.
     ///
     /// # Errors
     /// The server does not answer or lends too little, or the member is not lost.
@@ -98,14 +98,12 @@ impl<F: Fleet> Array<F> {
         let before = self.fleet.breaks(seat);
         self.wipe(member)
             .map_err(|()| ArrayError::Unreachable(seat, "cannot be written".to_owned()))?;
-        // What waits goes to the members that are there; what comes later begins with a new
-        // segment.
+        // Waiting blocks go to the present members; later blocks begin a new segment.
         self.flush_held(&mut log)?;
         log.close();
         self.set_state(member, State::Rebuilding);
         self.publish()?;
-        // Nobody has flushed the wiping: a server that restarts after it may have its old records
-        // again.
+        // No flush has covered the wipe: if the server restarts, its old records may reappear.
         let mut breaks = self.breaks();
         if let Some(count) = breaks.get_mut(seat) {
             *count = before;
@@ -124,10 +122,10 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Gives the member one more segment.
+    /// Copies one more segment to the member.
     ///
     /// # Errors
-    /// The member was lost again, or what it needs cannot be read.
+    /// The member was lost again, or the required data cannot be read.
     pub fn rebuild_step(&self, rebuild: &mut Rebuild) -> Result<Progress, ArrayError> {
         let mut log = self.log_to_write()?;
         if self.members.read().state(rebuild.member) != State::Rebuilding {
@@ -160,7 +158,7 @@ impl<F: Fleet> Array<F> {
         Ok(Progress::Done)
     }
 
-    /// All records of a segment, as this member has to have them.
+    /// Copies all records of a segment to the member.
     fn give(
         &self,
         log: &mut Log,
@@ -186,8 +184,8 @@ impl<F: Fleet> Array<F> {
         Ok(given)
     }
 
-    /// One record, as this member has to have it: how many bytes, or `None` where the member does
-    /// not take it.
+    /// Copies one record to the member. Returns the bytes written, or `None` if the member refuses
+    /// it.
     pub(crate) fn give_record(
         &self,
         log: &mut Log,
@@ -209,7 +207,7 @@ impl<F: Fleet> Array<F> {
         Ok((calls[0].outcome == Outcome::Done).then(|| (head.len() + bytes.len()) as u64))
     }
 
-    /// One shard of a record, computed from `k` others whose checksums fit.
+    /// One shard of a record, computed from `k` other shards whose checksums match.
     fn shard(
         &self,
         slot: u32,

@@ -1,7 +1,8 @@
-//! The header of a record, as it is kept in front of each of its shards.
+//! The header of a record, stored in front of each of its shards.
 //!
-//! All numbers little-endian. A header is a multiple of 512 bytes; its checksum covers everything
-//! after itself. Every server has the same header, so that one of them tells what is in all shards.
+//! All numbers are little-endian. A header is a multiple of 512 bytes; its checksum covers
+//! everything after the checksum field. Every server has the same header, so one header describes
+//! all shards.
 
 use super::seal::Stream;
 use super::shape::Shape;
@@ -12,41 +13,40 @@ const MAGIC: u32 = u32::from_le_bytes(*b"SfRr");
 /// Bytes before the checksums of the shards.
 pub(crate) const FIXED_BYTES: usize = 80;
 
-/// What a header says.
+/// Contents of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Identity of the array.
     pub(crate) uuid: [u8; 16],
-    /// Session in which it was written: its stamp.
+    /// Stamp of the session that wrote it.
     pub(crate) session: u64,
     /// Sequence number of the first record of its segment.
     pub(crate) generation: u64,
-    /// Its own sequence number; grows without exception.
+    /// Its own sequence number; strictly increasing.
     pub(crate) sequence: u64,
-    /// Every record up to this one was flushed when this one was written.
+    /// When this record was written, every record up to this one was flushed.
     pub(crate) durable: u64,
-    /// Segment.
+    /// Segment number.
     pub(crate) slot: u32,
     /// First byte of the header within the segment.
     pub(crate) offset: u32,
     /// Blocks of each shard.
     pub(crate) rows: u32,
-    /// Checksums of the shards, data first. 0 for a data shard without blocks, which is not
+    /// Checksums of the shards, data shards first. 0 for a data shard without blocks, which is not
     /// written.
     pub(crate) shards: Vec<u32>,
-    /// What its segment is for, where blocks have homes (`bring.rs`); otherwise that makes no
-    /// difference, and is not written.
+    /// Purpose of its segment, with parity in place (`bring.rs`). Other policies do not need it and
+    /// do not store it.
     pub(crate) stream: Stream,
-    /// Of a mark: no segment whose first record is up to this one is needed. 0 where nobody says
-    /// so.
+    /// In a mark: no segment whose first record is up to this one is needed. 0 if not stated.
     pub(crate) floor: u64,
-    /// Blocks and their checksums: the first `rows` are those of the first data shard, and so on.
-    /// None in a **mark**: it says that nothing older in the segment is needed.
+    /// Blocks and their checksums: the first `rows` entries belong to the first data shard, and so
+    /// on. A **mark** has no entries: nothing older in the segment is needed.
     pub(crate) entries: Vec<(u32, u32)>,
 }
 
 impl Header {
-    /// What is written to a segment that is needed no more, in front of whatever is left there.
+    /// The mark of an obsolete segment, written in front of its old contents.
     pub(crate) fn mark(
         shape: &Shape,
         superblock: &Superblock,
@@ -122,7 +122,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the header at the front of `bytes`, which must be that of this array at this place.
+    /// Decodes the header at the front of `bytes`. It must belong to this array and this place.
     pub(crate) fn decode(
         bytes: &[u8],
         shape: &Shape,
@@ -136,7 +136,7 @@ impl Header {
             return None;
         }
         let (rows, count) = (u32_at(64)?, u32_at(68)?);
-        // Bounded before anything depends on them.
+        // Bounded before they are used.
         if rows == 0
             || rows as usize > shape.rows_max()
             || count as usize > rows as usize * shape.data
@@ -176,7 +176,8 @@ impl Header {
         }
         for _ in 0..count {
             let (block, crc) = (u32_at(at)?, u32_at(at + 4)?);
-            // Blocks of checksums are behind those of the medium, and in records of their own.
+            // Checksum blocks have numbers after the blocks of the medium, and records of their
+            // own.
             if block >= shape.all_blocks() || (block >= shape.blocks) != (stream == Stream::Sums) {
                 return None;
             }
@@ -187,7 +188,7 @@ impl Header {
     }
 }
 
-/// What the client remembers of a record.
+/// What the client keeps in memory of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) sequence: u64,
@@ -212,7 +213,7 @@ impl Meta {
         }
     }
 
-    /// Whether a data shard has no blocks, and so was not written and is zeros.
+    /// Whether a data shard has no blocks. Such a shard is not written and reads as zeros.
     pub(crate) fn is_empty(&self, shard: usize, shape: &Shape) -> bool {
         shard < shape.data && shard as u64 * u64::from(self.rows) >= u64::from(self.count)
     }

@@ -1,12 +1,13 @@
-//! What a client finds when it opens an array: where every block is, and what was under way.
+//! What a client does when it opens an array: it finds the location of every block, and completes
+//! or voids unfinished writes.
 //!
-//! The map of blocks is not kept anywhere: it is put together from the headers of all records,
-//! segment by segment, all servers at once. The newest record of a block counts.
+//! The block map is not stored. It is rebuilt from the headers of all records, segment by segment,
+//! on all servers at once. The newest record of a block counts.
 //!
-//! Records that no flush covers are looked at in full, in their order. Where `k` shards are there
-//! the record is completed on every good server; at the first where there are not the session has
-//! ended, and the superblock says so. Either way it stays so, whoever comes back later, and
-//! whatever of a dead client's arrives.
+//! Records that no flush covers are checked in full, in order. If `k` shards of a record exist, the
+//! record is completed on every good server. At the first record with fewer shards the session
+//! ends, and the superblock records that. Later returning servers and late writes of a dead client
+//! do not change either result.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +19,11 @@ use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock, crc32c};
 use crate::client::Ask;
 
-/// Records that a member is given while the array is opened; with more it is rebuilt.
+/// Missing records that a member receives at the open; with more it is rebuilt.
 const HEALED_MAX: usize = 64;
 
 impl<F: Fleet> Array<F> {
-    /// Puts the map together, settles what was under way, and begins a session.
+    /// Builds the map, completes or voids unfinished records, and begins a session.
     pub(crate) fn replay(&self) -> Result<(), ArrayError> {
         let mut log = self.log.lock();
         let mut finds = Finds::default();
@@ -35,8 +36,8 @@ impl<F: Fleet> Array<F> {
         let Finds { mut records, last, mut doubtful, mut hidden } = finds;
         records.sort_by_key(|(header, _)| header.sequence);
         let durable = records.iter().map(|(header, _)| header.durable).max().unwrap_or(0);
-        // The segment that was begun last: streams have one each, so the last record may be in an
-        // older one.
+        // The segment that was begun last. Each stream has its own, so the last record may be in an
+        // older segment.
         let begun = records.iter().filter(|(header, _)| !header.is_mark());
         let begun =
             begun.max_by_key(|(header, _)| header.generation).map_or(0, |(header, _)| header.slot);
@@ -50,11 +51,10 @@ impl<F: Fleet> Array<F> {
             }
             kept += 1;
         }
-        // Nothing behind the first one that cannot be completed counts, so that one number says for
-        // ever what does.
+        // Everything after the first record that cannot be completed is void. So one number
+        // permanently separates valid records from void ones.
         doubtful.extend(records.drain(kept..).map(|(header, _)| header.slot));
-        // Of marks that went out together some may be there: each stands for all, and they are made
-        // again.
+        // Some marks of one round may exist: each stands for all, and they are written again.
         log.floor = records.iter().map(|(header, _)| header.floor).max().unwrap_or(0);
         let floor = log.floor;
         let counts = |header: &Header| {
@@ -86,8 +86,8 @@ impl<F: Fleet> Array<F> {
                 .collect();
         }
         self.load_homes(&mut log)?;
-        // A client that died was about to use the free segments behind its last one: half of the
-        // others come first.
+        // A dead client was about to use the free segments after its last one. Half of the free
+        // segments come before those.
         let behind = log.free.range(begun..).chain(log.free.range(..begun));
         log.cursor = behind.copied().nth(log.free.len() / 2).unwrap_or(0).wrapping_sub(1);
         log.next = last + 1;
@@ -96,12 +96,12 @@ impl<F: Fleet> Array<F> {
             return Ok(());
         }
         self.heal(&mut log, &records)?;
-        // What was settled stays so.
+        // The decisions above become durable.
         self.flush_servers(&mut log)?;
         self.members.write().superblock.end_sessions(end);
         self.publish()?;
         self.mark(&mut log)?;
-        // An older segment must not be needed again because a newer one is used again.
+        // An older segment must not become valid again when a newer one is reused.
         while self.shape.has_homes() && !(log.unmarked.is_empty() && log.marked.is_empty()) {
             self.flush_held(&mut log)?;
             self.mark(&mut log)?;
@@ -109,10 +109,10 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Gives records that are needed, and that a member has not, to that member: a write that a
-    /// dead client had under way has hit them, or its state is an old one, whatever its superblock
-    /// says. Where there are many it is out of the array, unless there are just enough: then it is
-    /// read from with the caution that every read takes.
+    /// Copies needed records to members that lack them. Late writes of a dead client have
+    /// overwritten such records, or the state of the member is older than its superblock says. A
+    /// member that lacks many records is lost, unless just enough members are good. Then it stays
+    /// in use, and every read verifies its data anyway.
     fn heal(&self, log: &mut Log, records: &[(Header, u32)]) -> Result<(), ArrayError> {
         let needed: Vec<&(Header, u32)> = {
             let map = self.map.read();
@@ -134,7 +134,7 @@ impl<F: Fleet> Array<F> {
                 }
                 match self.give_record(log, member, &Meta::of(header, &self.shape), header) {
                     Ok(given) => healed = given.is_some(),
-                    // Nobody has it, so this member is no worse than the others.
+                    // No member has the record, so this one is no worse than the others.
                     Err(ArrayError::Invalid(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -146,8 +146,9 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// A record that no flush covers is completed on every good server: whether that can be. Who
-    /// only looks leaves it as it is, and a further fault then hits what may have too few shards.
+    /// Completes a record that no flush covers on every good server. Returns whether that is
+    /// possible. A read-only client leaves the record as it is, so a further fault may hit a record
+    /// with too few shards.
     fn settle(
         &self,
         log: &mut Log,
@@ -178,8 +179,7 @@ impl<F: Fleet> Array<F> {
             .zip(&mut buffers)
             .map(|((_, seat), buffer)| Call::new(*seat, offset, Ask::Read(buffer)))
             .collect();
-        // Nobody may have flushed what is found here: a server that restarts after this may have it
-        // no more.
+        // What is found here may never have been flushed, so a server that restarts may lose it.
         self.insist_unflushed(log, &mut calls);
         let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
         drop(calls);
@@ -269,9 +269,9 @@ impl<F: Fleet> Array<F> {
         Ok(true)
     }
 
-    /// Takes everything off a server that could be taken for a record or superblock of this array.
-    /// Segments are looked at first: what is zeros stays untouched, so that memory that nobody has
-    /// used is not taken for it.
+    /// Erases everything on a server that could be taken for a record or superblock of this array.
+    /// Segments are read first and zeros are left alone, so the server allocates no memory for
+    /// unused segments.
     pub(crate) fn wipe(&self, member: usize) -> Result<(), ()> {
         let seat = self.members.read().seat(member);
         let zeros = vec![0; Superblock::AREA];

@@ -1,25 +1,25 @@
-//! Going on after an epoch could not be noted.
+//! Continues after an epoch could not be noted.
 //!
-//! Who keeps the witness may be away for a long time (etcd, for longer than anybody waits). Then
-//! the array fails: the servers have the epoch, but nothing may depend on it. Everything that was
-//! taken in is still there, so once the witness takes the epoch after all the array goes on. It
-//! does not where another client has taken the array over meanwhile.
+//! The witness may be away for a long time, such as etcd for longer than its wait limit. Then the
+//! array fails: the servers have the epoch, but nothing may depend on it. All accepted data is
+//! still there, so the array continues once the witness takes the epoch after all. It does not
+//! continue if another client has taken the array over meanwhile.
 
 use super::members::State;
 use super::{Array, ArrayError, Fleet};
 
 impl<F: Fleet> Array<F> {
-    /// Whether the array has failed for no other reason than that its epoch could not be noted.
+    /// Whether the array has failed only because its epoch could not be noted.
     pub fn awaits_witness(&self) -> bool {
         self.members.read().unnoted.is_some()
     }
 
-    /// Has the epoch noted that could not be, and goes on: for whoever looks after the array. What
-    /// had failed meanwhile may have been carried out, like any write without an answer.
+    /// Notes the pending epoch and continues; the tender of the array calls it. Operations that
+    /// failed meanwhile may have been carried out, like any write without an answer.
     ///
     /// # Errors
-    /// The witness refuses again, or another client has taken over; and those of the epoch that
-    /// follows.
+    /// The witness refuses again, or another client has taken over. Also the errors of publishing
+    /// the following epoch.
     pub fn resume(&self) -> Result<(), ArrayError> {
         let _log = self.log.lock();
         if !self.awaits_witness() {
@@ -34,7 +34,7 @@ impl<F: Fleet> Array<F> {
             let mut members = self.members.write();
             (members.failed, members.unnoted) = (false, None);
         }
-        // Whoever was rebuilding them has been told that it failed.
+        // The rebuild of these members has been told that it failed.
         let abandoned: Vec<usize> = self.members.read().in_state(State::Rebuilding).collect();
         self.lose(&abandoned)
     }

@@ -1,11 +1,10 @@
-//! [`Runs`]: what goes to the homes of several members, stretches that follow each other in one
-//! request.
+//! [`Runs`]: writes to the homes of several members. Contiguous pieces share one request.
 
 use super::seal::Log;
 use super::{Array, Call, Fleet, Outcome};
 use crate::client::Ask;
 
-/// A stretch of the homes of a member.
+/// A contiguous piece of the homes of a member.
 struct Run<'a> {
     member: usize,
     seat: usize,
@@ -14,12 +13,12 @@ struct Run<'a> {
     pieces: Vec<&'a [u8]>,
 }
 
-/// Stretches, in the order in which they were added.
+/// Pieces, in the order in which they were added.
 #[derive(Default)]
 pub(crate) struct Runs<'a>(Vec<Run<'a>>);
 
 impl<'a> Runs<'a> {
-    /// A piece for a member on this server, from this byte on.
+    /// Adds a piece for a member on this server, from this byte on.
     pub(crate) fn push(&mut self, (member, seat): (usize, usize), start: u64, piece: &'a [u8]) {
         let end = start + piece.len() as u64;
         match self.0.last_mut() {
@@ -33,8 +32,9 @@ impl<'a> Runs<'a> {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Writes stretches for the next flush to cover, each once, or, `again`, once more where there
-    /// was no answer: members that have not answered for all of theirs.
+    /// Writes the pieces for the next flush to cover. Each is written once; with `again`, pieces
+    /// without an answer are written once more. Returns the members that have not answered for all
+    /// their pieces.
     pub(crate) fn write_runs<'a>(
         &self,
         log: &mut Log,

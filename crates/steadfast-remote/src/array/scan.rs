@@ -1,8 +1,9 @@
-//! Reading the headers of all segments from all good servers: what there is, and who has it.
+//! Reads the headers of all segments from all good servers: which records exist, and which members
+//! have them.
 //!
-//! The records of a segment follow each other, so each header says where the next one is. All
-//! segments of a batch are walked side by side on all servers, a step at a time; a member that
-//! lacks a header, or has a damaged one, is not a reason to stop.
+//! Records of a segment are contiguous, so each header gives the offset of the next one. All
+//! segments of a batch are walked in parallel on all servers, one step at a time. A member with a
+//! missing or damaged header does not stop the walk.
 
 use std::collections::BTreeSet;
 
@@ -12,37 +13,37 @@ use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
 
-/// Segments whose headers are read at once.
+/// Segments whose headers are read in parallel.
 pub(super) const SLOTS_AT_ONCE: u32 = 32;
-/// Bytes read where a header may be: no header is longer.
+/// Bytes read for a header: no header is longer.
 const HEADER_MAX: usize = 4096;
 
-/// What is found on the servers.
+/// What the servers hold.
 #[derive(Default)]
 pub(super) struct Finds {
-    /// Records that count, each with the good members that have it, as bits.
+    /// Valid records, each with a bit mask of the good members that have it.
     pub(super) records: Vec<(Header, u32)>,
-    /// The highest number of all, also of records that do not count: none is used again.
+    /// The highest sequence number found, including void records: no number is used again.
     pub(super) last: u64,
-    /// Segments with a record that does not count.
+    /// Segments with a void record.
     pub(super) doubtful: BTreeSet<u32>,
-    /// Segments with a mark that some member has not, who has records there instead.
+    /// Segments with a mark that some member lacks; that member has records there instead.
     pub(super) hidden: BTreeSet<u32>,
 }
 
-/// How far a segment has been read.
+/// Progress of reading a segment.
 struct Walk {
     slot: u32,
-    /// The next header within the segment.
+    /// Offset of the next header within the segment.
     offset: u32,
     /// Generation and session of the segment, once its first header is known.
     of: Option<(u64, u64)>,
 }
 
 impl<F: Fleet> Array<F> {
-    /// Reads the headers of some segments from all good servers, side by side. Of a segment only
-    /// its newest generation counts. A member whose header is damaged does not hide what the others
-    /// have behind it.
+    /// Reads the headers of some segments from all good servers in parallel. Only the newest
+    /// generation of a segment counts. A damaged header on one member does not hide later headers
+    /// on the others.
     pub(super) fn scan(
         &self,
         slots: std::ops::Range<u32>,

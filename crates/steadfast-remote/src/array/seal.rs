@@ -1,13 +1,12 @@
-//! Blocks gather, become a record, and go to the servers.
+//! Gathers blocks into records and sends them to the servers.
 //!
-//! Blocks wait in memory until a record is full or a flush comes. A block that is written again
-//! while it waits is replaced where it is. A flush makes a short record of what has gathered: a
-//! stripe is never read back to be filled. What comes in large pieces does not wait: it goes to the
-//! servers from where the caller has it.
+//! Blocks wait in memory until a record is full or a flush comes. A waiting block that is written
+//! again is replaced. A flush makes a short record of the waiting blocks: no stripe is read back to
+//! be filled. Large writes do not wait; they are sent from the caller's buffer.
 //!
-//! What is new and what cleaning moves are two streams with a segment each: new blocks, of small
-//! flushes above all, are soon written again or moved, and what was moved has shown that it stays.
-//! A segment with both would never be emptied cheaply.
+//! New blocks and blocks that cleaning moves are two streams with a segment each. New blocks,
+//! mostly of small flushes, are soon written again or moved; moved blocks tend to stay. A segment
+//! with both kinds would never be cheap to clean.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -22,19 +21,19 @@ use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Fleet};
 use crate::sabotage::{Sabotage, planted};
 
-/// Blocks that come at once and are not gathered, where a record has room for them: copying them
-/// would cost more than another header.
+/// Fewest blocks that are sent without gathering, if a record has room for them. Copying them would
+/// cost more than another header.
 const DIRECT_MIN: usize = 128;
 
-/// What is appended where: what is new dies sooner than what has been moved, so they do not share
-/// segments.
+/// What is appended to a segment. New blocks become obsolete sooner than moved ones, so they do not
+/// share segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Stream {
     /// Blocks as they are written.
     #[default]
     Fresh,
-    /// Blocks that cleaning moves; where blocks have homes, those that are at home and about to be
-    /// written there anew.
+    /// Blocks that cleaning moves. With parity in place: blocks at home that are about to be
+    /// overwritten there (staged).
     Moved,
     /// Checksums of homes.
     Sums,
@@ -43,18 +42,18 @@ pub(crate) enum Stream {
 /// A segment that records are appended to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
-    /// What is appended to it.
+    /// The stream that is appended to it.
     pub(crate) stream: Stream,
-    /// Where it is on every server.
+    /// Its segment number on every server.
     pub(crate) slot: u32,
     /// Sequence number of its first record.
     pub(crate) generation: u64,
     pub(crate) offset: u32,
 }
 
-/// What only who appends needs to know.
+/// State that only appends need.
 pub(crate) struct Log {
-    /// The segment of each stream.
+    /// The open segment of each stream.
     pub(crate) fresh: Option<Open>,
     pub(crate) moved: Option<Open>,
     pub(crate) sums: Option<Open>,
@@ -62,27 +61,27 @@ pub(crate) struct Log {
     pub(crate) next: u64,
     /// Every record up to this one is flushed.
     pub(crate) durable: u64,
-    /// Blocks that wait, in the order in which they came.
+    /// Waiting blocks, in the order of arrival.
     pub(crate) waiting: Vec<u32>,
-    /// Segments that can be used.
+    /// Free segments.
     pub(crate) free: BTreeSet<u32>,
-    /// The segment that was used last: they take turns.
+    /// The segment that was used last: segments are used in turn.
     pub(crate) cursor: u32,
-    /// Segments in which there is nothing that counts, and no mark that says so.
+    /// Segments without valid contents that have no mark yet.
     pub(crate) unmarked: Vec<u32>,
-    /// Segments that will be free with the next flush.
+    /// Segments that are free after the next flush.
     pub(crate) marked: Vec<u32>,
     /// Something was sent that no flush covers.
     pub(crate) unflushed: bool,
-    /// What marks say: nothing older is needed.
+    /// Floor written into marks: nothing older is needed.
     pub(crate) floor: u64,
-    /// Parity of the last record: memory for that of the next one.
+    /// Parity buffers of the last record, reused for the next one.
     pub(crate) parity: Vec<Vec<u8>>,
-    /// That of the last groups, one by one: the same.
+    /// Parity buffers of the last groups, reused.
     pub(crate) parities: Vec<Vec<Vec<u8>>>,
-    /// Where groups of homes can be written.
+    /// Places for groups of homes.
     pub(crate) places: Places,
-    /// What the last record gathered: the same.
+    /// Gather buffer of the last record, reused.
     pub(crate) gathered: Vec<u8>,
 }
 
@@ -91,12 +90,12 @@ impl Log {
         self.free.len()
     }
 
-    /// Whether a segment may still be appended to.
+    /// Whether the segment is open for appending.
     pub(crate) fn is_open(&self, slot: u32) -> bool {
         [self.fresh, self.moved, self.sums].iter().flatten().any(|open| open.slot == slot)
     }
 
-    /// The next records begin segments.
+    /// Closes the open segments: the next records begin new ones.
     pub(crate) fn close(&mut self) {
         (self.fresh, self.moved, self.sums) = (None, None, None);
     }
@@ -111,7 +110,7 @@ impl Log {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Takes blocks in. They are readable at once and durable with the next flush.
+    /// Accepts blocks. They are readable at once and durable after the next flush.
     pub(crate) fn append(&self, first: u32, data: &[u8]) -> Result<(), ArrayError> {
         let mut log = self.log_to_write()?;
         self.make_room(&mut log, 0)?;
@@ -128,7 +127,7 @@ impl<F: Fleet> Array<F> {
         self.alive()
     }
 
-    /// Puts blocks into the log, or where they wait for that.
+    /// Sends blocks to the log or lets them wait.
     fn take_in(
         &self,
         log: &mut MutexGuard<'_, Log>,
@@ -159,33 +158,33 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// A block waits.
+    /// Makes a block wait.
     pub(crate) fn put(&self, log: &mut Log, block: u32, bytes: Bytes) {
         if self.map.write().pending.insert(block, bytes).is_none() {
             log.waiting.push(block);
         }
     }
 
-    /// Sends the first blocks of `data`, which belong to `first` and the blocks behind it, from
-    /// where they are: how many.
+    /// Sends the first blocks of `data`, for block `first` and the following ones, without copying.
+    /// Returns their number.
     fn seal_direct(&self, log: &mut Log, first: u32, data: &[u8]) -> Result<usize, ArrayError> {
         let open = self.room(log, Stream::Fresh)?;
         let most = self.fits(&open).min(data.len() / BLOCK);
-        // Whole stripes; where the segment has room for less than one, what is there.
+        // Whole stripes, or what fits if the segment has room for less than one.
         let count = if most >= self.shape.data { most - most % self.shape.data } else { most };
         let blocks: Vec<u32> = (first..first + count as u32).collect();
-        // What waited of these blocks is older.
+        // Waiting versions of these blocks are older.
         log.waiting.retain(|block| !(first..first + count as u32).contains(block));
         let bytes = data.get(..count * BLOCK).unwrap_or_default();
-        // So it is not kept for these.
+        // So they are not kept for these blocks.
         let keep = planted(Sabotage::HoldOlder);
         self.seal_record(log, open, &blocks, Cow::Borrowed(bytes), keep, false)?;
         Ok(count)
     }
 
-    /// Sends what waits, in as many records as it takes; with `durable` the last one takes a flush
-    /// of all that was sent before along, and is durable itself where servers can do that in one
-    /// request.
+    /// Sends all waiting blocks, in as many records as needed. With `durable`, a flush of
+    /// everything sent before accompanies the last record. That record itself is written durably if
+    /// the servers can do that in one request.
     pub(crate) fn seal(
         &self,
         log: &mut Log,
@@ -215,7 +214,7 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Sends blocks that do not wait, in as many records as it takes; `durable` as for
+    /// Sends blocks without waiting, in as many records as needed; `durable` as for
     /// [`seal`](Self::seal).
     pub(crate) fn seal_blocks(
         &self,
@@ -237,8 +236,8 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Makes a record of blocks, sends it, and notes that they are there. With `keep` what waited
-    /// of them stays in memory.
+    /// Makes a record of blocks, sends it, and enters it into the map. With `keep`, waiting blocks
+    /// of it stay in memory.
     fn seal_record(
         &self,
         log: &mut Log,
@@ -268,7 +267,7 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// How many blocks the rest of a segment takes in one record.
+    /// How many blocks fit into the rest of a segment as one record.
     fn fits(&self, open: &Open) -> usize {
         let left = (self.shape.segment - open.offset) as usize;
         (1..=self.shape.rows_max())
@@ -277,7 +276,7 @@ impl<F: Fleet> Array<F> {
             .map_or(0, |rows| rows * self.shape.data)
     }
 
-    /// The open segment of a stream if it has room for a record, or else the next.
+    /// The open segment of a stream if it has room for a record, or else the next one.
     fn room(&self, log: &mut Log, stream: Stream) -> Result<Open, ArrayError> {
         if let Some(open) = *log.open(stream)
             && self.fits(&open) > 0

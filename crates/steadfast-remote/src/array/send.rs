@@ -1,5 +1,5 @@
-//! A record goes to all members in one round, header and shard in one write each, without copying
-//! what the caller has.
+//! Sends a record to all members in one round: header and shard in one write each, without copying
+//! the caller's data.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, checksum, crc32c};
 use crate::client::Ask;
 
 impl<F: Fleet> Array<F> {
-    /// Data shards and the parity of them, which `buffers` are memory for.
+    /// Data shards and their parity; `buffers` provides memory for the parity.
     pub(crate) fn with_parity<'a>(
         &self,
         data: Vec<&'a [u8]>,
@@ -20,10 +20,10 @@ impl<F: Fleet> Array<F> {
         Ok(data.into_iter().chain(parity).collect())
     }
 
-    /// Makes a record of `blocks`, whose `bytes` follow each other, and sends it to every member.
-    /// It counts once `k` of the good ones have it, and those that have it not are out of the
-    /// array. With `durable` it is written so where servers can, and what was answered before is
-    /// flushed in the same round.
+    /// Makes a record of `blocks`, whose `bytes` are contiguous, and sends it to every member. The
+    /// record is valid once `k` of the good members have it; members that lack it are lost. With
+    /// `durable`, it is written durably if the servers can do that. Everything that was answered
+    /// before is then flushed in the same round.
     pub(crate) fn send(
         &self,
         log: &mut Log,
@@ -46,7 +46,7 @@ impl<F: Fleet> Array<F> {
             bytes.to_mut().resize(shape.data * rows * BLOCK, 0);
         }
         let data: Vec<&[u8]> = bytes.chunks_exact(rows * BLOCK).collect();
-        // Given back when the record is sent.
+        // Returned after the record is sent.
         let mut buffers = std::mem::take(&mut log.parity);
         let shards = self.with_parity(data, &mut buffers)?;
         let checksums = self.sums(&entries, rows, &shards);
@@ -89,11 +89,12 @@ impl<F: Fleet> Array<F> {
             .map(|((_, seat), pieces)| Call::new(*seat, offset, Ask::Write(pieces, durably(*seat))))
             .collect();
         let all_durable = seats.iter().all(|(_, seat)| durably(*seat));
-        // What was sent earlier has been answered, so a flush beside this record covers it.
+        // Everything sent earlier has been answered, so a flush in parallel with this record covers
+        // it.
         let flushes = durable && log.unflushed && all_durable;
         if flushes {
             calls.extend(seats.iter().map(|(_, seat)| Call::new(*seat, 0, Ask::Flush)));
-            // Once only, but with the time of two: see `flush_held`.
+            // Not repeated, but with the time of two tries: see `flush_servers`.
             self.fleet.round(&mut calls, 2 * self.options.patience_ms);
             let (writes, _) = calls.split_at_mut(seats.len());
             self.again(writes, |outcome| outcome == Outcome::Lost);
@@ -125,8 +126,8 @@ impl<F: Fleet> Array<F> {
         Ok(header)
     }
 
-    /// The checksums of shards, from those of the blocks where that can be: their bytes are summed
-    /// once.
+    /// The checksums of shards, computed from those of the blocks if possible, so that each byte is
+    /// summed once.
     fn sums(&self, entries: &[(u32, u32)], rows: usize, shards: &[&[u8]]) -> Vec<u32> {
         let data = self.shape.data;
         let zero = checksum::zeros(1);
@@ -137,12 +138,12 @@ impl<F: Fleet> Array<F> {
             })
             .collect();
         match (data, self.shape.parity) {
-            // Copies of each other.
+            // The shards are copies of each other.
             (1, copies) => sums.resize(1 + copies, sums[0]),
             (_, 1) => sums.push(checksum::added(&sums, rows)),
             _ => sums.extend(shards.iter().skip(data).map(|shard| crc32c(shard))),
         }
-        // Those without blocks are not written.
+        // Shards without blocks are not written.
         let filled = entries.len().div_ceil(rows);
         sums.iter_mut().take(data).skip(filled).for_each(|sum| *sum = 0);
         sums

@@ -1,14 +1,14 @@
-//! [`Shape`]: sizes that never change while an array exists.
+//! [`Shape`]: sizes that stay fixed for the lifetime of an array.
 
 use super::{BLOCK, Policy};
 
-/// Where segments begin on a server; superblocks are before.
+/// First byte of the segments on a server; superblocks are before it.
 pub(crate) const AREA: u64 = 64 << 10;
 /// Most blocks of a record.
 pub(crate) const RECORD_BLOCKS_MAX: usize = 256;
 /// Alignment of records within a segment, bytes.
 pub(crate) const SECTOR: usize = 512;
-/// Segments that blocks never fill: what cleaning needs to go on.
+/// Segments that blocks never fill: cleaning needs them.
 const RESERVE_SLOTS: u64 = 12;
 
 /// Sizes of an array.
@@ -24,7 +24,7 @@ pub(crate) struct Shape {
     pub(crate) slots: u32,
     /// Blocks of the medium.
     pub(crate) blocks: u32,
-    /// Rows of a block that homes are in, behind the segments; none where the log is all there is.
+    /// Rows of homes, one block each, after the segments; 0 if there is only the log.
     pub(crate) homes: u32,
 }
 
@@ -32,7 +32,7 @@ impl Shape {
     /// Sizes for servers of `size` bytes each.
     ///
     /// # Errors
-    /// A line for people where that is too little or too much.
+    /// A message for the user if that is too little or too much.
     pub(crate) fn plan(data: usize, parity: usize, size: u64) -> Result<Shape, String> {
         let room = size.saturating_sub(AREA);
         let segment = (room / 256).next_power_of_two().clamp(32 << 10, 4 << 20) as u32;
@@ -40,7 +40,7 @@ impl Shape {
             .map_err(|_| "the servers lend more than an array can hold".to_owned())?;
         let mut shape = Shape { data, parity, segment, slots, blocks: 0, homes: 0 };
         let filled = u64::from(slots).saturating_sub(RESERVE_SLOTS);
-        // Four fifths, so that the emptiest segment always has a fifth to gain.
+        // Four fifths, so that cleaning the emptiest segment gains at least a fifth of it.
         let blocks = filled * shape.rows_per_segment() as u64 * data as u64 * 4 / 5;
         shape.blocks = u32::try_from(blocks)
             .ok()
@@ -73,8 +73,8 @@ impl Shape {
         (RECORD_BLOCKS_MAX / self.data).max(1)
     }
 
-    /// Blocks that gather before they are sent: a record's, and never more than fit a segment, so
-    /// that what a flush needs is bounded.
+    /// Blocks to gather before sending: those of one record, and never more than a segment holds.
+    /// This bounds the segments that a flush needs.
     pub(crate) fn batch(&self) -> usize {
         RECORD_BLOCKS_MAX.min(self.segment_blocks())
     }
@@ -93,17 +93,17 @@ impl Shape {
         segment / record * rows + rest.saturating_sub(header) / BLOCK
     }
 
-    /// Blocks that a record of so many blocks has room for in its data shards.
+    /// Blocks that fit into the data shards of a record of this many blocks.
     pub(crate) fn stripe_blocks(&self, blocks: usize) -> usize {
         blocks.div_ceil(self.data) * self.data
     }
 
-    /// Bytes of the data shards of a record of so many blocks.
+    /// Bytes of the data shards of a record of this many blocks.
     pub(crate) fn stripe_bytes(&self, blocks: usize) -> usize {
         self.stripe_blocks(blocks) * BLOCK
     }
 
-    /// Bytes of a record's header for so many blocks.
+    /// Bytes of a record header for this many blocks.
     pub(crate) fn header_bytes(&self, blocks: usize) -> usize {
         (super::record::FIXED_BYTES + 4 * self.servers() + 8 * blocks).next_multiple_of(SECTOR)
     }
@@ -113,19 +113,19 @@ impl Shape {
         AREA + u64::from(slot) * u64::from(self.segment)
     }
 
-    /// Which shard of a record with this sequence number a member holds.
+    /// The shard that a member holds of a record with this sequence number.
     pub(crate) fn shard_of(&self, member: usize, sequence: u64) -> usize {
         let servers = self.servers();
         (member + servers - (sequence % servers as u64) as usize) % servers
     }
 
-    /// Which member holds a shard of a record with this sequence number: they take turns.
+    /// The member that holds a shard of a record with this sequence number: members take turns.
     pub(crate) fn member_of(&self, shard: usize, sequence: u64) -> usize {
         (shard + (sequence % self.servers() as u64) as usize) % self.servers()
     }
 
-    /// Whether these sizes can be those of an array, so that nothing that was read can overflow or
-    /// divide by nothing.
+    /// Whether these sizes are valid for an array. Rejects sizes that would overflow or divide by
+    /// zero.
     pub(crate) fn is_sound(&self) -> bool {
         let servers = self.data.saturating_add(self.parity);
         self.data > 0

@@ -1,20 +1,21 @@
-//! Parity in place: the checksums of homes and the places of groups, which are always in the log.
+//! Parity in place: the blocks of checksums of homes, which also record the places of groups. They
+//! are always in the log.
 //!
 //! # Invariants
-//! - The newest version of each block of checksums is in the log, in segments of this **stream**,
-//!   under the rules for every record: it is on all members or completed there, flushed, and given
-//!   to who is rebuilt. Nothing older is ever believed.
-//! - What it says of a block is the checksum of its newest version when it was written, in the
-//!   order of records, and whether that was at home, complete and flushed. Where the log has the
-//!   block in a newer record the log is right. In an older one it is right only if that is the
-//!   version meant: not where it was at home, nor where the checksum is another one. So an old
-//!   version does not count again because the mark of its segment was lost, or came late, or was
-//!   never made.
-//! - It is written only while all groups are committed (`group.rs`), or to commit them: then what
-//!   it says of places is flushed.
-//! - Its segments are marked in any order, and those of which little is needed are packed, so that
-//!   there are hardly more than [`Shape::sums_segments`](super::Shape) of which any is. What is
-//!   packed is made of the map, not read.
+//! - The newest version of each checksum block is in the log, in segments of its own **stream**,
+//!   under the rules for every record. It is on all members or completed there, flushed, and copied
+//!   to a member that is rebuilt. No older version is used.
+//! - A checksum block records, for each block, the checksum of the version that was newest when it
+//!   was written. It also records whether that version was at home, complete and flushed.
+//! - If the log holds the block in a newer record, the log is right. If the log holds it in an
+//!   older record, the log is right only if that is the recorded version. It is not if the block
+//!   was at home or the checksum differs. So an old version cannot reappear because the mark of its
+//!   segment was lost, late or never made.
+//! - A checksum block is written only while all groups are committed (`group.rs`), or to commit
+//!   them. So every place that it records is flushed.
+//! - Checksum segments are marked in any order, and sparse ones are packed. So hardly more than
+//!   [`Shape::sums_segments`](super::Shape) segments hold needed blocks. Packing takes the contents
+//!   from the map and reads nothing.
 
 use std::collections::BTreeSet;
 
@@ -24,29 +25,29 @@ use super::shape::Shape;
 use super::{Array, ArrayError, BLOCK, Fleet};
 use crate::sabotage::{Sabotage, planted};
 
-/// Kept for a block that nobody has written.
+/// Recorded for a block that was never written.
 pub(crate) const NONE: u32 = 0;
-/// Kept for a block that no server has any more: nothing fits it.
+/// Recorded for a block that no server can supply: no checksum matches it.
 pub(crate) const LOST: u32 = 1;
 
-/// A checksum as it is kept for a home.
+/// A checksum in the form recorded for a home.
 pub(crate) fn kept(crc: u32) -> u32 {
     crc.max(LOST + 1)
 }
 
-/// What a block of checksums says. That it is whole is known from the header of its record.
+/// Contents of a checksum block. The header of its record verifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sums {
-    /// When a home was written last, as the number of a record.
+    /// Record number of the last write to one of its homes.
     pub(crate) made: u64,
-    /// Of each group its place.
+    /// Place of each group.
     pub(crate) places: Vec<u32>,
-    /// Of each block the checksum as it is kept, and whether the block was at home then.
+    /// Recorded checksum of each block, and whether the block was at home.
     pub(crate) blocks: Vec<(u32, bool)>,
 }
 
 impl Sums {
-    /// As the bytes of a block: places, a bit for each block, checksums, and at the end when.
+    /// Encodes as a block: places, one bit for each block, checksums, and `made` at the end.
     pub(crate) fn encode(&self, shape: &Shape) -> [u8; BLOCK] {
         let mut bytes = [0; BLOCK];
         let (bits, crcs) = Sums::layout(shape);
@@ -68,7 +69,7 @@ impl Sums {
         bytes
     }
 
-    /// From the bytes of a block.
+    /// Decodes a block.
     pub(crate) fn decode(bytes: &[u8], shape: &Shape) -> Option<Sums> {
         let (bits, crcs) = Sums::layout(shape);
         let fields = |from: usize, count: u32| {
@@ -91,15 +92,15 @@ impl Sums {
         })
     }
 
-    /// Where the bits begin, and the checksums.
+    /// Offsets of the bits and of the checksums.
     fn layout(shape: &Shape) -> (usize, usize) {
         let bits = 4 * shape.groups_each() as usize;
         (bits, bits + shape.sums_each() as usize / 8)
     }
 }
 
-/// What is kept of a block, wherever its newest version is. Where that is in the log and has not
-/// been brought home, what is at home does not fit, and is not taken for it whatever becomes of the
+/// Recorded checksum of the newest version of a block, wherever that is. If that version is only in
+/// the log, the home does not match the checksum. So the home is not used, whatever happens to the
 /// log.
 pub(crate) fn kept_of(entry: Option<Entry>) -> u32 {
     match entry {
@@ -110,12 +111,12 @@ pub(crate) fn kept_of(entry: Option<Entry>) -> u32 {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Puts the homes into the map, behind what the log has, and finds out which places are free.
+    /// Adds to the map the homes that the log does not supersede, and finds the free places.
     pub(crate) fn load_homes(&self, log: &mut Log) -> Result<(), ArrayError> {
         if !self.shape.has_homes() {
             return Ok(());
         }
-        // The newest first: should two say the same of a place, the older one is wrong.
+        // Newest first: if two name the same place, the older one is wrong.
         let mut written: Vec<(u64, u32)> = {
             let map = self.map.read();
             let numbers = self.shape.blocks..self.shape.all_blocks();
@@ -150,7 +151,8 @@ impl<F: Fleet> Array<F> {
             }
         }
         let mut map = self.map.write();
-        // Nobody has written to these groups: they are where they began, where nobody else is.
+        // These groups were never written. They are at their first place unless another group has
+        // it.
         let unclaimed = map.places.iter_mut().zip(&claimed).filter(|(_, claimed)| !**claimed);
         let mut adrift = Vec::new();
         for (place, _) in unclaimed {
@@ -159,8 +161,8 @@ impl<F: Fleet> Array<F> {
                 _ => adrift.push(place),
             }
         }
-        // Of those of which nobody knows where they are no home is believed. There are more places
-        // than groups.
+        // The place of these groups is unknown, so none of their homes is used. There are more
+        // places than groups, so one is left for each.
         let left = (0..).zip(&taken).filter(|(_, taken)| !**taken).map(|(place, _)| place);
         let mut left: BTreeSet<u32> = left.collect();
         for place in adrift {
@@ -170,21 +172,21 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// The groups that a block of checksums is for.
+    /// The groups that a checksum block covers.
     fn groups_of(&self, number: u32) -> std::ops::Range<u32> {
         let first = number * self.shape.groups_each();
         first..first.saturating_add(self.shape.groups_each()).min(self.shape.groups())
     }
 
-    /// The blocks that a block of checksums is for.
+    /// The blocks that a checksum block covers.
     fn blocks_of(&self, number: u32) -> std::ops::Range<u32> {
         let groups = self.groups_of(number);
         groups.start * self.shape.group()..groups.end * self.shape.group()
     }
 
-    /// What a block of checksums says, from the record of this number; where nobody has it, or of
-    /// groups that cannot be where it says, no home can be believed, nor, without it, what the log
-    /// has of before.
+    /// Applies a checksum block that was written by record `sequence`. If it is unreadable, its
+    /// homes are unusable, and so are older versions in the log. If a group cannot be at its
+    /// recorded place, the homes of that group are unusable.
     fn note_sums(
         &self,
         map: &mut Map,
@@ -200,7 +202,8 @@ impl<F: Fleet> Array<F> {
             let log_is_right = match (in_log, said) {
                 (None, _) => false,
                 (Some((own, _)), _) if own > sequence || old_counts => true,
-                // When the checksums were written this was the newest version, or another one was.
+                // When the checksums were written, the newest version was either this one or
+                // another.
                 (Some((_, entry)), Some((crc, at_home))) => !at_home && kept_of(Some(entry)) == crc,
                 (Some(_), None) => false,
             };
@@ -220,7 +223,7 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Blocks of checksums, where these blocks are gone.
+    /// Encodes checksum blocks; the blocks in `gone` are recorded as lost.
     fn sums_of(&self, numbers: &[u32], gone: &BTreeSet<u32>) -> Vec<u8> {
         let map = self.map.read();
         let mut bytes = Vec::with_capacity(numbers.len() * BLOCK);
@@ -241,8 +244,8 @@ impl<F: Fleet> Array<F> {
         bytes
     }
 
-    /// Sends the checksums of what is about to be brought home; they are flushed with the next
-    /// flush.
+    /// Sends the checksums of blocks that are about to be written home. The next flush makes them
+    /// durable.
     pub(crate) fn write_sums(
         &self,
         log: &mut Log,
@@ -255,7 +258,7 @@ impl<F: Fleet> Array<F> {
         self.renew_sums(log, numbers.into_iter().collect(), gone)
     }
 
-    /// The same for these blocks of checksums.
+    /// The same for these checksum blocks.
     pub(crate) fn renew_sums(
         &self,
         log: &mut Log,
@@ -266,7 +269,7 @@ impl<F: Fleet> Array<F> {
         self.seal_sums(log, &numbers, gone, true)
     }
 
-    /// What these blocks of checksums are for was written by the record of this number.
+    /// Notes that record `sequence` has written homes of these checksum blocks.
     pub(crate) fn note_made(&self, numbers: &[u32], sequence: u64) {
         let mut map = self.map.write();
         for number in numbers {
@@ -298,9 +301,9 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// Packs checksums until no more segments hold them than may, but no more than so many. Each
-    /// time at most half a segment is sent, and one is done with. All groups are committed, or
-    /// flushed and about to be.
+    /// Packs checksum segments until their number is within the limit, at most `most` of them. Each
+    /// step sends at most half a segment and makes one obsolete. All groups are committed, or
+    /// flushed and about to be committed.
     pub(crate) fn pack_sums(&self, log: &mut Log, most: usize) -> Result<(), ArrayError> {
         for _ in 0..most {
             let Some(slot) = self.sums_victim(log) else { break };
@@ -322,7 +325,7 @@ impl<F: Fleet> Array<F> {
         Ok(())
     }
 
-    /// The segment of checksums that the fewest are needed of, where there are too many.
+    /// The checksum segment with the fewest needed blocks, if there are too many segments.
     fn sums_victim(&self, log: &Log) -> Option<u32> {
         let map = self.map.read();
         let segments =

@@ -1,10 +1,12 @@
-//! The superblock of a server: to which array it belongs, as which member, and who else does.
+//! The superblock of a server: its array, its member number, and the states of all members.
 //!
-//! Sixteen places of 4 KiB at the front of each server are written in turn: the epoch says which is
-//! next. The newest one that is whole counts, by the stamp of its session first and by its epoch
-//! within it. Who opens an array leaves out eight epochs: what a client that died had under way
-//! hits none of the places that the living one depends on, and loses against it by its stamp,
-//! whenever it arrives.
+//! Each server has sixteen places of 4 KiB at its front, written in turn: the epoch determines the
+//! place. The newest valid superblock counts, ordered by the stamp of its session first and its
+//! epoch second.
+//!
+//! A client that opens an array skips eight epochs. So late superblocks of a dead client never hit
+//! the places that the living client depends on. Their stamp is older, so they also lose, whenever
+//! they arrive.
 
 use super::members::State;
 use super::shape::Shape;
@@ -12,63 +14,62 @@ use super::{BLOCK, crc32c};
 
 const MAGIC: [u8; 8] = *b"SfRemote";
 const VERSION: u32 = 2;
-/// Added to the version while an array is unfinished, so that nobody takes it for a whole one who
-/// does not know of this.
+/// Added to the version while an array is unfinished, so that programs without this feature do not
+/// open it.
 const UNFINISHED: u32 = 1 << 16;
-/// The same while there is a write-behind log that has to be kept up to date.
+/// The same while a write-behind log must be kept up to date.
 const LOGGED: u32 = 1 << 17;
-/// The same where blocks have homes besides the log: how many rows these take is in the last bytes.
+/// The same with homes besides the log; the number of their rows is in the last bytes.
 const IN_PLACE: u32 = 1 << 18;
-/// The same while nobody has the array open for writing: who does not know of this would leave it
-/// standing.
+/// The same while the array is closed. Programs without this feature would otherwise leave the flag
+/// set.
 const CLOSED: u32 = 1 << 19;
-/// Where that is.
+/// Offset of the number of rows.
 const HOMES_AT: usize = BLOCK - 8;
 /// Places for superblocks on each server.
 const PLACES: u64 = 16;
-/// Epochs that whoever opens an array leaves out: those that a client which died may have written
+/// Epochs that a client skips when it opens an array. A dead client may have written these epochs
 /// to a few servers.
 pub(crate) const EPOCHS_SKIPPED: u64 = 8;
-/// Sessions whose last record is remembered: writes of a client that died can not be under way for
-/// longer than that.
+/// Sessions whose last record is remembered: writes of a dead client arrive within fewer sessions
+/// than this.
 const CUTOFFS_MAX: usize = 64;
-/// The last record of a session that ended without anybody having looked yet: all that is found
-/// counts.
+/// The last record of a session that ended unseen: all its records count.
 const UNSEEN: u64 = u64::MAX;
 
-/// What a superblock says.
+/// Contents of a superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// Identity of the array.
     pub uuid: [u8; 16],
-    /// Grows with every change of who is in which state.
+    /// Grows with every change of a member's state.
     pub epoch: u64,
-    /// The newest epoch that every good member had for certain when this one was written.
+    /// The newest epoch that every good member certainly had when this one was written.
     pub previous: u64,
-    /// When the array was opened, as the client's clock had it; later than every stamp that this
-    /// client has seen. Tells the sessions apart.
+    /// Time of the open by the client's clock; later than every stamp that this client has seen.
+    /// Identifies the session.
     pub stamp: u64,
     /// How often the array was opened.
     pub session: u32,
-    /// Which member this server is.
+    /// Member number of this server.
     pub index: usize,
     /// States of all members.
     pub states: Vec<State>,
-    /// What belongs into the array is not all there yet: nobody opens it.
+    /// The contents are incomplete: the array cannot be opened.
     pub unfinished: bool,
-    /// Whoever opened it last for writing keeps a write-behind log.
+    /// The last client that opened it for writing keeps a write-behind log.
     pub logged: bool,
-    /// Whoever had it open for writing has closed it: nothing of his is under way.
+    /// The last writer has closed it: no write of that client is in flight.
     pub closed: bool,
     pub(crate) shape: Shape,
-    /// Records up to this one count whatever their session.
+    /// Records up to this one count, whatever their session.
     pub(crate) floor: u64,
-    /// Of earlier sessions, by their stamps: the last record that counts.
+    /// The last record that counts of each earlier session, by its stamp.
     pub(crate) cutoffs: Vec<(u64, u64)>,
 }
 
 impl Superblock {
-    /// That of a new array, before its first epoch.
+    /// The superblock of a new array, before its first epoch.
     pub(crate) fn first(uuid: [u8; 16], shape: Shape, now: u64) -> Superblock {
         let states = vec![State::Good; shape.servers()];
         let (epoch, previous, stamp, session, index, floor) = (0, 0, now.max(1), 1, 0, 0);
@@ -94,38 +95,37 @@ impl Superblock {
         self.shape.policy()
     }
 
-    /// How many good members the array needs to be opened.
+    /// Good members that are needed to open the array.
     pub fn needed(&self) -> usize {
         self.shape.data
     }
 
-    /// Bytes at the front of a server that superblocks are in.
+    /// Bytes of all superblocks at the front of a server.
     pub const AREA: usize = PLACES as usize * BLOCK;
 
-    /// Where this epoch is written.
+    /// Offset of the superblock of this epoch.
     pub fn offset(epoch: u64) -> u64 {
         (epoch % PLACES) * BLOCK as u64
     }
 
-    /// By this the newest one is known.
+    /// Orders superblocks: the highest is the newest.
     pub fn order(&self) -> (u64, u64) {
         (self.stamp, self.epoch)
     }
 
-    /// The newest one of a server, from its [`AREA`](Self::AREA).
+    /// The newest superblock of a server, from its [`AREA`](Self::AREA).
     pub fn newest(area: &[u8]) -> Option<Superblock> {
         area.chunks_exact(BLOCK).filter_map(Superblock::decode).max_by_key(Superblock::order)
     }
 
-    /// Whether these bytes of a server are this superblock, for whichever member.
+    /// Whether these bytes of a server are this superblock, of any member.
     pub(crate) fn is_shown_by(&self, bytes: &[u8]) -> bool {
         Superblock::decode(bytes)
             .is_some_and(|found| found.uuid == self.uuid && found.order() == self.order())
     }
 
-    /// Whether a server with this superblock took part in everything that `newest` depends on. One
-    /// that is behind is where a client died while it wrote the epochs between, and then nothing
-    /// depends on those.
+    /// Whether a server with this superblock took part in everything that `newest` depends on. If
+    /// it is behind, a client died while it wrote the epochs between, and nothing depends on those.
     pub fn keeps_up_with(&self, newest: &Superblock) -> bool {
         self.epoch >= newest.previous
     }
@@ -169,7 +169,7 @@ impl Superblock {
         bytes
     }
 
-    /// Reads a superblock of 4 KiB.
+    /// Decodes a superblock of 4 KiB.
     pub fn decode(bytes: &[u8]) -> Option<Superblock> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
@@ -224,7 +224,7 @@ impl Superblock {
         })
     }
 
-    /// Begins a session. What the one before it has left is not known yet.
+    /// Begins a session. The last record of the session before it is not known yet.
     pub(crate) fn begin_session(&mut self, now: u64) {
         self.cutoffs.push((self.stamp, UNSEEN));
         let surplus = self.cutoffs.len().saturating_sub(CUTOFFS_MAX);
@@ -236,17 +236,17 @@ impl Superblock {
         self.session = self.session.saturating_add(1);
     }
 
-    /// The sessions before this one end with this record.
+    /// Ends the earlier sessions with this record.
     pub(crate) fn end_sessions(&mut self, last: u64) {
         self.cutoffs.iter_mut().filter(|(_, end)| *end == UNSEEN).for_each(|(_, end)| *end = last);
-        // So many have died while they opened it that one of them is not remembered.
+        // So many clients died during their open that one of them is no longer remembered.
         if self.floor == UNSEEN {
             self.floor = last;
         }
     }
 
-    /// Whether a record counts: one that a client left behind when it died, and that arrived after
-    /// the next had looked, does not, nor does one of a client that nobody has heard of.
+    /// Whether a record counts. A record of a dead client that arrived after the next client had
+    /// read the servers does not. Neither does a record of an unknown client.
     pub(crate) fn admits(&self, stamp: u64, sequence: u64) -> bool {
         let ended = || self.cutoffs.iter().find(|(ended, _)| *ended == stamp);
         stamp == self.stamp
@@ -290,7 +290,7 @@ mod tests {
             assert_eq!(Superblock::decode(&flipped), None, "bit {bit}");
         }
         assert_eq!(Superblock::decode(&[0; BLOCK]), None);
-        // The last session goes on, the one before it has an end, and of long ago nobody knows.
+        // The last session is open, the one before it has an end, and older ones are unknown.
         assert!(
             superblock.admits(1100, 5000)
                 && superblock.admits(1099, 990)
@@ -306,8 +306,8 @@ mod tests {
         superblock.closed = true;
         superblock.begin_session(7000);
         assert!(superblock.admits(1100, 5000) && superblock.stamp == 7000 && !superblock.closed);
-        // Many die while they open it: what they have found counts, and no more once somebody has
-        // looked.
+        // Many clients die during their open: their records count until a later client completes an
+        // open.
         (0..100).for_each(|_| superblock.begin_session(0));
         assert!(superblock.admits(1100, 5000));
         superblock.end_sessions(6000);
@@ -320,7 +320,7 @@ mod tests {
         let superblock = Superblock::first([9; 16], shape, 1000);
         assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
         assert_eq!(superblock.policy(), super::super::Policy::ParityInPlace);
-        // As an array without homes that has something there.
+        // An array without homes and with other bytes in that field.
         let mut bytes = superblock.encode();
         bytes[14] = 0;
         let crc = crc32c(&bytes[12..]);

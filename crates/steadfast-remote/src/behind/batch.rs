@@ -1,7 +1,7 @@
-//! A batch in the journal: everything that changed between two flush points.
+//! A batch in the journal: all changes between two flush points.
 //!
-//! Its header and table are in front and carry a checksum of themselves; the table has the checksum
-//! of every block. A batch of which anything is torn was never there.
+//! Header and table come first and carry their own checksum; the table holds the checksum of every
+//! block. A torn batch is ignored.
 
 use super::layer::{HOLES_MAX, Layer};
 use super::{BLOCK, Header, Point};
@@ -14,19 +14,19 @@ pub(super) const FIXED_BYTES: usize = 96;
 /// Header and table of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// Grows by one with every batch.
+    /// Increases by one with every batch.
     pub(super) number: u64,
-    /// The flush point that the image is at once it is applied.
+    /// The flush point of the image after this batch is applied.
     pub(super) point: Point,
-    /// The image has everything: nothing is left to be copied.
+    /// The image is complete: nothing is left to copy.
     pub(super) complete: bool,
     pub(super) holes: Vec<(u32, u32)>,
-    /// Blocks, in order, with their checksums.
+    /// Block numbers and checksums, in order.
     pub(super) blocks: Vec<(u32, u32)>,
 }
 
 impl Batch {
-    /// That of a layer.
+    /// The batch of a layer.
     pub(super) fn of(layer: &Layer, number: u64, point: Point, complete: bool) -> Batch {
         let blocks =
             layer.writes.iter().map(|(block, bytes)| (*block, crc32c(&bytes[..]))).collect();
@@ -60,11 +60,11 @@ impl Batch {
         bytes
     }
 
-    /// Bytes of header and table, as its first block says.
+    /// Bytes of header and table, from the first block of the batch.
     pub(super) fn bytes_of(first: &[u8], header: &Header) -> Option<usize> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*first.get(at..)?.first_chunk()?));
         let (holes, blocks) = (u32_at(80)? as usize, u32_at(84)? as usize);
-        // Bounded before anything depends on them.
+        // Bounded before they are used.
         let sound = first.get(..8)? == MAGIC
             && holes <= HOLES_MAX
             && blocks as u64 <= header.bound / BLOCK as u64
@@ -72,7 +72,7 @@ impl Batch {
         sound.then(|| (FIXED_BYTES + 8 * (holes + blocks)).next_multiple_of(BLOCK))
     }
 
-    /// Reads header and table, which must be of the log with this header.
+    /// Decodes header and table of a batch of the log with this header.
     pub(super) fn decode(bytes: &[u8], header: &Header) -> Option<Batch> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));

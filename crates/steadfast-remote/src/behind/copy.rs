@@ -1,10 +1,11 @@
-//! Bringing a log to where its array is.
+//! Brings a log up to date with its array.
 //!
-//! A log that was in use when the client died is at most its bound behind: what has changed since
-//! the flush point that it is at is told by the numbers of the records, and becomes one batch,
-//! before anything else is written. A new log, and one that is further behind, is copied in full
-//! while the array is used. It is not complete until the end of that, and then it is at the flush
-//! point at which the last of it was taken in.
+//! A log that was in use when the client died is behind by at most its limit. The record numbers
+//! tell which blocks have changed since its flush point. These become one batch before any other
+//! write.
+//!
+//! A new log, or one that is further behind, is copied in full while the array is in use. It is
+//! complete only after the copy ends; its flush point then covers the last copied block.
 
 use steadfast_media::Medium;
 
@@ -13,11 +14,11 @@ use super::layer::Layer;
 use super::{BLOCK, Intake, LogError, PIECE, WriteBehind};
 use crate::array::{Array, Fleet, Point};
 
-/// Bytes that are compared at once.
+/// Blocks compared at once.
 const BLOCKS: u32 = (PIECE / BLOCK) as u32;
 
-/// Brings what has changed since the log's flush point in one batch, for `point`: whether that
-/// could be.
+/// Writes all changes since the log's flush point as one batch, for `point`. Returns whether that
+/// is possible.
 pub(super) fn catch_up<F: Fleet, D: Medium>(
     disk: &mut Disk<D>,
     array: &Array<F>,
@@ -34,12 +35,12 @@ pub(super) fn catch_up<F: Fleet, D: Medium>(
         let count = BLOCKS.min(blocks.saturating_sub(first));
         let (mut new, mut old) = (vec![0; count as usize * BLOCK], vec![0; count as usize * BLOCK]);
         if array.read(u64::from(first) * BLOCK as u64, &mut new).is_err() {
-            // Of a few blocks, such as discarded ones, nobody may know what they are. The copy
+            // Some blocks, such as discarded ones, may be unreadable on all servers. The copy
             // leaves those out.
             return Ok(false);
         }
         disk.read(first, &mut old)?;
-        // Some were only moved to other segments.
+        // Some blocks were only moved to other segments.
         for (index, (new, old)) in new.chunks_exact(BLOCK).zip(old.chunks_exact(BLOCK)).enumerate()
         {
             if new != old {
@@ -56,14 +57,13 @@ pub(super) fn catch_up<F: Fleet, D: Medium>(
 }
 
 impl<D: Medium> WriteBehind<D> {
-    /// Copies some more of the array, if something is left: how many bytes, `None` where nothing
-    /// is.
+    /// Copies one more part of the array. Returns the bytes copied, or `None` if nothing is left.
     pub fn copy<F: Fleet>(&self, array: &Array<F>) -> Option<usize> {
         self.intake.lock().copy?;
         let step = PIECE.min(self.bound / 2) / BLOCK;
         let mut intake = self.room(array, step * BLOCK).ok()?;
         let next = intake.copy.filter(|_| self.is_working())?;
-        // What was never written is zeros here and there.
+        // Blocks never written are zeros on both sides.
         let first = if self.blank { array.next_written(next).unwrap_or(self.blocks) } else { next };
         let count = (step as u32).min(self.blocks - first);
         let taken = self.take_in(array, &mut intake, first, count);
@@ -71,7 +71,7 @@ impl<D: Medium> WriteBehind<D> {
         if next < self.blocks {
             intake.copy = Some(next);
             if intake.fresh.bytes() + step * BLOCK > self.bound / 2 {
-                // No state that anybody restores from, so no flush is needed.
+                // The image is not complete yet and cannot be restored, so no flush is needed.
                 let point = intake.point;
                 intake.seal(point);
                 self.tell();
@@ -87,8 +87,8 @@ impl<D: Medium> WriteBehind<D> {
         Some(taken)
     }
 
-    /// Takes blocks in as the array has them now, those that were never written only where the disk
-    /// may hold something there: how many bytes.
+    /// Takes the present contents of blocks into the log. Blocks that were never written are taken
+    /// only if the disk may hold old data there. Returns the bytes taken.
     fn take_in<F: Fleet>(
         &self,
         array: &Array<F>,

@@ -1,12 +1,12 @@
-//! [`Disk`]: the log on its medium. An image of the array's medium, and in front of it a journal of
-//! two halves.
+//! [`Disk`]: the log on its medium: an image of the array's medium, after a journal with two
+//! halves.
 //!
 //! # Invariants
-//! - A batch is journaled, flushed, and then applied to the image. Its flush also covers what the
-//!   batch before it applied, whose half is overwritten only by the next one: so what a power cut
-//!   leaves half applied is in the journal.
-//! - Whoever begins to use the log applies what is whole in the journal once more, in order, and
-//!   flushes. Then the image is at the flush point of the newest batch.
+//! - A batch is journaled, flushed, and then applied to the image. Its flush also covers the
+//!   application of the batch before it. The half of that batch is overwritten only by the next
+//!   batch. So an application that a power cut interrupts is still in the journal.
+//! - A client that starts to use the log applies all valid batches of the journal again, in order,
+//!   and flushes. Then the image is at the flush point of the newest batch.
 
 use steadfast_media::{Medium, MediumError};
 
@@ -16,35 +16,35 @@ use super::layer::Layer;
 use super::{BLOCK, Header, LogError, Point};
 use crate::array::crc32c;
 
-/// Bytes of a request.
+/// Largest request, bytes.
 const PIECE: usize = 1 << 20;
 
-/// A log that is open.
+/// An open log.
 pub(super) struct Disk<D> {
     medium: D,
     header: Header,
     /// Number of the newest batch.
     number: u64,
-    /// What the newest batch says: its flush point, and whether the image is complete.
+    /// Flush point of the newest batch, and whether the image is complete.
     newest: Option<(Point, bool)>,
 }
 
 impl<D: Medium> Disk<D> {
-    /// Whether nothing but zeros is where headers would be.
+    /// Whether the header area holds only zeros.
     pub(super) fn is_blank(medium: &D) -> Result<bool, LogError> {
         let mut area = vec![0; (AREA.min(medium.geometry().size)) as usize];
         medium.read(0, &mut area)?;
         Ok(area.iter().all(|byte| *byte == 0))
     }
 
-    /// Makes a log; whatever the medium held is gone.
+    /// Makes a log; the previous contents of the medium are lost.
     pub(super) fn create(medium: D, header: Header) -> Result<Disk<D>, LogError> {
         let has = medium.geometry().size;
         if has < header.total() {
             return Err(LogError::TooSmall { has, needs: header.total() });
         }
         let zeros = vec![0; BLOCK];
-        // No batch of an earlier log can be taken for one of this one.
+        // A batch of an earlier log must not look like one of this log.
         for place in [BLOCK as u64, header.half(0), header.half(1)] {
             medium.write(place, &zeros)?;
         }
@@ -54,7 +54,7 @@ impl<D: Medium> Disk<D> {
         Ok(Disk { medium, header, number: 0, newest: None })
     }
 
-    /// Looks at a log; nothing is written.
+    /// Opens a log without writing to it.
     pub(super) fn look(medium: D) -> Result<Disk<D>, LogError> {
         let header = Self::newest_header(&medium)?.ok_or(LogError::NotALog)?;
         let has = medium.geometry().size;
@@ -69,7 +69,7 @@ impl<D: Medium> Disk<D> {
         Ok(disk)
     }
 
-    /// What is whole in the journal, in order.
+    /// The valid batches of the journal, in order.
     fn journal(&self) -> Result<Vec<Batch>, LogError> {
         let mut batches = Vec::new();
         for half in 0..2 {
@@ -79,7 +79,7 @@ impl<D: Medium> Disk<D> {
         Ok(batches)
     }
 
-    /// Applies what the journal holds, for whoever begins to use a log.
+    /// Applies the batches of the journal, before the log is used.
     pub(super) fn apply_journal(&self) -> Result<(), LogError> {
         for batch in &self.journal()? {
             self.apply_journaled(batch)?;
@@ -87,7 +87,7 @@ impl<D: Medium> Disk<D> {
         Ok(self.medium.flush()?)
     }
 
-    /// What the newest header says that is whole.
+    /// The newest valid header.
     pub(super) fn newest_header(medium: &D) -> Result<Option<Header>, LogError> {
         let mut newest: Option<Header> = None;
         for place in 0..PLACES {
@@ -106,12 +106,12 @@ impl<D: Medium> Disk<D> {
         &self.header
     }
 
-    /// The flush point that the image is at, and whether it is complete.
+    /// The flush point of the image, and whether the image is complete.
     pub(super) fn newest(&self) -> Option<(Point, bool)> {
         self.newest
     }
 
-    /// Changes the header, durably.
+    /// Changes the header durably.
     pub(super) fn rewrite(&mut self, change: impl FnOnce(&mut Header)) -> Result<(), LogError> {
         let mut header = self.header.clone();
         change(&mut header);
@@ -121,14 +121,14 @@ impl<D: Medium> Disk<D> {
         self.medium.write(place, &header.encode())?;
         self.medium.flush()?;
         if header.uuid != self.header.uuid {
-            // What is in the journal is another array's.
+            // The batches of the journal belong to another array.
             self.newest = None;
         }
         self.header = header;
         Ok(())
     }
 
-    /// Makes a layer durable, with the flush point behind it.
+    /// Makes a layer durable as a batch with this flush point.
     pub(super) fn commit(
         &mut self,
         layer: &Layer,
@@ -164,7 +164,7 @@ impl<D: Medium> Disk<D> {
         run.end(&self.medium, self.header.image())
     }
 
-    /// The batch in a half of the journal, if it is whole.
+    /// The batch in a half of the journal, if it is valid.
     fn journaled(&self, half: u64) -> Result<Option<Batch>, LogError> {
         let place = self.header.half(half);
         let mut table = vec![0; BLOCK];
@@ -223,7 +223,7 @@ impl<D: Medium> Disk<D> {
         Ok(self.medium.read(self.header.image() + u64::from(first) * BLOCK as u64, buffer)?)
     }
 
-    /// Makes room for a medium of this size, where there can be.
+    /// Grows the log for a medium of this size, if needed and possible.
     pub(super) fn grow(&self, size: u64) -> Result<(), LogError> {
         let needs = Header { size, ..self.header.clone() }.total();
         let has = self.medium.geometry().size;
@@ -234,7 +234,7 @@ impl<D: Medium> Disk<D> {
     }
 }
 
-/// Blocks that follow each other are written together.
+/// Consecutive blocks, written together.
 #[derive(Default)]
 struct Run {
     first: u32,

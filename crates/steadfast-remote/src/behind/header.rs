@@ -1,7 +1,7 @@
-//! The header of a write-behind log: whose it is, and how large its parts are.
+//! The header of a write-behind log: its array, and the sizes of its parts.
 //!
-//! Two places of 4 KiB at the front are written in turn; the newest one that is whole counts. All
-//! numbers little-endian; the checksum covers everything after itself.
+//! Two places of 4 KiB at the front are written in turn; the newest valid header counts. All
+//! numbers are little-endian; the checksum covers everything after itself.
 //!
 //! | from | what |
 //! |---:|---|
@@ -18,28 +18,28 @@ const MAGIC: [u8; 8] = *b"SfBehind";
 const VERSION: u32 = 1;
 /// Places for headers.
 pub(super) const PLACES: u64 = 2;
-/// Where the journal begins.
+/// First byte of the journal.
 pub(super) const AREA: u64 = 64 << 10;
-/// Bytes of the reason why it was given up, at most.
+/// Longest reason for a failure, bytes.
 const REASON_MAX: usize = 256;
-/// The least and the most that a log may be behind, bytes.
+/// Limits of how far a log may be behind, bytes.
 pub(super) const BOUND_MIN: u64 = 8 * BLOCK as u64;
 pub(super) const BOUND_MAX: u64 = 4 << 30;
 
-/// What a header says.
+/// Contents of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Grows with every header.
+    /// Increases with every header.
     pub(super) number: u64,
     /// The array.
     pub(super) uuid: [u8; 16],
-    /// The array that a restore is making out of it; zeros where there is none.
+    /// The array that a restore is making from the log; zeros if there is none.
     pub(super) heir: [u8; 16],
     /// Bytes of the medium.
     pub(super) size: u64,
-    /// Bytes of blocks in a batch, at most.
+    /// Most bytes of blocks in a batch.
     pub(super) bound: u64,
-    /// Why it was given up; empty where it was not.
+    /// Why the log was given up; empty if it was not.
     pub(super) failed: String,
 }
 
@@ -49,23 +49,23 @@ impl Header {
         (self.size / BLOCK as u64) as u32
     }
 
-    /// Bytes of a batch's header and table, at most.
+    /// Most bytes of header and table of a batch.
     pub(super) fn table_bytes(&self) -> u64 {
         let entries = self.bound / BLOCK as u64 + HOLES_MAX as u64;
         (super::batch::FIXED_BYTES as u64 + 8 * entries).next_multiple_of(BLOCK as u64)
     }
 
-    /// Where a half of the journal begins.
+    /// First byte of a half of the journal.
     pub(super) fn half(&self, number: u64) -> u64 {
         AREA + number % 2 * (self.table_bytes() + self.bound)
     }
 
-    /// Where the image begins.
+    /// First byte of the image.
     pub(super) fn image(&self) -> u64 {
         AREA + 2 * (self.table_bytes() + self.bound)
     }
 
-    /// Bytes of everything.
+    /// Bytes of the whole log.
     pub(super) fn total(&self) -> u64 {
         self.image() + self.size
     }
@@ -92,7 +92,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header of 4 KiB.
+    /// Decodes a header of 4 KiB.
     pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
@@ -117,7 +117,7 @@ impl Header {
         header.is_sound().then_some(header)
     }
 
-    /// Whether nothing that depends on these sizes can overflow.
+    /// Whether these sizes are valid and cannot overflow.
     fn is_sound(&self) -> bool {
         let whole = |bytes: u64| bytes.is_multiple_of(BLOCK as u64);
         self.number < u64::MAX
@@ -127,7 +127,7 @@ impl Header {
             && (BOUND_MIN..=BOUND_MAX).contains(&self.bound)
     }
 
-    /// That of a new log.
+    /// The header of a new log.
     pub(super) fn first(uuid: [u8; 16], size: u64, bound: u64) -> Result<Header, LogError> {
         let bound = bound - bound % BLOCK as u64;
         let header = Header { number: 1, uuid, heir: [0; 16], size, bound, failed: String::new() };

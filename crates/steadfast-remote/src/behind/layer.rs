@@ -1,13 +1,13 @@
-//! [`Layer`]: what has changed between two flush points, and is not on the disk yet.
+//! [`Layer`]: changes between two flush points that are not on the disk yet.
 
 use std::collections::BTreeMap;
 
 use crate::array::BLOCK;
 
-/// Holes of a layer. A discard is advice: beyond these it is not passed on.
+/// Most holes of a layer. A discard is advice: further ones are dropped.
 pub(super) const HOLES_MAX: usize = 4096;
 
-/// Changes of the medium; of each block the last one. The holes come first, then the writes.
+/// Changes of the medium, the last one of each block. Holes are applied first, then writes.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     pub(super) writes: BTreeMap<u32, Box<[u8; BLOCK]>>,
@@ -25,17 +25,18 @@ impl Layer {
         self.writes.is_empty() && self.holes.is_empty()
     }
 
-    /// Blocks from `first` on are overwritten.
+    /// Overwrites blocks from `first` on.
     pub(super) fn write(&mut self, first: u32, data: &[u8]) {
         for (index, bytes) in data.as_chunks::<BLOCK>().0.iter().enumerate() {
             self.writes.insert(first + index as u32, Box::new(*bytes));
         }
     }
 
-    /// Blocks from `first` on are needed no more.
+    /// Discards blocks from `first` on.
     pub(super) fn discard(&mut self, first: u32, count: u32) {
         let behind = first.saturating_add(count);
-        // Looked up one by one: a discard can be as long as the medium, the layer is never.
+        // Looks up the blocks of the layer: a discard can be as long as the medium, but the layer
+        // is small.
         while let Some(block) = self.writes.range(first..behind).next().map(|(block, _)| *block) {
             self.writes.remove(&block);
         }
@@ -48,7 +49,7 @@ impl Layer {
         }
     }
 
-    /// Takes up what came after it.
+    /// Merges a later layer into this one.
     pub(super) fn absorb(&mut self, later: Layer) {
         later.holes.into_iter().for_each(|(first, count)| self.discard(first, count));
         if self.writes.is_empty() {

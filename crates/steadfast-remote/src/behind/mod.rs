@@ -1,22 +1,22 @@
-//! The write-behind log: a second state of an array on a local disk, a stated number of bytes
-//! behind at most, for the day on which all servers are lost. Decision 0018 has the reasons.
+//! The write-behind log: a second state of an array on a local disk, for the loss of all servers.
+//! It is behind by at most a stated number of bytes. Decision 0018 has the reasons.
 //!
-//! What is written to the array is kept in memory, too, in two layers: what came since the last
-//! flush, and what the flushes before it covered. Whoever has time takes the second one and makes
-//! it durable as one batch. So the disk is always at a flush point of the array, and flushes do not
-//! wait for it unless the memory is full.
+//! Writes to the array are also kept in memory, in two layers: writes since the last flush, and
+//! writes that earlier flushes covered. A background thread makes the second layer durable as one
+//! batch. So the disk is always at a flush point of the array, and flushes do not wait for it
+//! unless the memory is full.
 //!
 //! # Invariants
-//! - Writes, discards and flushes of the array are made with the intake held: the log has them in
-//!   the array's order.
-//! - A layer becomes a batch only after a flush of the array was answered that covers all of it. So
-//!   no state on the disk is newer than what the servers have promised to hold.
-//! - Both layers and the batch under way are never more than the bound together. Where more is to
-//!   be written the array is flushed, if it was not, and the writer carries out the batch itself.
-//! - The disk says whether its image is complete; until it was copied in full it is not, and nobody
-//!   restores from it.
-//! - What fails here never fails the array. The log is given up until the array is opened again,
-//!   and marked.
+//! - Writes, discards and flushes of the array are made with the intake locked, so the log has them
+//!   in the array's order.
+//! - A layer becomes a batch only after the array has answered a flush that covers all of it. So no
+//!   state on the disk is newer than the state that the servers have acknowledged.
+//! - Both layers and the batch in progress together never exceed the limit. A write beyond the
+//!   limit first flushes the array if needed, and then writes the batch itself.
+//! - The disk records whether its image is complete. Until it was copied in full it is not, and it
+//!   cannot be restored.
+//! - An error of the log never fails the array. The log is marked as given up until the array is
+//!   opened again.
 
 mod batch;
 mod copy;
@@ -38,47 +38,47 @@ use disk::Disk;
 use header::Header;
 use layer::Layer;
 
-/// Bytes that are written to the array at once, at most: the log takes no larger steps.
+/// Most bytes written to the array at once: the log takes no larger steps.
 const PIECE: usize = 1 << 20;
 
-/// Why a log cannot be made, used or restored from.
+/// Why a log cannot be made, used or restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// There is something else.
+    /// The medium holds something else.
     #[error("holds no write-behind log")]
     NotALog,
-    /// It is another array's.
+    /// The log belongs to another array.
     #[error("is the write-behind log of another array")]
     Other,
-    /// The array's size is another one.
+    /// The array has another size.
     #[error("is the log of a medium of {0} bytes, the array has {1}")]
     Size(u64, u64),
-    /// What the log may be behind is out of bounds.
+    /// The requested limit is out of range.
     #[error("a log may be {0} to {1} bytes behind")]
     Bound(u64, u64),
-    /// The log was made with room for less.
+    /// The log was made for a smaller limit.
     #[error("was made to be at most {0} MiB behind: give log_behind={0} or less, or remove it")]
     Room(u64),
-    /// No room for it.
+    /// The medium is too small.
     #[error("has {has} bytes, {needs} are needed")]
     TooSmall {
-        /// Bytes that there are.
+        /// Bytes of the medium.
         has: u64,
-        /// Bytes that there should be.
+        /// Bytes needed.
         needs: u64,
     },
-    /// The copy was not complete when it ended.
+    /// The copy was not complete when the log was last used.
     #[error("was never complete: there is no state to restore")]
     Incomplete,
-    /// It was given up, and is older than its bound says.
+    /// The log was given up, and is older than its limit promises.
     #[error("was given up ({0}): its state is older than promised; --force restores that")]
     Stale(String),
-    /// Somebody has opened the array since without it.
+    /// The array was opened since then without the log.
     #[error(
         "was not used when the array was opened last: its state is older; --force restores that"
     )]
     Unused,
-    /// Its disk.
+    /// An error of the disk.
     #[error("{}", disk_text(.0))]
     Disk(MediumError),
 }
@@ -96,41 +96,41 @@ impl From<MediumError> for LogError {
     }
 }
 
-/// What there is to know of a log.
+/// Status of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogStatus {
-    /// The image is at a flush point.
+    /// The image is complete, at a flush point.
     pub complete: bool,
-    /// Why it was given up.
+    /// Why the log was given up.
     pub failed: Option<String>,
-    /// Bytes that were flushed and are not on the disk.
+    /// Bytes that were flushed to the array and are not on the disk.
     pub behind: u64,
-    /// The most that this can be.
+    /// Upper limit of `behind`.
     pub bound: u64,
-    /// When the flush point was that the disk is at, in milliseconds since 1970.
+    /// Time of the flush point on the disk, in milliseconds since 1970.
     pub time_ms: u64,
-    /// Blocks that are copied, and all of them.
+    /// Copied blocks, and all blocks.
     pub copied: (u32, u32),
-    /// Flush points that the log made itself, to stay in its bound.
+    /// Flush points that the log made itself, to stay within its limit.
     pub forced: u64,
 }
 
-/// What is on its way to the disk.
+/// Changes on their way to the disk.
 struct Intake {
-    /// Since the last flush of the array.
+    /// Changes since the last flush of the array.
     fresh: Layer,
-    /// Before it.
+    /// Changes before that flush.
     flushed: Layer,
     /// The flush point between the two.
     point: Point,
-    /// `flushed` has something to tell, be it only a later point.
+    /// The disk needs an update, even if only to a later point.
     due: bool,
-    /// The next block to be copied, while some are left.
+    /// The next block to copy, while some are left.
     copy: Option<u32>,
 }
 
 impl Intake {
-    /// Everything that was taken in is flushed, at this point.
+    /// Everything taken in is flushed, at this point.
     fn seal(&mut self, point: Point) {
         self.flushed.absorb(std::mem::take(&mut self.fresh));
         self.point = point;
@@ -140,22 +140,22 @@ impl Intake {
 
 /// A log in use, beside an array.
 pub struct WriteBehind<D> {
-    /// Held while the array is changed. Taken after the disk by who has both.
+    /// Locked while the array is changed. A thread that locks both takes the disk first.
     intake: Mutex<Intake>,
     disk: Mutex<Disk<D>>,
-    /// Bytes of the batch that is being made durable.
+    /// Bytes of the batch that is being written.
     flying: AtomicUsize,
     bound: usize,
     failed: Mutex<Option<String>>,
-    /// When the flush point was that the disk is at.
+    /// Time of the flush point on the disk, in milliseconds since 1970.
     time_ms: AtomicU64,
     forced: AtomicU64,
     complete: std::sync::atomic::AtomicBool,
     /// Blocks of the medium.
     blocks: u32,
-    /// The image was zeros when the array was opened.
+    /// The image held only zeros when the array was opened.
     blank: bool,
-    /// Somebody has something for the disk.
+    /// There is work for the disk.
     news: Mutex<bool>,
     wake: Condvar,
     /// Milliseconds since 1970.
@@ -163,13 +163,14 @@ pub struct WriteBehind<D> {
 }
 
 impl<D: Medium> WriteBehind<D> {
-    /// Begins to follow an array that was just opened or made, with `disk` as its log was left.
-    /// What the array has that the log has not is brought at once where the bound has room for it;
-    /// otherwise it is copied, by [`copy`](Self::copy). `blank`: the image is zeros. One that was
-    /// in use may have what the array has lost, such as writes that were copied and never flushed.
+    /// Begins to follow an array that was just opened or made; `disk` is its log. Missing changes
+    /// are written at once if they fit the limit. Otherwise [`copy`](Self::copy) copies the array.
+    ///
+    /// `blank` says that the image is zeros. An image that was in use may hold data that the array
+    /// has lost, such as writes that were copied and never flushed.
     ///
     /// # Errors
-    /// [`LogError`]; and the array's, while it is read.
+    /// [`LogError`], also for errors of the array while it is read.
     fn attach<F: Fleet>(
         mut disk: Disk<D>,
         array: &Array<F>,
@@ -182,7 +183,8 @@ impl<D: Medium> WriteBehind<D> {
         let point = Point { time_ms: clock(), ..array.point() };
         let caught_up = copy::catch_up(&mut disk, array, bound, point)?;
         if !caught_up && disk.newest().is_some_and(|(_, complete)| complete) {
-            // What is copied from here on belongs to no flush point before the last of it is there.
+            // From here on the image mixes copied blocks; it has a flush point again only after the
+            // last one.
             disk.commit(&Layer::default(), point, false)?;
         }
         let (newest, complete) = disk.newest().unwrap_or_default();
@@ -212,7 +214,7 @@ impl<D: Medium> WriteBehind<D> {
         })
     }
 
-    /// What there is to know.
+    /// Status of the log.
     pub fn status(&self) -> LogStatus {
         let (behind, copied) = {
             let intake = self.intake.lock();
@@ -233,7 +235,7 @@ impl<D: Medium> WriteBehind<D> {
     /// Writes to the array.
     ///
     /// # Errors
-    /// Those of the array alone.
+    /// Errors of the array only.
     pub fn write<F: Fleet>(
         &self,
         array: &Array<F>,
@@ -248,7 +250,7 @@ impl<D: Medium> WriteBehind<D> {
             if self.is_working() {
                 match &written {
                     Ok(()) => intake.fresh.write(first, piece),
-                    // Some of the blocks may be new; whatever they are is what the log has to have.
+                    // Some of the blocks may be new; the log must have what the array has now.
                     Err(_) => {
                         let mut found = vec![0; piece.len()];
                         if array.read(at, &mut found).is_ok() {
@@ -263,8 +265,8 @@ impl<D: Medium> WriteBehind<D> {
         Ok(())
     }
 
-    /// The intake, with room for so many bytes. Otherwise what was flushed goes to the disk first,
-    /// and where nothing was, it is.
+    /// Locks the intake with room for this many bytes. If there is no room, the flushed layer goes
+    /// to the disk first. If that layer is empty, the array is flushed before.
     fn room<F: Fleet>(
         &self,
         array: &Array<F>,
@@ -286,10 +288,10 @@ impl<D: Medium> WriteBehind<D> {
         }
     }
 
-    /// Tells the array that blocks are not needed.
+    /// Discards blocks of the array.
     ///
     /// # Errors
-    /// Those of the array alone.
+    /// Errors of the array only.
     pub fn discard<F: Fleet>(
         &self,
         array: &Array<F>,
@@ -307,7 +309,7 @@ impl<D: Medium> WriteBehind<D> {
     /// Flushes the array.
     ///
     /// # Errors
-    /// Those of the array alone.
+    /// Errors of the array only.
     pub fn flush<F: Fleet>(&self, array: &Array<F>) -> Result<(), MediumError> {
         self.flush_held(array, &mut self.intake.lock())
     }
@@ -325,7 +327,7 @@ impl<D: Medium> WriteBehind<D> {
         Ok(())
     }
 
-    /// Brings what was flushed to the disk: whether there was something.
+    /// Writes the flushed layer to the disk. Returns whether there was one.
     pub fn work(&self) -> bool {
         let mut disk = self.disk.lock();
         let (layer, point, complete) = {
@@ -354,12 +356,12 @@ impl<D: Medium> WriteBehind<D> {
         true
     }
 
-    /// Whether it was not given up.
+    /// Whether the log is in use, and not given up.
     fn is_working(&self) -> bool {
         self.failed.lock().is_none()
     }
 
-    /// Nothing goes to the disk any more, and it says so if it can.
+    /// Gives the log up: nothing more is written to the disk, except the reason if possible.
     fn give_up(&self, disk: &mut Disk<D>, why: &str) {
         *self.failed.lock() = Some(why.to_owned());
         {
@@ -367,18 +369,18 @@ impl<D: Medium> WriteBehind<D> {
             (intake.fresh, intake.flushed, intake.due) =
                 (Layer::default(), Layer::default(), false);
         }
-        // In place, so that there is room for it also on a disk that is full. Where even this
-        // fails, whoever has the array open knows, and what was noted outside.
+        // Overwritten in place, so it works on a full disk too. If even this fails, the status and
+        // the witness still have the reason.
         let _ = disk.rewrite(|header| header.failed = why.to_owned());
     }
 
-    /// Somebody has something for the disk.
+    /// Wakes the background thread.
     fn tell(&self) {
         *self.news.lock() = true;
         self.wake.notify_one();
     }
 
-    /// Waits until there is something for the disk, or somebody [wakes](Self::wake) it, or time has
+    /// Waits until there is work for the disk, [`wake`](Self::wake) is called, or the time has
     /// passed.
     pub fn wait(&self, time: Duration) {
         let mut news = self.news.lock();

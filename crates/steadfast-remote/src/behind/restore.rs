@@ -1,10 +1,10 @@
-//! From a log to an array: looking at one that is not in use, beginning to use it, and making a new
-//! array out of it.
+//! From a log to an array: reading a log that is not in use, starting to use it, and restoring a
+//! new array from it.
 //!
-//! A restored array has an identity of its own, so that no server of the old one is ever taken for
-//! one of its members. It is unfinished until it has everything, and can not be opened before; the
-//! log names it as its heir meanwhile and belongs to the old array until then. So a restore that
-//! was cut off is begun again from the same state.
+//! A restored array has an identity of its own, so no server of the old array is taken for one of
+//! its members. It is unfinished, and cannot be opened, until it has everything. Meanwhile the log
+//! names it as its heir and still belongs to the old array. So an interrupted restore starts again
+//! from the same state.
 
 use steadfast_media::Medium;
 
@@ -13,13 +13,13 @@ use super::layer::Layer;
 use super::{BLOCK, Header, LogError, PIECE, WriteBehind};
 use crate::array::{Array, ArrayError, Fleet, Point};
 
-/// Why nothing was restored.
+/// Why a restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The log.
+    /// An error of the log.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The new array.
+    /// An error of the new array.
     #[error(transparent)]
     Array(#[from] ArrayError),
     /// The new array is too small.
@@ -31,10 +31,10 @@ pub enum RestoreError {
 pub struct Kept<D>(Disk<D>);
 
 impl<D: Medium> Kept<D> {
-    /// Looks at a log; nothing is written. `None` where there is nothing but zeros.
+    /// Reads a log without writing to it. `None` if the medium holds only zeros.
     ///
     /// # Errors
-    /// [`LogError::NotALog`] where there is something else, and those of the disk.
+    /// [`LogError::NotALog`] if the medium holds something else, and errors of the disk.
     pub fn look(medium: D) -> Result<Option<Kept<D>>, LogError> {
         match Disk::newest_header(&medium)? {
             None if Disk::is_blank(&medium)? => Ok(None),
@@ -43,23 +43,23 @@ impl<D: Medium> Kept<D> {
         }
     }
 
-    /// The array that it is of.
+    /// The array that the log belongs to.
     pub fn uuid(&self) -> [u8; 16] {
         self.0.header().uuid
     }
 
-    /// The flush point that it is at, and whether it is complete.
+    /// The flush point of the log, and whether it is complete.
     pub fn newest(&self) -> Option<(Point, bool)> {
         self.0.newest()
     }
 
-    /// Why it was given up.
+    /// Why the log was given up.
     pub fn failed(&self) -> Option<&str> {
         Some(self.0.header().failed.as_str()).filter(|why| !why.is_empty())
     }
 
-    /// The flush point that can be restored. `witnessed`: the newest stamp and epoch that anybody
-    /// knows of. With `force` also one that is older than the bound says.
+    /// The flush point that can be restored. `witnessed` is the newest stamp and epoch known. With
+    /// `force`, a point that is older than the limit promises is accepted too.
     ///
     /// # Errors
     /// [`LogError::Incomplete`], [`LogError::Stale`], [`LogError::Unused`].
@@ -81,20 +81,20 @@ impl<D: Medium> Kept<D> {
         }
     }
 
-    /// Notes which array is about to be made of it.
+    /// Records which array is about to be made from the log.
     ///
     /// # Errors
-    /// Those of the disk, and what has no room for the array's size.
+    /// Errors of the disk.
     pub fn begin(&mut self, heir: [u8; 16]) -> Result<(), LogError> {
         self.0.apply_journal()?;
         self.0.rewrite(|header| header.heir = heir)
     }
 
-    /// Fills the unfinished array that was [begun](Self::begin), finishes it, and becomes its log:
-    /// how many bytes it took.
+    /// Fills the unfinished array that was [begun](Self::begin), finishes it, and makes this its
+    /// log. Returns the bytes written to the array.
     ///
     /// # Errors
-    /// [`RestoreError`]; it can be done again with another new array.
+    /// [`RestoreError`]; the restore can be repeated with another new array.
     pub fn restore<F: Fleet>(
         &mut self,
         array: &Array<F>,
@@ -112,7 +112,7 @@ impl<D: Medium> Kept<D> {
             let count = (PIECE / BLOCK).min((blocks - first) as usize);
             let bytes = &mut piece[..count * BLOCK];
             self.0.read(first, bytes)?;
-            // Runs of blocks that are something.
+            // Runs of blocks that are not zeros.
             let mut at = 0;
             for run in
                 bytes.as_chunks::<BLOCK>().0.chunk_by(|one, next| is_zero(one) == is_zero(next))
@@ -141,8 +141,8 @@ fn is_zero(block: &[u8; BLOCK]) -> bool {
 }
 
 impl<D: Medium> WriteBehind<D> {
-    /// Makes the log of an array that is open; whatever `medium` held is gone. `blank`: it held
-    /// nothing but zeros. It is to be `bound` bytes behind at most, and to read the time from
+    /// Makes the log of an open array; the previous contents of `medium` are lost. `blank` says
+    /// that it held only zeros. The log is behind by at most `bound` bytes and reads the time from
     /// `clock`.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl<D: Medium> WriteBehind<D> {
         Self::attach(Disk::create(medium, header)?, array, bound, blank, clock)
     }
 
-    /// Goes on with the log of an array that is open.
+    /// Continues the log of an open array.
     ///
     /// # Errors
     /// [`LogError`].
@@ -175,8 +175,8 @@ impl<D: Medium> WriteBehind<D> {
         }
         disk.apply_journal()?;
         if disk.header().uuid != uuid {
-            // The restore had ended but for this. What was written since the log does not have: it
-            // is copied.
+            // Only this step of the restore is missing. The log lacks writes since then, so they
+            // are copied.
             disk.grow(size)?;
             disk.rewrite(|header| (header.uuid, header.heir, header.size) = (uuid, [0; 16], size))?;
         }
@@ -189,7 +189,7 @@ impl<D: Medium> WriteBehind<D> {
         Self::attach(disk, array, bound, false, clock)
     }
 
-    /// Bytes of the log of a medium of `size` bytes that may be `bound` bytes behind.
+    /// Bytes of a log for a medium of `size` bytes that may be `bound` bytes behind.
     ///
     /// # Errors
     /// [`LogError::Bound`].

@@ -1,4 +1,4 @@
-//! From a socket to transmission.
+//! Connection setup, from a socket to the transmission phase.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,17 +12,17 @@ use crate::protocol::{
     ServerGreeting, option_request, wire,
 };
 
-/// Replies that one option may have: a server has a handful of things to say.
+/// Most replies to one option: a server needs only a few.
 const REPLIES_MAX: usize = 64;
 
-/// Where a server is, and what of it.
+/// Address of a server, and the export to use.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// Host and port, such as `127.0.0.1:10809`.
     pub address: String,
     /// Name of the export; empty for the default one.
     pub export: String,
-    /// TLS, where it is wanted; then nothing is said without it.
+    /// TLS settings; with them TLS begins before any other option is sent.
     pub tls: Option<ClientTls>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Ready, 
     negotiate(Box::new(socket), endpoint, deadline)
 }
 
-/// Negotiates until `deadline` over what is connected.
+/// Negotiates over a connected transport until `deadline`.
 pub(super) fn negotiate(
     transport: Box<dyn Transport>,
     endpoint: &Endpoint,
@@ -93,8 +93,8 @@ pub(super) fn negotiate(
     Ok(Ready { stream, info, structured })
 }
 
-/// Sends an option and takes its replies in: whether it was granted, and what was said about the
-/// export.
+/// Sends an option and reads its replies. Returns whether it was granted, and the announced export
+/// information.
 fn ask(
     stream: &mut Wire,
     kind: OptionKind,

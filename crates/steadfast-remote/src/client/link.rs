@@ -1,12 +1,12 @@
-//! [`Link`]: one connection, in transmission.
+//! [`Link`]: one connection in the transmission phase.
 //!
-//! Requests go out first, all of them, and then the replies come in, in whatever order the server
-//! likes: bytes that were read go straight into the caller's buffer, bytes to write come straight
-//! from it. A caller who talks to several servers sends to all before it receives from any, so they
-//! work side by side without a thread.
+//! All requests are sent first; then the replies are received in the order that the server chooses.
+//! Data moves directly between the socket and the caller's buffers. A caller with several servers
+//! sends to all of them before it receives from any. So the servers work in parallel without a
+//! thread.
 //!
-//! After an error other than a refusal the connection is of no more use: nobody knows where the
-//! next reply begins.
+//! After an error other than a refusal the connection is unusable, because the start of the next
+//! reply is unknown.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::time::{Duration, Instant};
@@ -19,44 +19,44 @@ use crate::protocol::{
     Request, SimpleReply, parse_reply_header, wire,
 };
 
-/// Why a connection is of no use.
+/// Why a connection is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The connection broke, or the server took too long.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The server said something that the protocol does not allow.
+    /// The server sent something that the protocol does not allow.
     #[error("{0}")]
     Protocol(#[from] ProtocolError),
-    /// TLS is wanted and the server has none.
+    /// TLS is required and the server has none.
     #[error("the server has no TLS")]
     NoTls,
-    /// The server does not give out this export.
+    /// The server does not offer this export.
     #[error("the server does not give out this export")]
     NoExport,
 }
 
-/// What is asked of a server.
+/// Kind of a request.
 #[derive(Debug)]
 pub enum Ask<'a> {
     /// Fill the buffer.
     Read(&'a mut [u8]),
-    /// Write the pieces one after the other; with `true`, durably.
+    /// Write the pieces consecutively; with `true`, durably.
     Write(&'a [&'a [u8]], bool),
     /// Make everything durable that was answered.
     Flush,
-    /// These bytes are not needed.
+    /// Trim this many bytes.
     Trim(u64),
 }
 
-/// A request and what came of it.
+/// A request and its answer.
 #[derive(Debug)]
 pub struct Question<'a> {
     /// First byte.
     pub offset: u64,
-    /// What is asked.
+    /// Kind of the request.
     pub ask: Ask<'a>,
-    /// The server's answer, once there is one: an error number of the protocol where it refuses.
+    /// The server's answer, once received: an error number of the protocol if it refuses.
     pub answer: Option<Result<(), u32>>,
 }
 
@@ -85,7 +85,7 @@ impl Link {
         Ok(Link { stream, info, structured, cookie: 0 })
     }
 
-    /// As [`connect`](Self::connect), over what is connected already.
+    /// As [`connect`](Self::connect), over a connected transport.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -105,16 +105,16 @@ impl Link {
         self.stream.has_ended()
     }
 
-    /// What the server says about the export.
+    /// What the server has announced about the export.
     pub fn info(&self) -> ExportInfo {
         self.info
     }
 
-    /// Sends questions, to be followed by [`receive`](Self::receive) with the same. They are either
-    /// all reads or hold none: otherwise both sides could wait for the other to read.
+    /// Sends questions; [`receive`](Self::receive) with the same questions must follow. They are
+    /// either all reads or contain no read: otherwise both sides could wait for the other to read.
     ///
     /// # Errors
-    /// The connection is of no more use.
+    /// The connection is unusable.
     pub fn send(
         &mut self,
         questions: &[Question<'_>],
@@ -152,8 +152,8 @@ impl Link {
     /// Receives the answers to all of `questions`, which were sent last.
     ///
     /// # Errors
-    /// The connection is of no more use; questions without an answer may or may not have been
-    /// carried out.
+    /// The connection is unusable. Questions without an answer may or may not have been carried
+    /// out.
     pub fn receive(
         &mut self,
         questions: &mut [Question<'_>],
@@ -201,7 +201,7 @@ impl Link {
         Ok(())
     }
 
-    /// One chunk of a structured reply; an answer if it is the last one.
+    /// Handles one chunk of a structured reply. Returns the answer if the chunk is the last one.
     fn take_chunk(
         &mut self,
         chunk: ChunkHeader,
@@ -240,13 +240,13 @@ impl Link {
             }
             (Chunk::Hole { .. }, _) => Err(ProtocolError::Unexpected.into()),
             (Chunk::Error(number), _) if chunk.done => Ok(Some(Err(number))),
-            // More chunks follow an error; the bytes of the read are not to be trusted, so the
-            // connection goes.
+            // More chunks follow an error. The bytes of the read cannot be trusted, so the
+            // connection is closed.
             (Chunk::Error(_), _) => Err(ProtocolError::Unexpected.into()),
         }
     }
 
-    /// Says that this client goes.
+    /// Tells the server that this client disconnects.
     pub fn disconnect(mut self) {
         let request = Request {
             command: Command::Disconnect,
@@ -255,7 +255,7 @@ impl Link {
             offset: 0,
             length: 0,
         };
-        // The server finds out in any case.
+        // The server notices the end in any case.
         let _ = self.stream.write_all(&request.encode()).and_then(|()| self.stream.flush());
     }
 }

@@ -1,4 +1,4 @@
-//! The stream below a connection: plain or TLS.
+//! The stream of a connection: plain or TLS.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,17 +10,17 @@ use rustls::{ClientConnection, StreamOwned};
 
 use crate::server::{TlsError, TlsFiles};
 
-/// What a client needs for TLS.
+/// TLS settings of a client.
 #[derive(Debug, Clone)]
 pub struct ClientTls {
-    /// Authorities, and a certificate where the server asks for one.
+    /// Authorities, and a certificate in case the server requests one.
     pub config: Arc<rustls::ClientConfig>,
-    /// The name that the server's certificate must have; the host's name where there is none.
+    /// The name that the server's certificate must have; by default the host name.
     pub server_name: Option<String>,
 }
 
-/// Makes the configuration of a client: authorities are needed, certificate and key only where
-/// servers ask for them.
+/// Makes the TLS configuration of a client. Authorities are required; certificate and key are
+/// needed only if servers request them.
 ///
 /// # Errors
 /// [`TlsError`], one line each.
@@ -43,15 +43,15 @@ pub fn client_config(files: &TlsFiles) -> Result<Arc<rustls::ClientConfig>, TlsE
     Ok(Arc::new(config))
 }
 
-/// What a connection runs over: a socket, or the bytes of a test.
+/// The transport of a connection: a socket, or the bytes of a test.
 pub trait Transport: Read + Write + Send {
-    /// Reads and writes give up after `patience`, with `WouldBlock` or `TimedOut`.
+    /// Sets the time limit of reads and writes; after it they fail with `WouldBlock` or `TimedOut`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn set_patience(&self, patience: Duration) -> io::Result<()>;
 
-    /// Whether the other end is known to be gone. Nobody is waited for.
+    /// Whether the peer is known to have closed the connection. Does not wait.
     fn has_ended(&self) -> bool {
         false
     }
@@ -67,7 +67,7 @@ impl Transport for TcpStream {
         let looked = self.set_nonblocking(true).and_then(|()| self.peek(&mut [0]));
         let blocks = self.set_nonblocking(false);
         let open = match looked {
-            // What nobody has asked for: a ticket of TLS.
+            // Unrequested bytes: a TLS session ticket.
             Ok(bytes) => bytes > 0,
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         };
@@ -79,7 +79,7 @@ impl Transport for TcpStream {
 pub(super) enum Stream {
     Plain(Box<dyn Transport>),
     Tls(Box<StreamOwned<ClientConnection, Box<dyn Transport>>>),
-    /// Between the two.
+    /// Placeholder during the switch to TLS.
     Gone,
 }
 
@@ -101,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// Goes on in TLS.
+    /// Switches to TLS.
     pub(super) fn start_tls(&mut self, tls: &ClientTls, host: &str) -> io::Result<()> {
         let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).map_err(io::Error::other)?;

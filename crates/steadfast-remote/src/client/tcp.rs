@@ -1,12 +1,12 @@
-//! [`TcpFleet`]: servers at the other end of TCP connections.
+//! [`TcpFleet`]: servers reached over TCP.
 //!
-//! Every server has a few connections, and a caller has one of each server that it talks to for
-//! itself while it does: it sends to all, then receives from all. So as many callers work side by
-//! side as there are connections, without a thread of ours. Connections are taken in the order of
-//! the servers, so nobody waits in a circle.
+//! Every server has a few connections. For one round a caller takes one connection of each server
+//! that it needs, sends to all, and then receives from all. So as many callers run in parallel as
+//! there are connections, without extra threads. Connections are taken in the order of the servers,
+//! so callers never deadlock.
 //!
-//! A new connection is used only if the server shows its proof first. A server without
-//! "multi-connection" gets a single one, on which flushes then cover everything.
+//! A new connection is used only after the server has shown its proof. A server without
+//! "multi-connection" gets a single connection, so its flushes cover everything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,24 +19,23 @@ use super::link::{Ask, Link, LinkError, Question};
 use crate::array::{Call, Contact, Fleet, Outcome};
 use crate::protocol::wire;
 
-/// Questions on one connection before their answers are taken: what is on its way in both
-/// directions stays small.
+/// Most questions on one connection before their answers are read: bounds the data in flight in
+/// both directions.
 const QUESTIONS_MAX: usize = 64;
-/// After a failure a server is asked again at the earliest after this time: nobody waits for it
-/// with every call.
+/// Time after a failure before a server is asked again, so that not every call waits for it.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Connections that nobody has used for so long are looked at before they are.
+/// Connections that were idle for this long are checked before use.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// How connections are used.
+/// Options of connections.
 #[derive(Debug, Clone)]
 pub struct FleetOptions {
     /// Most connections to a server.
     pub connections: usize,
-    /// For a connection to be made.
+    /// Time limit to make a connection.
     pub patience: Duration,
-    /// Where servers are opened under a token: set when one says, or somebody else knows, that
-    /// there is a newer one.
+    /// Set once a server or etcd reports a newer token than the one of this client. Used only if
+    /// servers are opened under a token.
     pub fenced: Option<Arc<AtomicBool>>,
 }
 
@@ -49,21 +48,21 @@ impl Default for FleetOptions {
 struct Pool {
     endpoint: Arc<Endpoint>,
     idle: Vec<Link>,
-    /// Connections that callers have.
+    /// Connections that callers hold.
     out: usize,
-    /// A server without "multi-connection" has one.
+    /// Most connections; 1 for a server without "multi-connection".
     most: usize,
     proof: Option<(u64, Vec<u8>)>,
     breaks: u64,
-    /// Grows when all connections are given up; those that are out then do not come back.
+    /// Grows when all connections are dropped; connections held by callers are then not reused.
     generation: u64,
-    /// When a caller gave a connection back last.
+    /// When a caller last returned a connection.
     used: Instant,
     failed: Option<(Instant, Outcome)>,
 }
 
 impl Pool {
-    /// All connections are given up, and what was known of the server.
+    /// Drops all connections, and everything known about the server.
     fn give_up_all(&mut self) {
         self.idle.clear();
         self.generation += 1;
@@ -71,9 +70,8 @@ impl Pool {
         self.failed = None;
     }
 
-    /// Connections that have broken so far. Where nobody has used them for a while they are looked
-    /// at first: a server that has started again is found before anything is sent over one of them,
-    /// and not by what is then lost.
+    /// Broken connections so far. Idle connections are checked first. So a restarted server is
+    /// noticed before a request is sent to it, and not by the loss of that request.
     fn breaks(&mut self) -> u64 {
         if self.used.elapsed() > IDLE {
             self.used = Instant::now();
@@ -84,7 +82,7 @@ impl Pool {
         self.breaks
     }
 
-    /// A connection broke: the others to the same server are given up with it.
+    /// A connection broke: drops the other connections to this server.
     fn broke(&mut self) {
         self.idle.clear();
         self.generation += 1;
@@ -97,20 +95,20 @@ struct Server {
     returned: Condvar,
 }
 
-/// Servers at the other end of TCP connections.
+/// Servers reached over TCP.
 pub struct TcpFleet {
     servers: Vec<Server>,
     options: FleetOptions,
 }
 
-/// A connection that a caller has.
+/// A connection held by a caller.
 struct Taken {
     link: Link,
     generation: u64,
 }
 
 impl TcpFleet {
-    /// Servers at these places. Nobody is asked yet.
+    /// Servers at these addresses. No connection is made yet.
     pub fn new(endpoints: Vec<Endpoint>, options: FleetOptions) -> TcpFleet {
         let servers = endpoints
             .into_iter()
@@ -132,13 +130,13 @@ impl TcpFleet {
         TcpFleet { servers, options }
     }
 
-    /// Where a server is.
+    /// Address of a server.
     pub fn address(&self, server: usize) -> Option<String> {
         self.servers.get(server).map(|server| server.pool.lock().endpoint.address.clone())
     }
 
-    /// From now on a server is at another place. Only for one that nothing is expected of: a lost
-    /// member's.
+    /// Changes the address of a server. Allowed only for the server of a lost member, which holds
+    /// no valid data.
     pub fn move_to(&self, server: usize, address: &str) {
         let Some(server) = self.servers.get(server) else { return };
         let mut pool = server.pool.lock();
@@ -189,7 +187,7 @@ impl TcpFleet {
         }
     }
 
-    /// Has the server show that it is the one it was.
+    /// Makes the server prove that it is the same one as before.
     fn prove(&self, mut link: Link, proof: Option<&(u64, Vec<u8>)>) -> Result<Link, Outcome> {
         let Some((offset, expected)) = proof else { return Ok(link) };
         let mut found = vec![0; expected.len()];
@@ -214,7 +212,7 @@ impl TcpFleet {
         server.returned.notify_one();
     }
 
-    /// A connection is of no more use.
+    /// Drops an unusable connection.
     fn give_up(&self, server: &Server, outcome: Outcome) {
         let mut pool = server.pool.lock();
         pool.out = pool.out.saturating_sub(1);
@@ -360,7 +358,7 @@ impl Fleet for TcpFleet {
     }
 
     fn round(&self, calls: &mut [Call<'_>], patience_ms: u64) {
-        // By server, in order; reads and others apart.
+        // Grouped by server, with reads separate from other calls.
         let mut order: Vec<&mut Call<'_>> = calls.iter_mut().collect();
         order.sort_by_key(|call| (call.server, !matches!(call.ask, Ask::Read(_))));
         let mut groups: Vec<(usize, bool, Vec<&mut Call<'_>>)> = Vec::new();
@@ -375,7 +373,8 @@ impl Fleet for TcpFleet {
                 _ => groups.push((call.server, read, vec![call])),
             }
         }
-        // Of each server one group at a time, so that a caller never has two connections of one.
+        // One group of each server at a time, so a caller never holds two connections to one
+        // server.
         while !groups.is_empty() {
             let deadline = Instant::now() + Duration::from_millis(patience_ms);
             let mut now: Vec<(usize, Vec<&mut Call<'_>>)> = Vec::new();

@@ -1,12 +1,12 @@
-//! [`Wire`]: a stream with a buffer for what comes in, so that a reply is one call of the system
-//! and not four, and with time limits that are set only when they change.
+//! [`Wire`]: a stream with an input buffer, so that a reply takes one system call instead of four.
+//! Time limits are set only when they change.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use super::stream::{ClientTls, Stream, Transport};
 
-/// Bytes read ahead at most. Payloads that are longer go to where they belong at once.
+/// Most bytes read ahead. Longer payloads go directly to their destination.
 const AHEAD: usize = 16 << 10;
 
 /// A buffered connection.
@@ -29,11 +29,11 @@ impl Wire {
         }
     }
 
-    /// Reads and writes give up after `patience`, or up to an eighth later.
+    /// Sets the time limit of reads and writes; they may take up to an eighth longer.
     pub(super) fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
         let patience = patience.max(Duration::from_millis(1));
-        // What is left of a time shrinks all the while: not worth two calls of the system each
-        // time.
+        // The remaining time shrinks continuously; updating it each time would cost two system
+        // calls.
         if self.patience >= patience && self.patience <= patience + patience / 8 {
             return Ok(());
         }
@@ -46,10 +46,10 @@ impl Wire {
         self.stream.has_ended()
     }
 
-    /// Goes on in TLS.
+    /// Switches to TLS.
     pub(super) fn start_tls(&mut self, tls: &ClientTls, host: &str) -> io::Result<()> {
         if self.start != self.end {
-            // Said in the clear, and meant to be taken for what comes through TLS.
+            // Bytes sent in the clear must not be taken for bytes sent through TLS.
             return Err(io::ErrorKind::InvalidData.into());
         }
         self.stream.start_tls(tls, host)

@@ -1,5 +1,5 @@
-//! Claims: an array takes memory of servers when it is made, moves when a server is lost, and gives
-//! all back when it is released.
+//! Claims: an array claims memory of servers when it is made. It moves a claim when a server is
+//! lost, and drops all claims when it is released.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use super::records::{
 use super::store::{Change, Entry, Store, StoreError, Transaction};
 use super::{ATTEMPTS, EtcdError};
 
-/// A value, and the revision that it was read at: 0 where there is none.
+/// A value, and the revision at which it was read: 0 if it does not exist.
 #[derive(Debug, Clone, Default)]
 pub struct Versioned<T> {
-    /// What it says.
+    /// The value.
     pub value: T,
     pub(super) revision: i64,
     pub(super) lease: i64,
@@ -26,42 +26,42 @@ pub struct Versioned<T> {
 /// A server of the list.
 #[derive(Debug, Clone, Default)]
 pub struct Server {
-    /// What it says of itself; `None` where it is gone and only claims are left.
+    /// The server's own record; `None` if the server is gone and only claims are left.
     pub record: Option<ServerRecord>,
-    /// Revision and lease of that.
+    /// Revision and lease of the record.
     pub(super) registered: Versioned<()>,
-    /// Who has claimed memory of it.
+    /// Claims on its memory.
     pub claims: Versioned<Claims>,
 }
 
 impl Server {
-    /// Bytes that nobody has claimed.
+    /// Unclaimed bytes.
     pub fn free(&self) -> u64 {
         let claimed =
             self.claims.value.values().fold(0_u64, |sum, claim| sum.saturating_add(claim.size));
         self.record.as_ref().map_or(0, |record| record.size.saturating_sub(claimed))
     }
 
-    /// Bytes that one more array can have here.
+    /// Bytes that a new array can claim here.
     fn room(&self) -> u64 {
         let quota = self.record.as_ref().map_or(0, |record| record.quota);
         if self.free() >= quota { quota } else { 0 }
     }
 
-    /// Whether an array can have so much here.
+    /// Whether an array can claim this many bytes here.
     fn fits(&self, size: u64) -> bool {
         self.free() >= size && self.record.as_ref().is_some_and(|record| record.quota >= size)
     }
 }
 
-/// Everything that etcd knows of us, at one revision.
+/// All our records in etcd, at one revision.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
     /// Servers by name.
     pub servers: BTreeMap<String, Server>,
     /// Arrays by name.
     pub arrays: BTreeMap<String, Versioned<ArrayRecord>>,
-    /// Who has arrays open, by the name of the array.
+    /// Clients that have arrays open, by the name of the array.
     pub owners: BTreeMap<String, Versioned<OwnerRecord>>,
 }
 
@@ -71,10 +71,10 @@ fn read<T: DeserializeOwned>(entry: &Entry) -> Result<Versioned<T>, EtcdError> {
     Ok(Versioned { value, revision: entry.revision, lease: entry.lease })
 }
 
-/// Reads everything.
+/// Reads all records.
 ///
 /// # Errors
-/// Those of etcd, and a record that cannot be read.
+/// An error of etcd, or an unreadable record.
 pub fn list(store: &impl Store) -> Result<Listing, EtcdError> {
     let mut listing = Listing::default();
     for entry in store.get(PREFIX)? {
@@ -91,7 +91,7 @@ pub fn list(store: &impl Store) -> Result<Listing, EtcdError> {
             }
             Some(("arrays", name)) => drop(listing.arrays.insert(name.to_owned(), read(&entry)?)),
             Some(("owners", name)) => drop(listing.owners.insert(name.to_owned(), read(&entry)?)),
-            // Of a later version: none of our business.
+            // Keys of a later version are ignored.
             _ => {}
         }
     }
@@ -99,7 +99,7 @@ pub fn list(store: &impl Store) -> Result<Listing, EtcdError> {
 }
 
 impl Listing {
-    /// The array of this name.
+    /// The array with this name.
     ///
     /// # Errors
     /// [`EtcdError::NoArray`].
@@ -107,13 +107,13 @@ impl Listing {
         self.arrays.get(name).ok_or_else(|| EtcdError::NoArray(name.to_owned()))
     }
 
-    /// The revision of an owner's key, and so whether there is one.
+    /// The revision of an owner's key; 0 if there is no owner.
     pub(super) fn owner_revision(&self, array: &str) -> i64 {
         self.owners.get(array).map_or(0, |owner| owner.revision)
     }
 
-    /// The `count` servers that fit best: on machines of their own as far as there are so many, and
-    /// with most memory free.
+    /// The `count` servers that fit best: on different machines as far as possible, and with most
+    /// free memory.
     fn pick(
         &self,
         count: usize,
@@ -143,7 +143,7 @@ impl Listing {
         Some(chosen)
     }
 
-    /// The claims on a server with those of `array` changed, as a part of a transaction.
+    /// A change of the claims of `array` on a server, as part of a transaction.
     fn change_claim(
         &self,
         server: &str,
@@ -172,8 +172,8 @@ fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
-/// Decides and commits until nobody else was faster. `decide` reads what there is, and either has a
-/// result or a transaction that leads to one.
+/// Decides and commits, and repeats both if another client was faster. `decide` sees all records
+/// and returns either a result or a transaction that leads to one.
 pub(super) fn until_done<S: Store, T>(
     store: &S,
     mut decide: impl FnMut(&Listing) -> Result<Result<T, Transaction>, EtcdError>,
@@ -186,8 +186,8 @@ pub(super) fn until_done<S: Store, T>(
         };
         match store.commit(&transaction) {
             Ok(_) => {}
-            // Made or not: what is read next says so. Who is silent twice is not asked a third
-            // time.
+            // The next read shows whether the commit was made. A second commit without an answer is
+            // an error.
             Err(error @ StoreError::Unreachable(_)) if silent.is_none() => silent = Some(error),
             Err(error) => return Err(error.into()),
         }
@@ -195,20 +195,20 @@ pub(super) fn until_done<S: Store, T>(
     Err(silent.map_or(EtcdError::Busy, EtcdError::Store))
 }
 
-/// Who makes or opens an array: his lease is nobody else's, and so his name.
+/// A client that makes or opens an array, with a lease of its own.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// His lease.
+    /// Its lease.
     pub lease: i64,
-    /// Who he is, for people.
+    /// Host and process, for messages.
     pub owner: OwnerRecord,
 }
 
-/// Makes an array of `count` members on servers that have room, open for `client` under its first
-/// token.
+/// Makes an array of `count` members on servers with room. The array is open for `client` under its
+/// first token.
 ///
 /// # Errors
-/// [`EtcdError::Exists`], [`EtcdError::NoRoom`], and those of etcd.
+/// [`EtcdError::Exists`], [`EtcdError::NoRoom`], and errors of etcd.
 pub fn create(
     store: &impl Store,
     name: &str,
@@ -221,7 +221,7 @@ pub fn create(
         if let Some(found) = listing.arrays.get(name) {
             return match (found.value.uuid == uuid, found.value.token) {
                 (true, 1) => Ok(Ok(found.value.clone())),
-                // Made, and opened by another client before this one heard of it.
+                // Made by this client, and opened by another one before the answer arrived.
                 (true, _) => Err(EtcdError::Fenced(name.to_owned())),
                 (false, _) => Err(EtcdError::Exists(name.to_owned())),
             };
@@ -264,10 +264,11 @@ pub fn create(
     })
 }
 
-/// Moves a lost member from the server `from` to another one that has room. `None`: there is none.
+/// Moves a lost member from the server `from` to another server with room. `None` if there is no
+/// such server.
 ///
 /// # Errors
-/// [`EtcdError::Fenced`], and those of etcd.
+/// [`EtcdError::Fenced`], and errors of etcd.
 pub fn replace(
     store: &impl Store,
     hold: &Hold,
@@ -301,10 +302,10 @@ pub fn replace(
     })
 }
 
-/// Takes an array and all its claims off the records.
+/// Removes an array and all its claims from the records.
 ///
 /// # Errors
-/// [`EtcdError::Fenced`], and those of etcd.
+/// [`EtcdError::Fenced`], and errors of etcd.
 pub fn release(store: &impl Store, hold: &Hold) -> Result<(), EtcdError> {
     let name = hold.name.as_str();
     until_done(store, |listing| {
@@ -330,11 +331,10 @@ pub fn release(store: &impl Store, hold: &Hold) -> Result<(), EtcdError> {
     })
 }
 
-/// The newest stamp and epoch of an array with a log, whether it was released or not; `None` where
-/// nobody knows.
+/// The newest stamp and epoch of an array with a log, released or not; `None` if unknown.
 ///
 /// # Errors
-/// Those of etcd.
+/// Errors of etcd.
 pub fn newest(store: &impl Store, uuid: &str) -> Result<Option<(u64, u64)>, EtcdError> {
     let listing = list(store)?;
     if let Some(array) = listing.arrays.values().find(|array| array.value.uuid == uuid) {
@@ -346,10 +346,10 @@ pub fn newest(store: &impl Store, uuid: &str) -> Result<Option<(u64, u64)>, Etcd
     Ok(record.map(|record| (record.value.stamp, record.value.epoch)))
 }
 
-/// Forgets an array that was released: its log has become another array's.
+/// Forgets a released array, because its log now belongs to another array.
 ///
 /// # Errors
-/// Those of etcd.
+/// Errors of etcd.
 pub fn forget_released(store: &impl Store, uuid: &str) -> Result<(), EtcdError> {
     let changes = vec![Change::Delete(released_key(uuid))];
     Ok(store.commit(&Transaction { conditions: Vec::new(), changes }).map(drop)?)

@@ -1,5 +1,5 @@
-//! A store in memory, by a seed: replies are lost, members do not answer, leases end, and other
-//! clients come in between.
+//! A store in memory, driven by a seed. Replies are lost, members do not answer, leases end, and
+//! other clients interfere.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,16 +14,16 @@ struct Keys {
     lease_last: i64,
 }
 
-/// What another client does between two steps of this one.
+/// The action of another client between two steps of this client.
 pub(super) type Other<'a> = Box<dyn Fn(&Fake<'a>) + 'a>;
 
 /// Keys in memory.
 pub(super) struct Fake<'a> {
     keys: RefCell<Keys>,
     state: Cell<u64>,
-    /// Of 100 requests, how many get no answer; half of those are carried out.
+    /// Percentage of requests without an answer; half of them are carried out.
     pub(super) silent: Cell<u64>,
-    /// Comes in between, of 100 requests before so many.
+    /// The interfering client, which acts before `others` of 100 requests.
     pub(super) other: RefCell<Option<Other<'a>>>,
     pub(super) others: Cell<u64>,
     pub(super) silences: Cell<u64>,
@@ -55,7 +55,7 @@ impl Fake<'_> {
         (state >> 11) % limit.max(1)
     }
 
-    /// A lease ends, and its keys with it.
+    /// Ends a lease and deletes its keys.
     pub(super) fn end(&self, lease: i64) {
         let mut keys = self.keys.borrow_mut();
         keys.leases.retain(|other| *other != lease);
@@ -64,7 +64,7 @@ impl Fake<'_> {
     }
 
     fn interlude(&self) {
-        // Others are not disturbed by others in turn.
+        // The interfering client is not itself interrupted.
         if self.below(100) >= self.others.get() {
             return;
         }

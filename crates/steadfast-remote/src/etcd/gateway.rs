@@ -1,8 +1,8 @@
-//! [`Gateway`]: etcd (3.4 and later) by the JSON gateway that every member has beside gRPC.
+//! [`Gateway`]: etcd (3.4 and later) through the JSON gateway that every member offers beside gRPC.
 //!
-//! Members are asked in turn, beginning with the one that answered last. Asking a second one to
-//! make a change that the first may have made is safe: a transaction names the revisions that it
-//! was decided on, so it is made once at most.
+//! Members are asked in turn, beginning with the one that answered last. If the first member may
+//! have made a change, asking another one to make it is safe. A transaction names the revisions
+//! that it was decided on, so it is made at most once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,13 +17,13 @@ use super::store::{Entry, Store, StoreError, Transaction};
 use super::wire;
 use crate::server::{TlsError, TlsFiles, tls_certificates, tls_provider};
 
-/// The port of etcd's clients.
+/// Default port of etcd.
 const PORT: u16 = 2379;
-/// Longest answer.
+/// Longest answer, bytes.
 const ANSWER_MAX: u64 = 16 << 20;
-/// What gRPC calls "unavailable", "deadline exceeded" and "aborted": another member may do better.
+/// The gRPC codes "unavailable", "deadline exceeded" and "aborted": another member may succeed.
 const PASSING: [i64; 3] = [14, 4, 10];
-/// What it calls "not found".
+/// The gRPC code "not found".
 const NOT_FOUND: i64 = 5;
 
 /// The members of an etcd cluster.
@@ -31,27 +31,27 @@ pub struct Gateway {
     agent: ureq::Agent,
     /// `http://host:port/v3/` of each.
     members: Vec<String>,
-    /// The one that answered last.
+    /// Index of the member that answered last.
     last: AtomicUsize,
 }
 
-/// What came of asking one member.
+/// Result of asking one member.
 enum Asked {
     Answer(Vec<u8>),
-    /// No answer that counts: the next one is asked.
+    /// No usable answer: the next member is asked.
     Nothing(String),
     Refused(wire::Refusal),
 }
 
 impl Gateway {
-    /// Members at these places (`host` or `host:port`); with authorities they must have TLS. Nobody
-    /// is asked yet.
+    /// Members at these addresses (`host` or `host:port`); with authorities they must use TLS. No
+    /// connection is made yet.
     ///
     /// # Errors
-    /// Certificates.
+    /// A certificate or key is unusable.
     pub fn new(places: &[String], tls: &TlsFiles, patience: Duration) -> Result<Gateway, TlsError> {
         let mut config = ureq::Agent::config_builder()
-            // Neither a variable of the environment nor a server says where else to go.
+            // Environment variables and servers cannot redirect requests.
             .proxy(None)
             .max_redirects(0)
             .http_status_as_error(false)
@@ -146,7 +146,7 @@ impl Store for Gateway {
     }
 }
 
-/// A member with a port: that of etcd where none is given.
+/// The member with a port, by default that of etcd.
 fn with_port(place: &str) -> String {
     match place.rsplit_once(':') {
         Some((_, port)) if port.parse::<u16>().is_ok() => place.to_owned(),

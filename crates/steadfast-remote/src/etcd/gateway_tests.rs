@@ -1,5 +1,4 @@
-//! The gateway against what answers in its place: malformed, refusing, slow, silent, or another
-//! one.
+//! The gateway against faulty peers: malformed, refusing, slow or silent ones, and other programs.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +10,7 @@ use super::gateway::Gateway;
 use super::store::{Store, StoreError, Transaction};
 use crate::server::TlsFiles;
 
-/// Answers every request with the same bytes; counts them.
+/// Answers every request with the same bytes, and counts requests.
 struct Canned {
     place: String,
     asked: Arc<AtomicUsize>,
@@ -22,7 +21,7 @@ fn canned(status: &'static str, body: &'static str) -> Canned {
     let place = listener.local_addr().unwrap().to_string();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    // Ends with the process of the test.
+    // Ends with the test process.
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +59,7 @@ fn gateway(places: &[&str]) -> Gateway {
     Gateway::new(&places, &TlsFiles::default(), Duration::from_secs(20)).unwrap()
 }
 
-/// Nobody listens there: the port was somebody's and is closed.
+/// An address without a listener: its port was just closed.
 fn closed() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -79,7 +78,7 @@ fn answers_are_read() {
     assert_eq!(found, [("a/1", "v", 6, 2_228_897_004_785_858_311), ("a/2", "", 7, 0)]);
     let nothing = canned("200 OK", r#"{"header":{"revision":"7"}}"#);
     assert_eq!(gateway(&[&nothing.place]).get("a/"), Ok(Vec::new()));
-    // Left out is false.
+    // An absent flag means false.
     assert_eq!(gateway(&[&nothing.place]).commit(&Transaction::default()), Ok(false));
     let ended = canned("200 OK", r#"{"result":{"header":{},"ID":"5"}}"#);
     assert_eq!(gateway(&[&ended.place]).renew(5), Ok(false));
@@ -122,7 +121,7 @@ fn the_next_member_is_asked_where_one_does_not_answer_but_not_where_it_refuses()
         (unavailable.asked.load(Ordering::Relaxed), noise.asked.load(Ordering::Relaxed)),
         (1, 1)
     );
-    // The one that answered is asked first from now on.
+    // The member that answered is asked first from now on.
     assert_eq!(members.grant(5), Ok(12));
     assert_eq!(unavailable.asked.load(Ordering::Relaxed), 1);
     let before = good.asked.load(Ordering::Relaxed);
@@ -137,7 +136,7 @@ fn the_next_member_is_asked_where_one_does_not_answer_but_not_where_it_refuses()
 fn a_member_that_takes_too_long_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = listener.local_addr().unwrap().to_string();
-    // Connections are taken by the kernel; nobody ever answers.
+    // The kernel accepts connections, but no program answers.
     let gateway = Gateway::new(&[place], &TlsFiles::default(), Duration::from_millis(50)).unwrap();
     assert!(matches!(gateway.get("a"), Err(StoreError::Unreachable(_))));
 }

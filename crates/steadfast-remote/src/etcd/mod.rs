@@ -1,23 +1,22 @@
-//! Membership, claims and fencing through etcd: which servers there are, whose memory is whose, and
-//! who may write.
+//! Membership, claims and fencing through etcd: the list of servers, the owner of each server's
+//! memory, and the writer of each array.
 //!
-//! - [`store`]: what is needed of etcd, so that a test can take its place; [`gateway`]: etcd
-//!   itself, by its JSON gateway;
-//! - [`records`]: keys and values; [`claims`]: arrays come, move and go; [`ownership`]: one client
-//!   writes at a time;
-//! - [`registration`]: a server in the list; [`session`]: an array that is open.
+//! - [`store`]: the interface to etcd, which a test can replace; [`gateway`]: etcd itself, through
+//!   its JSON gateway;
+//! - [`records`]: keys and values; [`claims`]: making, moving and releasing arrays; [`ownership`]:
+//!   one writer at a time;
+//! - [`registration`]: the entry of a server in the list; [`session`]: an open array.
 //!
 //! # Invariants
-//! - Every change is one transaction on the revisions that it was decided on. So no two arrays
-//!   claim the same memory, an array's record and its claims always agree, and whoever is cut off
-//!   in the middle has changed everything or nothing.
-//! - A **token** is given to one client only, and tokens of an array only grow. Servers refuse
-//!   requests under an older one ([`crate::export`]), and the session in the superblock is the
-//!   token.
-//! - An epoch has consequences only once it is noted here by the client with the newest token. So
-//!   of two clients that each reach a part of the servers one goes on at most.
-//! - What was lost of a reply does not matter: every step begins with reading, and finds what it
-//!   has done already.
+//! - Every change is one transaction on the revisions that it was decided on. So two arrays never
+//!   claim the same memory, and an array's record always agrees with its claims. An interrupted
+//!   client has made either the whole change or none of it.
+//! - A **token** is given to one client only, and the tokens of an array only grow. Servers refuse
+//!   requests under an older token ([`crate::export`]). The token is also the session stamp in the
+//!   superblock.
+//! - An epoch has consequences only after the client with the newest token has noted it here. So of
+//!   two clients that each reach a part of the servers, at most one continues.
+//! - Lost replies are harmless: every step begins with a read, and so finds what is already done.
 
 pub mod claims;
 pub mod gateway;
@@ -43,17 +42,17 @@ pub use registration::Registration;
 pub(crate) use session::Session;
 pub use store::StoreError;
 
-/// How long a key of a server or client that has died stays, seconds.
+/// Seconds until the key of a dead server or client is deleted.
 pub const LEASE_SECONDS: u64 = 10;
-/// How often leases are renewed.
+/// Interval of lease renewals.
 const RENEWAL: Duration = Duration::from_secs(LEASE_SECONDS / 3);
-/// How often a change is decided anew because somebody else was faster.
+/// How often a change is decided again because another client was faster.
 const ATTEMPTS: usize = 64;
 
-/// Why something cannot be done through etcd.
+/// Why an operation through etcd failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EtcdError {
-    /// etcd itself.
+    /// An error of etcd.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// No array has this name.
@@ -62,22 +61,22 @@ pub enum EtcdError {
     /// An array has this name already.
     #[error("there is an array '{0}' already")]
     Exists(String),
-    /// Somebody has the array open.
+    /// Another client has the array open.
     #[error("array '{0}' is open on {1}")]
     InUse(String, String),
-    /// Somebody else has opened it since.
+    /// Another client has opened the array since then.
     #[error("array '{0}' was opened by another client: this one is fenced")]
     Fenced(String),
-    /// Not enough memory is lent that nobody has claimed.
+    /// The servers have too little unclaimed memory.
     #[error("{0} server(s) with unclaimed memory are needed, {1} are registered")]
     NoRoom(usize, usize),
     /// Another server has this name.
     #[error("a server '{0}' is registered at {1}")]
     NameTaken(String, String),
-    /// A record that nobody of us has written.
+    /// An unreadable record, written by another program.
     #[error("the record {0} in etcd cannot be read")]
     Garbled(String),
-    /// Others were always faster.
+    /// Other clients were always faster.
     #[error("others change the records in etcd all the time")]
     Busy,
 }

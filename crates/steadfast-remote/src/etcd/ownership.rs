@@ -1,25 +1,25 @@
-//! Ownership: one client at a time may write to an array, by the token that it was given last.
+//! Ownership: one client at a time may write to an array, namely the client with the newest token.
 
 use super::EtcdError;
 use super::claims::{Client, Listing, Versioned, until_done};
 use super::records::{ArrayRecord, array_key, owner_key, text};
 use super::store::{Change, Store, StoreError, Transaction};
 
-/// What a client holds of an array.
+/// A client's claim to be the writer of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// Name of the array.
     pub name: String,
-    /// Identity: the name may have been given to another array since.
+    /// Identity: the name may belong to another array by now.
     pub uuid: String,
     /// The client's token.
     pub token: u32,
-    /// He keeps a write-behind log.
+    /// The client keeps a write-behind log.
     pub logged: bool,
 }
 
 impl Hold {
-    /// What a client has who has made or taken the array.
+    /// The hold of a client that has made or taken the array.
     pub fn of(name: &str, record: &ArrayRecord) -> Hold {
         Hold {
             name: name.to_owned(),
@@ -29,13 +29,13 @@ impl Hold {
         }
     }
 
-    /// The same, of one who keeps a write-behind log.
+    /// The same for a client that keeps a write-behind log.
     #[must_use]
     pub fn with_log(self, logged: bool) -> Hold {
         Hold { logged, ..self }
     }
 
-    /// The array, if nobody has taken it since.
+    /// The record of the array, if no other client has taken it since then.
     pub(super) fn find<'a>(
         &self,
         listing: &'a Listing,
@@ -48,11 +48,11 @@ impl Hold {
     }
 }
 
-/// Opens an array for writing: a new token, which ends all older ones. While another client's lease
-/// lives only with `takeover`.
+/// Opens an array for writing under a new token, which invalidates all older ones. While another
+/// client's lease lives, `takeover` is required.
 ///
 /// # Errors
-/// [`EtcdError::NoArray`], [`EtcdError::InUse`], and those of etcd.
+/// [`EtcdError::NoArray`], [`EtcdError::InUse`], and errors of etcd.
 pub fn take(
     store: &impl Store,
     name: &str,
@@ -85,10 +85,10 @@ pub fn take(
     })
 }
 
-/// Notes stamp and epoch of a client's superblock: from now on it may have consequences.
+/// Notes stamp and epoch of a client's superblock: from now on the epoch may have consequences.
 ///
 /// # Errors
-/// [`EtcdError::Fenced`], and those of etcd.
+/// [`EtcdError::Fenced`], and errors of etcd.
 pub fn note(store: &impl Store, hold: &Hold, order: (u64, u64)) -> Result<(), EtcdError> {
     until_done(store, |listing| {
         let array = hold.find(listing)?;
@@ -104,11 +104,11 @@ pub fn note(store: &impl Store, hold: &Hold, order: (u64, u64)) -> Result<(), Et
     })
 }
 
-/// Sees to it that a client is known to have the array open, also after its lease had ended: nobody
-/// has taken the array meanwhile, if the token is still the newest.
+/// Records again that a client has the array open, even after its lease has ended. If its token is
+/// still the newest, no other client has taken the array meanwhile.
 ///
 /// # Errors
-/// [`EtcdError::Fenced`], and those of etcd.
+/// [`EtcdError::Fenced`], and errors of etcd.
 pub fn keep(store: &impl Store, hold: &Hold, client: &Client) -> Result<(), EtcdError> {
     let name = hold.name.as_str();
     until_done(store, |listing| {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Where everything is; the number is that of this layout.
+/// Prefix of all keys; the number is the version of this layout.
 pub const PREFIX: &str = "steadfast/1/";
-/// Where arrays are that were released and have a log: not read with the rest.
+/// Prefix of released arrays with a log, which are not read with the rest.
 pub const RELEASED_PREFIX: &str = "steadfast/1-released/";
 /// Longest name of a server or an array.
 const NAME_MAX: usize = 64;
@@ -14,11 +14,11 @@ const NAME_MAX: usize = 64;
 /// A server, as long as its lease lives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRecord {
-    /// Where it listens.
+    /// Address on which clients reach it.
     pub address: String,
     /// Bytes that it lends in all.
     pub size: u64,
-    /// Bytes that it lends to one array.
+    /// Most bytes that it lends to one array.
     pub quota: u64,
     /// Bytes in use.
     pub used: u64,
@@ -29,73 +29,73 @@ pub struct ServerRecord {
 pub struct ArrayRecord {
     /// Identity, 32 hexadecimal digits; also the name of its export on every server.
     pub uuid: String,
-    /// How blocks are spread, for people.
+    /// Policy, for display.
     pub policy: String,
-    /// The newest client's.
+    /// Token of the newest client.
     pub token: u32,
-    /// The stamp of the newest superblock that has had consequences: the token of whoever wrote it.
+    /// Stamp of the newest superblock that has had consequences: the token of its writer.
     pub stamp: u64,
-    /// Its epoch.
+    /// Epoch of that superblock.
     pub epoch: u64,
     /// Bytes claimed of each member's server.
     pub size: u64,
-    /// Where each member is.
+    /// Server of each member.
     pub members: Vec<Place>,
-    /// Somebody has kept a write-behind log of it.
+    /// A client has kept a write-behind log of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub logged: bool,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+#[allow(clippy::trivially_copy_pass_by_ref)] // The signature that serde requires.
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What is remembered of an array with a write-behind log that was released: a log may be all that
-/// is left of it, and this says whether it is the newest.
+/// A released array with a write-behind log. The log may be the only copy left, and this record
+/// tells whether it is the newest state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleasedRecord {
-    /// The stamp of the newest superblock that had consequences.
+    /// Stamp of the newest superblock that has had consequences.
     pub stamp: u64,
-    /// Its epoch.
+    /// Epoch of that superblock.
     pub epoch: u64,
 }
 
 impl ArrayRecord {
-    /// What a superblock's [`order`](crate::array::Superblock::order) must not be below.
+    /// The lowest valid [`order`](crate::array::Superblock::order) of a superblock.
     pub fn order(&self) -> (u64, u64) {
         (self.stamp, self.epoch)
     }
 }
 
-/// Where a member is.
+/// Location of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Name of the server.
     pub server: String,
-    /// Where it was when it was claimed.
+    /// Its address when it was claimed.
     pub address: String,
 }
 
-/// Memory that an array has of a server.
+/// Memory of a server that an array has claimed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Which member of the array is there.
+    /// The member on this server.
     pub member: usize,
-    /// Bytes.
+    /// Claimed bytes.
     pub size: u64,
 }
 
-/// All claims on a server, by the name of the array: one key, so that their sum is decided on at
-/// once.
+/// All claims on a server, by the name of the array. They share one key, so that one transaction
+/// checks their sum.
 pub type Claims = BTreeMap<String, Claim>;
 
-/// Who has an array open, as long as his lease lives.
+/// The client that has an array open, as long as its lease lives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerRecord {
     /// Name of the machine.
     pub host: String,
-    /// Number of the process there.
+    /// Process ID on that machine.
     pub process: u32,
 }
 
@@ -128,10 +128,10 @@ pub(super) fn owner_key(array: &str) -> String {
     format!("{PREFIX}owners/{array}")
 }
 
-/// Whether a server or an array can have this name.
+/// Checks a name of a server or an array.
 ///
 /// # Errors
-/// A line for people.
+/// A message for the user.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     match (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(plain) {
@@ -143,6 +143,6 @@ pub fn check_name(name: &str) -> Result<(), String> {
 }
 
 pub(super) fn text<T: Serialize>(record: &T) -> String {
-    // Plain structures with text keys: they always can be written.
+    // Plain structures with text keys can always be encoded.
     serde_json::to_string(record).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! [`Registration`]: a server in the list, as long as it lives.
+//! [`Registration`]: the entry of a server in the list, as long as the server lives.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use super::records::{ServerRecord, server_key, text};
 use super::store::{Change, Store, Transaction};
 use super::{EtcdError, Gateway, LEASE_SECONDS, RENEWAL};
 
-/// How long a name is waited for that a server has which may have died.
+/// How long to wait for a name that a possibly dead server still has.
 const NAME_WAIT: Duration = Duration::from_secs(2 * LEASE_SECONDS);
 
 #[derive(Default)]
@@ -19,17 +19,17 @@ struct Stop {
     wake: Condvar,
 }
 
-/// A server in the list; taken off when dropped, and some seconds after its process dies.
+/// A server in the list. Removed when dropped, and some seconds after its process dies.
 pub struct Registration {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Registration {
-    /// Puts a server into the list; `used` says how many of its bytes are in use.
+    /// Adds a server to the list; `used` returns its bytes in use.
     ///
     /// # Errors
-    /// [`EtcdError::NameTaken`], those of etcd, and when there is no thread.
+    /// [`EtcdError::NameTaken`], errors of etcd, and failure to start a thread.
     pub fn start(
         gateway: Gateway,
         name: &str,
@@ -71,8 +71,8 @@ impl Drop for Registration {
     }
 }
 
-/// Writes the record under the lease. A server at the same address was this one: two cannot listen
-/// there.
+/// Writes the record under the lease. An existing record with the same address is this server's
+/// own: two servers cannot listen there.
 pub(super) fn register(
     store: &impl Store,
     name: &str,
@@ -101,7 +101,7 @@ pub(super) fn register(
     })
 }
 
-/// Renews the lease, and puts the server back into the list where etcd has forgotten it.
+/// Renews the lease, and adds the server to the list again if etcd has dropped it.
 fn tend(
     gateway: &Gateway,
     name: &str,
@@ -126,7 +126,7 @@ fn tend(
             Ok(false) => gateway.grant(LEASE_SECONDS),
             Err(error) => Err(error),
         };
-        // Whoever uses the server goes on whatever becomes of etcd; the next turn tries again.
+        // Errors of etcd do not stop the server; the next round tries again.
         if let Ok(renewed) = renewed {
             lease = renewed;
             let _ = register(gateway, name, &record, lease);

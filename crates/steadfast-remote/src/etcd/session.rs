@@ -1,8 +1,9 @@
 //! [`Session`]: an array that this process has open for writing, under a token of its own.
 //!
-//! The array goes on without etcd as long as no epoch has to begin: its lease may then end and
-//! another client take over, and the servers refuse what comes from here. That, a newer token in
-//! etcd, or an epoch that cannot be noted for that reason sets `fenced`, once and for all.
+//! The array continues without etcd as long as no epoch must begin. Its lease may end meanwhile and
+//! another client may take over; then the servers refuse the requests of this client. Such a
+//! refusal sets `fenced` permanently. So does a newer token in etcd, or an epoch that cannot be
+//! noted because of one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -20,20 +21,20 @@ use crate::address::{Address, EtcdAddress};
 use crate::array::Witness;
 use crate::server::TlsError;
 
-/// How long a member of etcd may take for an answer.
+/// Time limit for an answer of an etcd member.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Between two attempts to note an epoch.
+/// Pause between two tries to note an epoch.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// etcd as an address has it.
+/// The gateway to the etcd cluster of an address.
 ///
 /// # Errors
-/// Certificates.
+/// A certificate or key is unusable.
 pub(crate) fn gateway(etcd: &EtcdAddress) -> Result<Gateway, TlsError> {
     Gateway::new(&etcd.members, &etcd.tls, PATIENCE)
 }
 
-/// An array that is open.
+/// An open array.
 pub(crate) struct Session {
     common: Arc<Common>,
     thread: Option<JoinHandle<()>>,
@@ -42,7 +43,7 @@ pub(crate) struct Session {
 struct Common {
     gateway: Gateway,
     hold: Hold,
-    /// Set when another client has a newer token.
+    /// Set after another client has got a newer token.
     fenced: Arc<AtomicBool>,
     lease: AtomicI64,
     noted: Mutex<(u64, u64)>,
@@ -60,10 +61,10 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Makes the array of this name, on `count` servers that have room.
+    /// Makes the array with this name on `count` servers with room.
     ///
     /// # Errors
-    /// As [`claims::create`], and when there is no thread.
+    /// As [`claims::create`], and failure to start a thread.
     pub(crate) fn create(
         gateway: Gateway,
         etcd: &EtcdAddress,
@@ -77,10 +78,10 @@ impl Session {
         Ok((Session::begin(gateway, etcd, &record, &client, logged)?, record))
     }
 
-    /// Opens the array of this name for writing.
+    /// Opens the array with this name for writing.
     ///
     /// # Errors
-    /// As [`ownership::take`], and when there is no thread.
+    /// As [`ownership::take`], and failure to start a thread.
     pub(crate) fn open(
         gateway: Gateway,
         etcd: &EtcdAddress,
@@ -122,35 +123,35 @@ impl Session {
         Ok(Session { common, thread: Some(thread) })
     }
 
-    /// The number of this client.
+    /// The token of this client.
     pub(crate) fn token(&self) -> u32 {
         self.common.hold.token
     }
 
-    /// What keeps an epoch from being noted.
+    /// Why an epoch cannot be noted.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.common.trouble.lock().clone()
     }
 
-    /// Set when another client has taken over.
+    /// Set after another client has taken over.
     pub(crate) fn fenced(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.common.fenced)
     }
 
-    /// Where the server of a member listens now, by its name.
+    /// The present address of a member's server.
     ///
     /// # Errors
-    /// Those of etcd.
+    /// Errors of etcd.
     pub(crate) fn whereabouts(&self, member: usize) -> Result<Option<String>, EtcdError> {
         let listing = claims::list(&self.common.gateway)?;
         let array = self.common.hold.find(&listing)?;
         Ok(addresses(&listing, &array.value).into_iter().nth(member))
     }
 
-    /// Gives a lost member another server that has room, and says where that is.
+    /// Moves a lost member to another server with room, and returns its address.
     ///
     /// # Errors
-    /// Those of etcd.
+    /// Errors of etcd.
     pub(crate) fn replace(&self, member: usize) -> Result<Option<String>, EtcdError> {
         let common = &self.common;
         let listing = claims::list(&common.gateway)?;
@@ -160,16 +161,16 @@ impl Session {
         Ok(place.map(|place| place.address))
     }
 
-    /// Gives up all that the array has.
+    /// Releases the array and all its memory.
     ///
     /// # Errors
-    /// Those of etcd.
+    /// Errors of etcd.
     pub(crate) fn release(&self) -> Result<(), EtcdError> {
         claims::release(&self.common.gateway, &self.common.hold)
     }
 }
 
-/// Where the members of an array are: by the list, or else where they were.
+/// Addresses of an array's members: from the list of servers, or else the last known ones.
 pub(crate) fn addresses(listing: &Listing, array: &ArrayRecord) -> Vec<String> {
     let now = |place: &super::records::Place| {
         let server = listing.servers.get(&place.server).and_then(|server| server.record.as_ref());
@@ -178,10 +179,10 @@ pub(crate) fn addresses(listing: &Listing, array: &ArrayRecord) -> Vec<String> {
     array.members.iter().map(now).collect()
 }
 
-/// The address with the servers of the array, as a client with this token has to name it.
+/// The address with the servers of the array, in the form that a client with this token uses.
 ///
 /// # Errors
-/// Those of etcd.
+/// Errors of etcd.
 pub(crate) fn resolved(
     address: &Address,
     gateway: &Gateway,
@@ -211,7 +212,7 @@ impl Common {
         result
     }
 
-    /// Renews the lease and looks at the token, until the session ends or is fenced.
+    /// Renews the lease and checks the token, until the session ends or is fenced.
     fn tend(&self) {
         loop {
             {
@@ -229,7 +230,7 @@ impl Common {
                 Ok(false) => self.gateway.grant(LEASE_SECONDS),
                 Err(error) => Err(error),
             };
-            // Nothing depends on it while no epoch has to begin.
+            // A failure is harmless while no epoch must begin.
             let Ok(lease) = renewed else { continue };
             self.lease.store(lease, Ordering::Relaxed);
             let client = Client { lease, owner: OwnerRecord::this_process() };
@@ -243,7 +244,7 @@ impl Common {
 }
 
 impl Witness for Session {
-    /// Waits for etcd where it does not answer: what depends on the epoch waits with it.
+    /// Waits for etcd if it does not answer; everything that depends on the epoch waits too.
     fn note(&self, _uuid: &[u8; 16], order: (u64, u64)) -> Result<(), String> {
         let common = &self.common;
         let deadline = Instant::now() + common.wait;

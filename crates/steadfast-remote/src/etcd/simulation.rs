@@ -1,6 +1,6 @@
-//! Several clients make, open, move and release arrays in one store, by a seed: replies are lost,
-//! requests never arrive, leases end, and another client comes in between any two steps. What must
-//! hold is looked at after every operation.
+//! Several clients make, open, move and release arrays in one store, driven by a seed. Replies are
+//! lost, requests never arrive, leases end, and another client interferes between any two steps.
+//! The invariants are checked after every operation.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ const SERVERS: u64 = 5;
 const SIZE: u64 = 100;
 const QUOTA: u64 = 40;
 
-/// What the clients of a world believe.
+/// The beliefs of all clients.
 #[derive(Default)]
 struct World {
-    /// Everything that a client was told that it holds, newest last.
+    /// Every hold that a client was given, newest last.
     holds: Vec<(Hold, Client)>,
-    /// Per identity, the newest token that anybody was given.
+    /// The newest token that was given out, by identity.
     tokens: BTreeMap<String, u32>,
     arrays_made: u64,
     moved: u64,
@@ -53,7 +53,7 @@ impl World {
     }
 }
 
-/// One operation of a client.
+/// Runs one operation of a client.
 fn operate(store: &Fake<'_>, world: &RefCell<World>) -> Result<(), String> {
     let name = format!("a{}", store.below(4));
     let number = store.below(1000);
@@ -82,7 +82,7 @@ fn operate(store: &Fake<'_>, world: &RefCell<World>) -> Result<(), String> {
             let epoch = store.below(1 << 40);
             let noted = ownership::note(store, &hold, (hold.token.into(), epoch));
             let newest = world.borrow().tokens.get(&hold.uuid).copied();
-            // Another client may come in between, but never before.
+            // Another client may act between the steps, but not before them.
             if noted.is_ok() && store.others.get() == 0 && newest != Some(hold.token) {
                 return Err(format!(
                     "{hold:?} could note an epoch although there is token {newest:?}"
@@ -124,7 +124,7 @@ fn operate(store: &Fake<'_>, world: &RefCell<World>) -> Result<(), String> {
     }
 }
 
-/// What holds whatever happens.
+/// Checks the invariants.
 fn judge(store: &Fake<'_>) -> Result<(), String> {
     let silent = store.silent.replace(0);
     let others = store.others.replace(0);
@@ -204,7 +204,7 @@ fn claims_and_tokens_agree_whoever_comes_in_between() {
         silences += silent;
     }
     println!("made {made}, moved {moved}, fenced {fenced}, refused {refused}, silences {silences}");
-    // The worlds are worth something only if all of this happens in them.
+    // The test is useful only if all of these events occur.
     assert!(made > 200 && moved > 100 && fenced > 500 && refused > 500 && silences > 500);
 }
 
@@ -230,7 +230,7 @@ fn a_name_is_one_servers_until_its_lease_ends() {
     registration::register(&store, "x", &record(1), first).unwrap();
     let refused = registration::register(&store, "x", &record(2), second).unwrap_err();
     assert_eq!(refused, EtcdError::NameTaken("x".to_owned(), "h:1".to_owned()));
-    // A restart at the same place need not wait.
+    // A restart at the same address need not wait.
     registration::register(&store, "x", &record(1), second).unwrap();
     assert_eq!(list(&store).unwrap().servers["x"].registered.lease, second);
     store.end(second);
@@ -256,7 +256,7 @@ fn servers_are_chosen_on_machines_of_their_own_and_by_room() {
     let client = client(&store, 1);
     let made = claims::create(&store, "x", "u", "none", 3, &client).unwrap();
     let chosen: Vec<&str> = made.members.iter().map(|place| place.server.as_str()).collect();
-    // Server d lends less than it promises to each.
+    // Server d has less free memory than its quota.
     assert_eq!((chosen, made.size), (vec!["a", "e", "b"], 40));
     let again = claims::create(&store, "y", "v", "none", 5, &client).unwrap_err();
     assert_eq!(again, EtcdError::NoRoom(5, 3));
@@ -275,7 +275,7 @@ fn of_a_released_array_with_a_log_it_is_known_how_far_it_was() {
         let made = claims::create(&store, name, name, "none", 1, &first).unwrap();
         let hold = Hold::of(name, &made).with_log(logged);
         ownership::note(&store, &hold, (1, 5)).unwrap();
-        // Opened once more, without the log, by whoever says that he leaves it behind.
+        // Opened once more without the log, with the explicit option to leave it.
         let taken = ownership::take(&store, name, &second, true).unwrap();
         let hold = Hold::of(name, &taken);
         ownership::note(&store, &hold, (2, 7)).unwrap();
@@ -283,7 +283,7 @@ fn of_a_released_array_with_a_log_it_is_known_how_far_it_was() {
         claims::release(&store, &hold).unwrap();
         assert_eq!(claims::newest(&store, name), Ok(logged.then_some((2, 7))));
     }
-    // It is no part of what is read with each change, and goes when the log is another array's.
+    // Not read with other records, and deleted once the log belongs to another array.
     assert!(list(&store).unwrap().arrays.is_empty());
     assert_eq!(store.get(RELEASED_PREFIX).unwrap().len(), 1);
     claims::forget_released(&store, "x").unwrap();

@@ -1,5 +1,5 @@
-//! What is said to etcd's JSON gateway, and what it answers: bytes in base64, 64-bit numbers as
-//! text, zeros left out.
+//! Requests to etcd's JSON gateway and its answers: bytes in base64, 64-bit numbers as text, zeros
+//! left out.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ fn base64(text: &str) -> String {
 
 /// A range of keys: those that begin with `prefix`.
 pub(super) fn range(prefix: &str) -> Value {
-    // Our keys are ASCII, so the last byte always has a next one.
+    // Keys are ASCII, so the last byte can always be incremented.
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
         *last = last.saturating_add(1);
@@ -44,7 +44,7 @@ pub(super) fn transaction(transaction: &Transaction) -> Value {
     json!({ "compare": compare, "success": success })
 }
 
-/// A 64-bit number: text, or a number where a gateway is of another mind.
+/// Decodes a 64-bit number: text, or a number from a gateway that differs.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => text.parse().map_err(D::Error::custom),
@@ -55,7 +55,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     }
 }
 
-/// Every answer has one; without it something else has answered.
+/// Every answer of etcd has a header; without one, another program has answered.
 #[derive(Deserialize)]
 pub(super) struct Header {}
 
@@ -120,7 +120,7 @@ pub(super) struct RenewAnswer {
 
 #[derive(Deserialize)]
 pub(super) struct Renewed {
-    /// Left out where the lease has ended.
+    /// Absent if the lease has ended.
     #[serde(rename = "TTL", default, deserialize_with = "number")]
     pub(super) ttl: i64,
 }
@@ -131,7 +131,7 @@ pub(super) struct RevokeAnswer {
     _header: Header,
 }
 
-/// What an answer with an error says.
+/// Contents of an error answer.
 #[derive(Deserialize)]
 pub(super) struct Refusal {
     pub(super) error: String,
@@ -139,7 +139,7 @@ pub(super) struct Refusal {
     pub(super) code: i64,
 }
 
-/// Reads an answer.
+/// Decodes an answer.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {
     serde_json::from_slice(bytes).map_err(|error| StoreError::Garbled(error.to_string()))
 }

@@ -1,13 +1,12 @@
-//! [`Fence`]: the newest client of a name keeps older ones out.
+//! [`Fence`]: the newest client of a name locks older clients out.
 //!
-//! A client with a **token** opens `NAME@TOKEN`, tokens being given out in growing order by
-//! somebody whom all clients trust. NBD has no word for it; an export name is what every client can
-//! choose.
+//! A client with a **token** opens `NAME@TOKEN`. An authority that all clients trust issues tokens
+//! in increasing order. NBD has no field for a token, but every client can choose an export name.
 //!
-//! Invariants: once an open under a token has been answered, no request under a smaller one is
-//! carried out, on whichever connection it comes, however late; what had begun before is over by
-//! then. Without a token a name is only read once somebody had one. A server that restarts knows no
-//! tokens, and no bytes either.
+//! Invariants: after an open with a token was answered, no request with a smaller one is carried
+//! out, on any connection, however late. Requests that had begun before are finished by then. Once
+//! a name was opened with a token, clients without a token can only read it. A restarted server has
+//! no tokens, and no data either.
 
 use std::sync::Arc;
 
@@ -15,15 +14,15 @@ use parking_lot::RwLock;
 
 use super::{Export, ExportError, Stretch};
 
-/// The newest token of a name; 0 where nobody had one.
+/// The newest token of a name; 0 if there was none.
 #[derive(Debug, Default)]
 pub(super) struct Fence(RwLock<u64>);
 
 impl Fence {
-    /// Lets a client with this token in, and keeps all older ones out. `false`: there was a newer
-    /// one.
+    /// Admits a client with this token and locks all older ones out. `false` if there was a newer
+    /// token.
     pub(super) fn raise(&self, token: u64) -> bool {
-        // Waits for requests under way: each is a copy within memory.
+        // Waits for requests in progress: each is a copy within memory.
         let mut newest = self.0.write();
         let admitted = token >= *newest;
         *newest = token.max(*newest);
@@ -31,7 +30,7 @@ impl Fence {
     }
 }
 
-/// An export name with its token: `NAME@TOKEN`, or a name alone.
+/// Splits an export name `NAME@TOKEN`; the token is optional.
 pub(super) fn split(name: &str) -> (&str, Option<u64>) {
     match name.rsplit_once('@').map(|(name, token)| (name, token.parse::<u64>())) {
         Some((name, Ok(token))) if token > 0 => (name, Some(token)),
@@ -39,7 +38,7 @@ pub(super) fn split(name: &str) -> (&str, Option<u64>) {
     }
 }
 
-/// What one connection has of an export.
+/// An export as one connection sees it.
 pub(super) struct Fenced<E> {
     pub(super) export: Arc<E>,
     pub(super) fence: Arc<Fence>,

@@ -1,9 +1,9 @@
-//! [`Granule`]: the bytes that lent memory is taken and given back in; 64 KiB of the heap, or 2 MiB
-//! for a huge page.
+//! [`Granule`]: the unit in which memory is lent and returned: 64 KiB of the heap, or 2 MiB for a
+//! huge page.
 //!
-//! A huge granule is a mapping of twice its size, of which the aligned half is used: what is never
-//! touched is never taken. The kernel is asked for huge pages and gives them where it has some;
-//! where it has none they are small pages.
+//! A huge granule is a mapping of twice its size, of which the aligned half is used; untouched
+//! memory is never allocated. The kernel is asked for huge pages and uses small pages if it has
+//! none.
 
 use std::fs;
 use std::ops::{Deref, DerefMut};
@@ -12,7 +12,7 @@ use memmap2::{Advice, MmapMut};
 
 use crate::sabotage::{Sabotage, planted};
 
-/// How large granules are.
+/// Size of granules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GranuleSize {
     /// 64 KiB.
@@ -31,10 +31,10 @@ impl GranuleSize {
         }
     }
 
-    /// Whether the kernel of this machine gives granules of this size.
+    /// Whether the kernel of this machine supports granules of this size.
     ///
     /// # Errors
-    /// A line for people: why not.
+    /// A message for the user: why not.
     pub fn check(self) -> Result<(), String> {
         if self == GranuleSize::Small {
             return Ok(());
@@ -57,8 +57,8 @@ pub(super) enum Granule {
 }
 
 impl Granule {
-    /// `data` from `start` on, and zeros around it; what does not fit is cut off. `None` where
-    /// there is no memory.
+    /// A granule with `data` at `start`, and zeros around it; data that does not fit is cut off.
+    /// `None` if memory is short.
     pub(super) fn with(size: GranuleSize, start: usize, data: &[u8]) -> Option<Granule> {
         let length = size.bytes() as usize;
         match size {
@@ -83,7 +83,7 @@ impl Granule {
         }
     }
 
-    /// As [`with`](Self::with), whatever it held before.
+    /// As [`with`](Self::with), reusing this granule.
     pub(super) fn refill(&mut self, start: usize, data: &[u8]) {
         let length = self.len();
         let (start, end) = (start.min(length), start.saturating_add(data.len()).min(length));

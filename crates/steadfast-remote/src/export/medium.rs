@@ -1,4 +1,4 @@
-//! [`MediumExport`]: any medium, served.
+//! [`MediumExport`]: any medium as an export.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use steadfast_media::Medium;
 
 use super::{Catalogue, Export, ExportError, Refusal};
 
-/// A medium as an export. Requests are aligned to its atomic unit, which clients are told.
+/// A medium as an export. Requests must be aligned to its atomic unit, which is announced to
+/// clients.
 pub struct MediumExport<M> {
     medium: M,
     read_only: bool,
@@ -18,7 +19,7 @@ impl<M: Medium> MediumExport<M> {
         MediumExport { medium, read_only }
     }
 
-    /// What is served.
+    /// The medium.
     pub fn medium(&self) -> &M {
         &self.medium
     }
@@ -57,14 +58,14 @@ impl<M: Medium> Export for MediumExport<M> {
     }
 }
 
-/// One export, under the empty name and one more.
+/// A catalogue of one export, with the empty name and one more name.
 pub struct Single {
     name: String,
     export: Arc<dyn Export>,
 }
 
 impl Single {
-    /// Serves `export` as the default one, and as `name`.
+    /// Serves `export` as the default export and as `name`.
     pub fn new(name: impl Into<String>, export: Arc<dyn Export>) -> Single {
         Single { name: name.into(), export }
     }

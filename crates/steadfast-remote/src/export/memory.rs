@@ -1,8 +1,8 @@
-//! [`LentMemory`]: bytes in memory, taken as they are written and given back as they are trimmed.
+//! [`LentMemory`]: memory that is allocated on write and freed on trim.
 //!
-//! Invariants: a granule that is absent reads as zeros; a granule is present only while it is
-//! counted in the pool, and what the pool has counted never exceeds its limit; two levels of
-//! tables, so that what is never touched costs 16 bytes for each 64 MiB, or 2 GiB in huge pages.
+//! Invariants: an absent granule reads as zeros. A present granule is counted in the pool, and the
+//! count never exceeds the limit. Two levels of tables keep untouched memory cheap: 16 bytes for
+//! each 64 MiB, or for each 2 GiB in huge pages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,7 +27,7 @@ pub struct LentMemory {
     resident: AtomicU64,
 }
 
-/// One granule's share of a request.
+/// The part of a request in one granule.
 struct Piece {
     granule: u64,
     start: usize,
@@ -81,7 +81,7 @@ impl LentMemory {
         group.get((index % GROUP) as usize)
     }
 
-    /// A granule with a piece of what is written.
+    /// A new granule with a part of a write.
     fn take(&self, start: usize, data: &[u8]) -> Result<Granule, ExportError> {
         let granule = self.stock.take(start, data).ok_or(ExportError::NoSpace)?;
         self.resident.fetch_add(self.stock.size().bytes(), Ordering::Relaxed);
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn huge_granules_hold_the_same_bytes_and_count_whole() {
         let huge = GranuleSize::Huge.bytes();
-        // Without them there is a reason, and nothing to test.
+        // Without huge pages there is a message, and nothing to test.
         if let Err(why) = GranuleSize::Huge.check() {
             assert!(!why.contains('\n') && why.contains("huge pages"), "{why}");
             return;

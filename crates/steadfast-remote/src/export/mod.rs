@@ -1,4 +1,4 @@
-//! What a server gives out.
+//! What a server serves.
 
 mod fence;
 mod granule;
@@ -19,16 +19,16 @@ use crate::protocol::wire;
 /// Why an export refuses a request; becomes an error number of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// No room: the quota, or all that is lent, is used up.
+    /// The quota, or all lent memory, is used up.
     #[error("no space")]
     NoSpace,
-    /// It is read-only.
+    /// The export is read-only.
     #[error("read-only")]
     ReadOnly,
-    /// A request that is not aligned or not inside.
+    /// The request is not aligned, or outside the export.
     #[error("request not aligned or outside")]
     Invalid,
-    /// What is below has failed.
+    /// The underlying medium has failed.
     #[error("input/output error")]
     Failed,
     /// A client with a newer token has this name.
@@ -49,23 +49,22 @@ impl ExportError {
     }
 }
 
-/// A stretch of an export that is either stored or a hole.
+/// A contiguous range of an export that is either stored or a hole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
     /// Bytes, at least 1.
     pub length: u64,
-    /// Nothing is stored, and it reads as zeros.
+    /// Nothing is stored here; it reads as zeros.
     pub hole: bool,
 }
 
-/// Something that can be served: an array of bytes.
+/// An export: an array of bytes that can be served.
 ///
 /// Requests come from several threads at once, lie inside the export and are aligned to
-/// [`block_min`](Self::block_min). Every connection sees what was answered on any other, and a
-/// flush on one covers what was answered on all: that is what is told to clients as
-/// "multi-connection".
+/// [`block_min`](Self::block_min). Every connection sees everything that was answered on any other.
+/// A flush on one covers what was answered on all. Clients are told this as "multi-connection".
 pub trait Export: Send + Sync {
-    /// Bytes.
+    /// Size in bytes.
     fn size(&self) -> u64;
 
     /// Smallest request and alignment, bytes; a power of two up to 64 KiB.
@@ -73,7 +72,7 @@ pub trait Export: Send + Sync {
         1
     }
 
-    /// Whether writes are refused.
+    /// Whether the export refuses writes.
     fn read_only(&self) -> bool {
         false
     }
@@ -81,28 +80,28 @@ pub trait Export: Send + Sync {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// What is below has failed.
+    /// The underlying medium has failed.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ExportError>;
 
     /// Writes.
     ///
     /// # Errors
-    /// No room, read-only, or what is below has failed.
+    /// No room, read-only, or the underlying medium has failed.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), ExportError>;
 
-    /// Makes everything durable that was answered, to the degree that the export can.
+    /// Makes everything durable that was answered, as far as the export can.
     ///
     /// # Errors
-    /// What is below has failed.
+    /// The underlying medium has failed.
     fn flush(&self) -> Result<(), ExportError>;
 
-    /// These bytes are not needed.
+    /// Discards bytes.
     ///
     /// # Errors
-    /// Read-only, or what is below has failed.
+    /// Read-only, or the underlying medium has failed.
     fn trim(&self, offset: u64, length: u64) -> Result<(), ExportError>;
 
-    /// Sets bytes to zero; `keep` asks for their room to be kept.
+    /// Sets bytes to zero; `keep` asks to keep their space allocated.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -118,35 +117,35 @@ pub trait Export: Send + Sync {
         Ok(())
     }
 
-    /// What is stored at `offset`; looks no further than `length`, which is not 0.
+    /// The range at `offset`, of at most `length` bytes; `length` is not 0.
     fn stretch(&self, offset: u64, length: u64) -> Stretch {
         let _ = offset;
         Stretch { length, hole: false }
     }
 }
 
-/// Why a name cannot be opened.
+/// Why an export cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no such export.
+    /// The export does not exist.
     Unknown,
-    /// It exists or could, but not for this client now.
+    /// The export exists or could be made, but this client may not open it now.
     Policy,
-    /// A client with a newer token has it.
+    /// A client with a newer token has opened it.
     Fenced,
 }
 
-/// The exports of a server by name.
+/// The exports of a server, by name.
 pub trait Catalogue: Send + Sync {
     /// Names of the exports that exist.
     fn names(&self) -> Vec<String>;
 
-    /// Opens one; it is in use as long as the `Arc` lives.
+    /// Opens an export; it is in use as long as the `Arc` lives.
     ///
     /// # Errors
     /// [`Refusal`].
     fn open(&self, name: &str) -> Result<Arc<dyn Export>, Refusal>;
 
-    /// Called about once a second, to give back what nobody uses.
+    /// Called about once a second, to free unused memory.
     fn tend(&self) {}
 }

@@ -1,9 +1,8 @@
-//! [`MemoryPool`]: memory lent to clients by name, each within a quota, all within a limit.
+//! [`MemoryPool`]: memory lent to clients by name, each name within a quota, all within a limit.
 //!
-//! A name that nobody has asked for yet is made on the first connection. When the last connection
-//! of a name has ended, its lease runs; when that has run out, the memory is free again. A client
-//! that comes back in time finds its bytes. `NAME@TOKEN` is the same memory, for the newest client
-//! alone that has a token.
+//! The first connection with a new name creates it. When the last connection of a name has ended,
+//! its lease starts; at the end of the lease its memory is freed. A client that reconnects in time
+//! finds its data. `NAME@TOKEN` is the same memory, but only for the newest client with a token.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,19 +14,19 @@ use super::fence::{self, Fence, Fenced};
 use super::stock::Stock;
 use super::{Catalogue, Export, GranuleSize, LentMemory, Refusal};
 
-/// How much is lent, and for how long.
+/// Limits and lease of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
     /// Bytes lent to all clients together.
     pub limit: u64,
-    /// Bytes that one name shows and may use.
+    /// Size of the export of one name, which is also the most memory that it may use.
     pub quota: u64,
-    /// How long memory is kept after the last connection of its name has ended; `None`: until the
-    /// server ends.
+    /// How long memory is kept after the last connection of its name has ended; `None` keeps it
+    /// until the server ends.
     pub lease: Option<Duration>,
     /// Most names at a time.
     pub names_max: usize,
-    /// In what pieces memory is taken and given back.
+    /// Unit in which memory is lent and returned.
     pub granules: GranuleSize,
 }
 
@@ -45,9 +44,9 @@ pub struct MemoryPool {
 }
 
 impl MemoryPool {
-    /// A pool that lends nothing yet.
+    /// An empty pool.
     pub fn new(options: PoolOptions) -> MemoryPool {
-        // Whole granules are counted, so that a limit that is none can be used up, too.
+        // Whole granules are counted. The limit is rounded up so that all of it can be used.
         let limit = options.limit.next_multiple_of(options.granules.bytes());
         let stock = Arc::new(Stock::new(limit, options.granules));
         MemoryPool { options, stock, loans: Mutex::default() }
@@ -58,7 +57,7 @@ impl MemoryPool {
         self.stock.used()
     }
 
-    /// Ends leases that have run out at `now`.
+    /// Ends leases that are over at `now`.
     fn end_leases(&self, now: Instant) {
         let Some(lease) = self.options.lease else { return };
         let mut ended = Vec::new();
@@ -73,7 +72,7 @@ impl MemoryPool {
             }
             keep
         });
-        // Giving back gigabytes takes a while: not under the lock.
+        // Freeing gigabytes takes a while, so it happens without the lock.
         drop(ended);
     }
 }
@@ -88,7 +87,7 @@ impl Catalogue for MemoryPool {
         let (export, fence) = {
             let mut loans = self.loans.lock();
             if !loans.contains_key(name) && loans.len() >= self.options.names_max {
-                // A name that holds nothing and that nobody has open is as good as a new one.
+                // An unused name without data can be replaced.
                 loans.retain(|_, loan| {
                     Arc::strong_count(&loan.memory) > 1 || loan.memory.resident() > 0
                 });
@@ -164,7 +163,7 @@ mod tests {
         again.flush().unwrap();
         let new = pool.open("a@4").unwrap();
         let mut found = [0; 10];
-        // The older client neither writes nor believes what it reads, nor comes back.
+        // The older client can neither write nor read, nor open again.
         for export in [&old, &again] {
             assert_eq!(export.write(0, &[3; 10]), Err(ExportError::Fenced));
             assert_eq!(export.trim(0, 10), Err(ExportError::Fenced));
@@ -173,12 +172,12 @@ mod tests {
             assert_eq!(export.read(0, &mut found), Err(ExportError::Fenced));
         }
         assert!(matches!(pool.open("a@3"), Err(Refusal::Fenced)));
-        // Who has no token only looks.
+        // A client without a token can only read.
         assert_eq!(plain.write(0, &[3; 10]), Err(ExportError::Fenced));
         plain.read(0, &mut found).unwrap();
         assert_eq!(found, [2; 10]);
         new.write(0, &[4; 10]).unwrap();
-        // Other names are other memory, and a name with an @ of its own is a name.
+        // Other names are other memory, and a name may contain an @.
         assert_eq!(pool.names(), ["a"]);
         pool.open("b@c").unwrap().write(0, &[5; 10]).unwrap();
         assert_eq!(pool.names(), ["a", "b@c"]);
@@ -193,7 +192,7 @@ mod tests {
         b.read(0, &mut found).unwrap();
         assert_eq!(found, [0; 10]);
         assert!(matches!(pool.open("c"), Err(Refusal::Policy)));
-        // A name that has given all back makes room, one that holds something does not.
+        // A name without data makes room; a name with data does not.
         drop((a, b));
         let c = pool.open("c").unwrap();
         assert_eq!(pool.names(), ["a", "c"]);

@@ -1,12 +1,12 @@
-//! [`Stock`]: how much a server lends, and granules that came back and are still warm.
+//! [`Stock`]: counts the memory that a server lends, and keeps returned granules for reuse.
 //!
-//! A client that appends and trims, as an array does, takes as many granules as it gives back.
-//! Memory that the kernel has just given is a page fault and a page of zeros for each 4 KiB; a
-//! granule that has come back is neither. So some are kept for whoever needs one next.
+//! A client that appends and trims, such as an array, takes as many granules as it returns. Fresh
+//! memory costs a page fault and a zeroed page for each 4 KiB; a returned granule costs neither. So
+//! some granules are kept for the next request.
 //!
-//! Invariants: what is counted never exceeds the limit, and what is lent and kept together never
-//! the most that was lent at a time; at most an eighth of the limit is kept; what nobody has needed
-//! between two looks of [`Stock::tend`] goes back to the kernel; nobody sees what somebody else had
+//! Invariants: the lent bytes never exceed the limit. Lent and kept granules together never exceed
+//! the highest amount lent so far. At most an eighth of the limit is kept. Granules not needed
+//! between two calls of [`Stock::tend`] go back to the kernel. No client sees another client's data
 //! in a granule.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::granule::{Granule, GranuleSize};
 
-/// How much of the server's memory is in use, how much may be, and what is ready to be used again.
+/// Lent memory, its limit, and granules ready for reuse.
 pub(super) struct Stock {
     size: GranuleSize,
     used: AtomicU64,
@@ -25,9 +25,9 @@ pub(super) struct Stock {
 
 #[derive(Default)]
 struct Spare {
-    /// The last one came back last: the processor may still have it at hand.
+    /// The last one was returned last: it may still be in the CPU cache.
     granules: Vec<Granule>,
-    /// The fewest that there were since somebody looked: nobody has needed those.
+    /// The lowest number of granules since the last look: that many were not needed.
     idle: usize,
 }
 
@@ -50,8 +50,8 @@ impl Stock {
         (self.limit / 8 / self.size.bytes()) as usize
     }
 
-    /// A granule with `data` from `start` on, and zeros around it. `None` where the limit or the
-    /// memory of the machine is reached.
+    /// A granule with `data` at `start`, and zeros around it. `None` at the limit, or if memory is
+    /// short.
     pub(super) fn take(&self, start: usize, data: &[u8]) -> Option<Granule> {
         let bytes = self.size.bytes();
         let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
@@ -75,7 +75,7 @@ impl Stock {
         taken
     }
 
-    /// A granule comes back.
+    /// Returns a granule.
     pub(super) fn give(&self, granule: Granule) {
         self.uncount(self.size.bytes());
         let mut spare = self.spare.lock();
@@ -84,12 +84,12 @@ impl Stock {
         }
     }
 
-    /// So many bytes are not lent any more; their granules are gone.
+    /// Counts bytes as returned; their granules are freed.
     pub(super) fn uncount(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Gives the kernel back what nobody has needed since the last time.
+    /// Frees granules that were not needed since the last call.
     pub(super) fn tend(&self) {
         let idle: Vec<Granule> = {
             let mut spare = self.spare.lock();
@@ -98,7 +98,7 @@ impl Stock {
             spare.idle = spare.granules.len();
             idle
         };
-        // Outside the lock: there may be gigabytes of them.
+        // Outside the lock: there may be gigabytes.
         drop(idle);
     }
 
@@ -140,10 +140,10 @@ mod tests {
         let stock = Stock::new(32 * SMALL, GranuleSize::Small);
         let taken: Vec<Granule> = (0..4).map(|_| stock.take(0, &[]).unwrap()).collect();
         taken.into_iter().for_each(|granule| stock.give(granule));
-        // They have only just come.
+        // They were returned since the last call.
         stock.tend();
         assert_eq!(stock.kept(), 4);
-        // One is in use, now and then; the others are not.
+        // One is in use now and then; the others are not.
         stock.give(stock.take(0, &[]).unwrap());
         stock.tend();
         assert_eq!(stock.kept(), 1);

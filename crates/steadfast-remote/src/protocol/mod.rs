@@ -1,12 +1,12 @@
-//! The NBD protocol as bytes: what both sides say, parsed and put together without any I/O.
+//! The NBD protocol as bytes: messages of both sides, parsed and built without any I/O.
 //!
 //! Fixed newstyle negotiation with the options GO, INFO, LIST, EXPORT_NAME, STARTTLS,
 //! STRUCTURED_REPLY and the meta contexts; requests and replies of the transmission phase, simple
 //! and structured. Numbers are big-endian.
 //!
-//! Invariants: every parser takes a slice and returns a value or a [`ProtocolError`], never panics,
-//! and allocates nothing by a length that it has read; the lengths themselves are bounded by
-//! [`OPTION_BYTES_MAX`] and [`REQUEST_BYTES_MAX`] before anybody reserves room for them.
+//! Invariants: every parser takes a slice and returns a value or a [`ProtocolError`]. It never
+//! panics, and allocates nothing by an unchecked length. Lengths are bounded by
+//! [`OPTION_BYTES_MAX`] and [`REQUEST_BYTES_MAX`] before memory is reserved for them.
 
 mod negotiation;
 mod reply;
@@ -22,40 +22,39 @@ pub use reply::{
 };
 pub use request::{Command, CommandFlags, Request};
 
-/// Longest payload of an option that is looked at, bytes: two names of 4,096 bytes and some numbers
-/// fit.
+/// Longest option payload that is read, bytes: two names of 4,096 bytes and some numbers fit.
 pub const OPTION_BYTES_MAX: u32 = 16 << 10;
-/// Longest export name or meta context, bytes, as the protocol has it.
+/// Longest export name or meta context of the protocol, bytes.
 pub const NAME_BYTES_MAX: usize = 4096;
-/// Longest read or write in one request, bytes: what the protocol lets clients assume.
+/// Longest read or write in one request, bytes: the protocol allows clients to assume it.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
-/// The one meta context that is served: where there is data, where holes.
+/// The only meta context that is served: data and holes.
 pub const BASE_ALLOCATION: &str = "base:allocation";
 
-/// What a peer said that the protocol does not allow; the connection ends.
+/// A message that the protocol does not allow; the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// A message ends before its end.
+    /// A message is too short.
     #[error("the message is too short")]
     Short,
-    /// A message begins with something else than its magic number.
+    /// A message begins with a wrong magic number.
     #[error("wrong magic number: the peer does not speak NBD, or what it says was damaged")]
     Magic,
-    /// A length above the bounds of this implementation.
+    /// A length exceeds the limits of this implementation.
     #[error("a length of {0} bytes is out of bounds")]
     Length(u64),
-    /// A name that is not UTF-8.
+    /// A name is not UTF-8.
     #[error("a name is not UTF-8")]
     Name,
-    /// A peer that does not know fixed newstyle negotiation.
+    /// The peer does not support fixed newstyle negotiation.
     #[error("the peer has no fixed newstyle negotiation")]
     NotFixedNewstyle,
-    /// A reply to something that was not asked, or of a kind that was not agreed on.
+    /// A reply to a request that was not made, or of a kind that was not negotiated.
     #[error("an unexpected reply")]
     Unexpected,
 }
 
-/// Takes numbers off the front of a message.
+/// Reads numbers from the front of a message.
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -83,7 +82,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A length and so many bytes of UTF-8.
+    /// Reads a length and this many bytes of UTF-8.
     pub(crate) fn name(&mut self) -> Result<&'a str, ProtocolError> {
         let length = self.u32()?;
         if length as usize > NAME_BYTES_MAX {
@@ -97,8 +96,8 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
-    /// Every parser of both sides on noise, with the right magic numbers in front as often as not:
-    /// none panics (overflow checks are on), none takes longer than its input.
+    /// All parsers of both sides on noise, half of it with the right magic numbers. None panics
+    /// (overflow checks are on), and none consumes more than its input.
     #[test]
     fn parsers_survive_noise() {
         let mut state = 7_u64;

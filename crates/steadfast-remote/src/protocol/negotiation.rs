@@ -1,4 +1,4 @@
-//! Fixed newstyle negotiation: greeting, options, and what the server says to them.
+//! Fixed newstyle negotiation: greeting, options, and replies to options.
 
 use super::wire;
 use super::{Cursor, OPTION_BYTES_MAX, ProtocolError};
@@ -24,10 +24,10 @@ impl ServerGreeting {
         bytes
     }
 
-    /// Reads a greeting.
+    /// Decodes a greeting.
     ///
     /// # Errors
-    /// A peer that is no NBD server, or an oldstyle one.
+    /// The peer is no NBD server, or an oldstyle one.
     pub fn parse(bytes: &[u8]) -> Result<ServerGreeting, ProtocolError> {
         let mut cursor = Cursor(bytes);
         if cursor.u64()? != wire::NBDMAGIC {
@@ -47,7 +47,7 @@ impl ServerGreeting {
 /// The client's answer to the greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientFlags {
-    /// Nothing follows the answer to EXPORT_NAME.
+    /// No padding follows the answer to EXPORT_NAME.
     pub no_zeroes: bool,
 }
 
@@ -58,11 +58,11 @@ impl ClientFlags {
         u32::from(wire::FLAG_FIXED_NEWSTYLE | zeroes).to_be_bytes()
     }
 
-    /// Reads the flags.
+    /// Decodes the flags.
     ///
     /// # Errors
-    /// [`ProtocolError::NotFixedNewstyle`], also for flags that nobody has defined: they would
-    /// change what follows.
+    /// [`ProtocolError::NotFixedNewstyle`], also for undefined flags: they would change the
+    /// following messages.
     pub fn parse(bytes: [u8; 4]) -> Result<ClientFlags, ProtocolError> {
         let flags = u32::from_be_bytes(bytes);
         let known = u32::from(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES);
@@ -73,28 +73,28 @@ impl ClientFlags {
     }
 }
 
-/// What a client asks for before transmission.
+/// Requests of a client before transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionKind {
-    /// Transmission with this export; has no reply of the option's kind.
+    /// Begins transmission with this export; has no reply of the option's kind.
     ExportName,
-    /// The client goes.
+    /// The client disconnects.
     Abort,
-    /// Names of the exports.
+    /// Requests the names of the exports.
     List,
-    /// TLS from here on.
+    /// Begins TLS.
     StartTls,
-    /// What an export is.
+    /// Requests information about an export.
     Info,
-    /// The same, and transmission.
+    /// The same, then begins transmission.
     Go,
-    /// Replies in chunks.
+    /// Requests replies in chunks.
     StructuredReply,
-    /// Which meta contexts there are.
+    /// Requests the available meta contexts.
     ListMetaContext,
-    /// Which of them are wanted.
+    /// Selects meta contexts.
     SetMetaContext,
-    /// One that is not known here.
+    /// An unknown option.
     Unknown(u32),
 }
 
@@ -116,12 +116,12 @@ impl OptionKind {
     }
 }
 
-/// The front of an option; `length` bytes follow.
+/// Header of an option; `length` bytes follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionHeader {
-    /// What is asked.
+    /// The option.
     pub kind: OptionKind,
-    /// Bytes that follow; may be more than anybody should read.
+    /// Bytes that follow; may exceed what a server should read.
     pub length: u32,
 }
 
@@ -129,7 +129,7 @@ impl OptionHeader {
     /// Length on the wire, bytes.
     pub const BYTES: usize = 16;
 
-    /// Reads the header.
+    /// Decodes the header.
     ///
     /// # Errors
     /// [`ProtocolError::Magic`], and [`ProtocolError::Short`].
@@ -175,12 +175,12 @@ pub fn option_reply(kind: OptionKind, reply: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The front of a reply to an option; `length` bytes follow.
+/// Header of a reply to an option; `length` bytes follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionReplyHeader {
     /// Number of the option that it answers.
     pub option: u32,
-    /// What is answered: an error where the highest bit is set.
+    /// Kind of the reply; an error if the highest bit is set.
     pub reply: u32,
     /// Bytes that follow, at most [`OPTION_BYTES_MAX`].
     pub length: u32,
@@ -190,7 +190,7 @@ impl OptionReplyHeader {
     /// Length on the wire, bytes.
     pub const BYTES: usize = 20;
 
-    /// Reads the header.
+    /// Decodes the header.
     ///
     /// # Errors
     /// [`ProtocolError::Magic`], [`ProtocolError::Length`], and [`ProtocolError::Short`].
@@ -210,28 +210,28 @@ impl OptionReplyHeader {
         }
     }
 
-    /// Whether the server has refused.
+    /// Whether the server refuses the option.
     pub fn is_error(&self) -> bool {
         self.reply & (1 << 31) != 0
     }
 }
 
-/// What GO and INFO ask.
+/// Payload of GO and INFO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InfoRequest<'a> {
     /// Name of the export; empty for the default one.
     pub name: &'a str,
-    /// Whether the client asks for the block size, and so will keep to it.
+    /// Whether the client asks for the block size, and so will respect it.
     pub block_size: bool,
-    /// Whether the client asks for the name.
+    /// Whether the client asks for the canonical name.
     pub canonical_name: bool,
 }
 
 impl<'a> InfoRequest<'a> {
-    /// Reads the payload.
+    /// Decodes the payload.
     ///
     /// # Errors
-    /// A payload that is too short, too long, or no UTF-8.
+    /// The payload is too short, too long, or not UTF-8.
     pub fn parse(payload: &'a [u8]) -> Result<InfoRequest<'a>, ProtocolError> {
         let mut cursor = Cursor(payload);
         let name = cursor.name()?;
@@ -267,28 +267,28 @@ impl<'a> InfoRequest<'a> {
     }
 }
 
-/// What LIST_META_CONTEXT and SET_META_CONTEXT ask.
+/// Payload of LIST_META_CONTEXT and SET_META_CONTEXT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaContextRequest<'a> {
     /// Name of the export.
     pub name: &'a str,
-    /// Whether `base:allocation` is among what is asked for.
+    /// Whether `base:allocation` is requested.
     pub allocation: bool,
-    /// Whether nothing is asked for in particular.
+    /// Whether no context is named.
     pub empty: bool,
 }
 
 impl<'a> MetaContextRequest<'a> {
-    /// Reads the payload.
+    /// Decodes the payload.
     ///
     /// # Errors
-    /// A payload that is too short, too long, or no UTF-8.
+    /// The payload is too short, too long, or not UTF-8.
     pub fn parse(payload: &'a [u8]) -> Result<MetaContextRequest<'a>, ProtocolError> {
         let mut cursor = Cursor(payload);
         let name = cursor.name()?;
         let count = cursor.u32()?;
         let mut allocation = false;
-        // Each takes 4 bytes at least, so the payload bounds the loop.
+        // Each name takes at least 4 bytes, so the payload bounds the loop.
         for _ in 0..count {
             allocation |= matches!(cursor.name()?, super::BASE_ALLOCATION | "base:");
         }
@@ -299,24 +299,24 @@ impl<'a> MetaContextRequest<'a> {
     }
 }
 
-/// What a client learns about an export.
+/// What a server announces about an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExportInfo {
     /// Bytes.
     pub size: u64,
     /// Transmission flags.
     pub flags: u16,
-    /// Smallest request and alignment, bytes; 1 where the server says nothing.
+    /// Smallest request and alignment, bytes; 1 if the server does not announce it.
     pub block_min: u32,
     /// Most bytes in one request.
     pub payload_max: u32,
 }
 
 impl ExportInfo {
-    /// Takes one INFO reply in; those that are not known are passed over.
+    /// Reads one INFO reply; unknown kinds are skipped.
     ///
     /// # Errors
-    /// A payload that is too short, or block sizes that nobody can have.
+    /// The payload is too short, or announces impossible block sizes.
     pub fn learn(&mut self, payload: &[u8]) -> Result<(), ProtocolError> {
         let mut cursor = Cursor(payload);
         match cursor.u16()? {
@@ -337,7 +337,7 @@ impl ExportInfo {
         Ok(())
     }
 
-    /// Whether all of `bits` are among the transmission flags.
+    /// Whether all of `bits` are set in the transmission flags.
     pub fn has(&self, bits: u16) -> bool {
         self.flags & bits == bits
     }
@@ -384,7 +384,7 @@ mod tests {
         bytes.extend_from_slice(&(super::super::BASE_ALLOCATION.len() as u32).to_be_bytes());
         bytes.extend_from_slice(super::super::BASE_ALLOCATION.as_bytes());
         assert!(MetaContextRequest::parse(&bytes).unwrap().allocation);
-        // A count that is not there ends with the payload.
+        // A false count ends with the payload.
         let mut hostile = 0_u32.to_be_bytes().to_vec();
         hostile.extend_from_slice(&u32::MAX.to_be_bytes());
         assert_eq!(MetaContextRequest::parse(&hostile), Err(ProtocolError::Short));

@@ -1,4 +1,4 @@
-//! Replies of the transmission phase: simple ones, and the chunks of structured ones.
+//! Replies of the transmission phase: simple replies, and the chunks of structured replies.
 
 use super::wire;
 use super::{Cursor, ProtocolError, REQUEST_BYTES_MAX};
@@ -8,7 +8,7 @@ use super::{Cursor, ProtocolError, REQUEST_BYTES_MAX};
 pub struct SimpleReply {
     /// 0, or one of the protocol's error numbers.
     pub error: u32,
-    /// That of the request.
+    /// Cookie of the request.
     pub cookie: u64,
 }
 
@@ -29,30 +29,30 @@ impl SimpleReply {
 /// Kinds of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkKind {
-    /// Nothing: ends a reply.
+    /// No payload: ends a reply.
     None,
     /// An offset and bytes.
     Data,
-    /// An offset and how many zeros.
+    /// An offset and a number of zeros.
     Hole,
     /// Extents of a meta context.
     BlockStatus,
     /// An error number and a message.
     Error,
-    /// The same, and where.
+    /// An error number, a message and an offset.
     ErrorOffset,
-    /// Another one, which may be skipped or (`true`) is an error.
+    /// An unknown kind; with `true` an error, otherwise it can be skipped.
     Other(bool),
 }
 
-/// The front of a chunk; `length` bytes follow.
+/// Header of a chunk; `length` bytes follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// The last one of its reply.
+    /// The last chunk of its reply.
     pub done: bool,
-    /// What follows.
+    /// Kind of the chunk.
     pub kind: ChunkKind,
-    /// That of the request.
+    /// Cookie of the request.
     pub cookie: u64,
     /// Bytes that follow.
     pub length: u32,
@@ -82,12 +82,12 @@ impl ChunkHeader {
     }
 }
 
-/// One stretch of `base:allocation`.
+/// One range of `base:allocation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocationExtent {
     /// Bytes.
     pub length: u32,
-    /// Nothing is stored there, and it reads as zeros.
+    /// Nothing is stored there; it reads as zeros.
     pub hole: bool,
 }
 
@@ -102,7 +102,7 @@ impl AllocationExtent {
     }
 }
 
-/// The payload of a chunk but for the bytes that were read, which go straight to who asked.
+/// The payload of a chunk, except for the bytes of a read, which go directly to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chunk {
     /// Nothing.
@@ -119,16 +119,16 @@ pub enum Chunk {
 }
 
 impl Chunk {
-    /// Reads the payload of a chunk of a kind other than [`ChunkKind::Data`].
+    /// Decodes the payload of a chunk of a kind other than [`ChunkKind::Data`].
     ///
     /// # Errors
-    /// A payload that does not fit its kind.
+    /// The payload does not match its kind.
     pub fn parse(kind: ChunkKind, payload: &[u8]) -> Result<Chunk, ProtocolError> {
         let mut cursor = Cursor(payload);
         match kind {
             ChunkKind::None | ChunkKind::BlockStatus | ChunkKind::Other(false) => Ok(Chunk::None),
             ChunkKind::Hole => Ok(Chunk::Hole { offset: cursor.u64()?, length: cursor.u32()? }),
-            // An error that says "no error" is one all the same.
+            // An error chunk with number 0 still counts as an error.
             ChunkKind::Error | ChunkKind::ErrorOffset => match cursor.u32()? {
                 0 => Ok(Chunk::Error(wire::EIO)),
                 number => Ok(Chunk::Error(number)),
@@ -139,21 +139,20 @@ impl Chunk {
     }
 }
 
-/// How a reply begins.
+/// Start of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyHeader {
-    /// A simple one, complete but for the bytes of a read.
+    /// A simple reply, complete except for the bytes of a read.
     Simple(SimpleReply),
-    /// A chunk, of which 4 more bytes (its length) are to be read: see
-    /// [`ReplyHeader::with_length`].
+    /// A chunk. Its length, 4 more bytes, is still to be read: see [`ReplyHeader::with_length`].
     Chunk(ChunkHeader),
 }
 
 impl ReplyHeader {
-    /// Puts the length into a chunk's header, after the first 16 bytes.
+    /// Adds the length to a chunk's header, after its first 16 bytes.
     ///
     /// # Errors
-    /// [`ProtocolError::Length`] for more than the largest request and some.
+    /// [`ProtocolError::Length`] if the length exceeds the limit for its kind.
     pub fn with_length(header: ChunkHeader, length: [u8; 4]) -> Result<ChunkHeader, ProtocolError> {
         let length = u32::from_be_bytes(length);
         let small = !matches!(header.kind, ChunkKind::Data);
@@ -165,7 +164,7 @@ impl ReplyHeader {
     }
 }
 
-/// Reads the first 16 bytes of a reply.
+/// Decodes the first 16 bytes of a reply.
 ///
 /// # Errors
 /// [`ProtocolError::Magic`], and [`ProtocolError::Short`].

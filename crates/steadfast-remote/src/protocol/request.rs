@@ -3,26 +3,26 @@
 use super::wire;
 use super::{Cursor, ProtocolError};
 
-/// What is asked.
+/// Command of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Bytes, please.
+    /// Read bytes.
     Read,
-    /// Bytes follow the request.
+    /// Write bytes; they follow the request.
     Write,
-    /// The client goes; there is no reply.
+    /// The client disconnects; there is no reply.
     Disconnect,
-    /// What was answered before must last.
+    /// Make everything durable that was answered before.
     Flush,
-    /// Nobody needs these bytes.
+    /// Discard bytes.
     Trim,
-    /// Will be read soon.
+    /// Announce a read.
     Cache,
-    /// A write of zeros without the zeros.
+    /// Write zeros without sending them.
     WriteZeroes,
-    /// Where are holes?
+    /// Report data and holes.
     BlockStatus,
-    /// One that is not known here.
+    /// An unknown command.
     Unknown(u16),
 }
 
@@ -40,11 +40,11 @@ impl CommandFlags {
 /// A request; for [`Command::Write`] `length` bytes follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked.
+    /// The command.
     pub command: Command,
-    /// How.
+    /// Its flags.
     pub flags: CommandFlags,
-    /// Chosen by the client; the reply repeats it.
+    /// Chosen by the client and repeated in the reply.
     pub cookie: u64,
     /// First byte.
     pub offset: u64,
@@ -56,7 +56,7 @@ impl Request {
     /// Length of a request on the wire, bytes.
     pub const BYTES: usize = 28;
 
-    /// Reads a request. The length is not judged: what is too much depends on the command.
+    /// Decodes a request. The length is not checked: its limit depends on the command.
     ///
     /// # Errors
     /// [`ProtocolError::Magic`], and [`ProtocolError::Short`].

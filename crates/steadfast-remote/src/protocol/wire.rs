@@ -1,4 +1,4 @@
-//! The numbers of the protocol, under their names there.
+//! Constants of the protocol, with the names of its specification.
 #![expect(missing_docs, reason = "the names are those of the protocol's specification")]
 
 pub const NBDMAGIC: u64 = 0x4e42_444d_4147_4943;

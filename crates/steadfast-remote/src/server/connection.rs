@@ -1,4 +1,4 @@
-//! The life of one connection: greeting, negotiation, TLS in between, transmission.
+//! The phases of a connection: greeting, negotiation, TLS in between, transmission.
 
 use std::io;
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use super::transmit::transmit;
 use crate::export::Catalogue;
 use crate::protocol::{ClientFlags, ServerGreeting};
 
-/// Serves one client on `stream` until it goes, breaks the protocol, or `stop` is set and it is
-/// idle.
+/// Serves one client on `stream` until it disconnects, breaks the protocol, or `stop` is set while
+/// it is idle.
 ///
-/// With `tls` a client has to begin TLS before it gets to see anything.
+/// With `tls` a client must begin TLS before any other option is answered.
 ///
 /// # Errors
-/// Those of the stream, `InvalidData` for what is not NBD, `TimedOut` for who is too slow.
+/// Errors of the stream; `InvalidData` for a violation of the protocol; `TimedOut` for a client
+/// that is too slow.
 pub fn serve_stream<S: Accepted>(
     stream: S,
     catalogue: &dyn Catalogue,

@@ -12,12 +12,12 @@ use super::seats::Seats;
 use super::{Limits, stream};
 use crate::export::Catalogue;
 
-/// How a server listens.
+/// Options of a server.
 #[derive(Clone, Default)]
 pub struct ServerOptions {
-    /// Certificate and key, where clients must use TLS.
+    /// Certificate and key, if clients must use TLS.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// What clients may take.
+    /// Limits for clients.
     pub limits: Limits,
 }
 
@@ -32,7 +32,7 @@ pub fn is_loopback(address: &SocketAddr) -> bool {
     }
 }
 
-/// A running server. Dropping it ends it: no more connections, and those that are idle are closed.
+/// A running server. Dropping it stops it: no new connections, and idle connections are closed.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ impl Server {
     /// Listens on `address` and serves `catalogue` in threads of its own.
     ///
     /// # Errors
-    /// The address cannot be had, or no thread.
+    /// The address cannot be used, or the thread cannot be made.
     pub fn start(
         address: SocketAddr,
         catalogue: Arc<dyn Catalogue>,
@@ -56,8 +56,8 @@ impl Server {
     ) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        // Waits by sleeping between two looks: accept has no timeout, and the end must not depend
-        // on a client.
+        // Polls with sleeps: accept has no timeout, and the end of the server must not depend on a
+        // client.
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared { stop: AtomicBool::new(false), seats: Arc::default() });
         let thread = std::thread::Builder::new().name("nbd-accept".into()).spawn({
@@ -67,12 +67,12 @@ impl Server {
         Ok(Server { address, shared, thread: Some(thread) })
     }
 
-    /// Where it listens; the port is the real one where 0 was asked for.
+    /// The address it listens on, with the real port if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Connections that there are now.
+    /// Present number of connections.
     pub fn connections(&self) -> usize {
         self.shared.seats.taken()
     }
@@ -89,7 +89,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // Requests under way end within the patience of a socket.
+        // Requests in progress end within the time limit of a socket.
         let limit = Instant::now() + 4 * stream::TICK;
         while self.connections() > 0 && Instant::now() < limit {
             std::thread::sleep(Duration::from_millis(5));
@@ -116,7 +116,7 @@ fn accept(
                 welcome(stream, from, catalogue, options, shared);
             }
             Err(_) => {
-                // Nobody there, or no descriptors left: both pass.
+                // No client is waiting, or no descriptors are left: both pass.
                 std::thread::sleep(nap);
                 nap = (nap * 2).min(Duration::from_millis(20));
             }
@@ -124,7 +124,7 @@ fn accept(
     }
 }
 
-/// Gives a connection a thread, or closes it.
+/// Starts a thread for a connection, or closes it.
 fn welcome(
     stream: TcpStream,
     from: SocketAddr,
@@ -139,9 +139,9 @@ fn welcome(
         if socket.set_nonblocking(false).and_then(|()| socket.set_nodelay(true)).is_err() {
             return;
         }
-        // What a client does wrong ends its connection and is nobody else's business.
+        // An error of one client ends only its own connection.
         let _ = serve_stream(seated, &*catalogue, options.tls, &options.limits, &shared.stop);
     };
-    // Without a thread the closure is dropped, and with it the connection and its place.
+    // Without a thread the closure is dropped, and so are the connection and its seat.
     let _ = std::thread::Builder::new().name("nbd".into()).spawn(serve);
 }

@@ -1,16 +1,16 @@
 //! The NBD server: accepts, negotiates, and answers.
 //!
-//! One thread a connection, and requests of a connection are answered in their order: what is
-//! served is memory or a file, where a request costs microseconds, and a client that wants more at
-//! once opens more connections. No executor, no hand-over between threads.
+//! There is one thread for each connection, and requests of a connection are answered in order.
+//! Exports are memory or files, where a request takes microseconds, and a client that needs more
+//! parallelism opens more connections. There is no executor and no hand-over between threads.
 //!
-//! # What bounds it
-//! - connections: [`Limits::connections_max`], and [`Limits::connections_per_peer`]; one more gets
-//!   the place of one that is idle, and is closed at once where none is;
-//! - negotiation, that of TLS included: [`Limits::negotiation_time`] in all, and a number of
-//!   options;
-//! - memory: [`PIECE`] for input and output of a connection each, however long a request is;
-//! - slow clients: a message that has begun has to go on, in both directions, within
+//! # Limits
+//! - Connections: [`Limits::connections_max`], and [`Limits::connections_per_peer`]. One more gets
+//!   the seat of an idle connection; if none is idle, it is closed at once.
+//! - Negotiation, including TLS: [`Limits::negotiation_time`] in all, and a number of options.
+//! - Memory: [`PIECE`] for input and for output of each connection, whatever the length of a
+//!   request.
+//! - Slow clients: a message that has begun must continue, in both directions, within
 //!   [`Limits::stall_time`].
 
 mod connection;
@@ -32,18 +32,18 @@ pub(crate) use tls::{
     provider as tls_provider,
 };
 
-/// What a client may take of a server.
+/// Limits for clients of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Most connections at a time.
     pub connections_max: usize,
-    /// Connections at a time from one address; `None`: as many as there are.
+    /// Most connections at a time from one address; `None` sets no limit of its own.
     pub connections_per_peer: Option<usize>,
-    /// How long a connection has had no request that gives its place to another one.
+    /// Time without a request after which a connection is idle and may lose its seat.
     pub idle_time: Duration,
-    /// For the whole negotiation.
+    /// Time limit of the whole negotiation.
     pub negotiation_time: Duration,
-    /// For the next bytes of a message that has begun.
+    /// Time limit for the next bytes of a message that has begun.
     pub stall_time: Duration,
 }
 

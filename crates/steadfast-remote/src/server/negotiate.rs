@@ -1,4 +1,4 @@
-//! Answers to options, up to transmission.
+//! Answers options until transmission begins.
 
 use std::io;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use crate::protocol::{
     OptionKind, REQUEST_BYTES_MAX, option_reply, wire,
 };
 
-/// Options that one negotiation may have; a client needs five.
+/// Most options in one negotiation; a client needs five.
 const OPTIONS_MAX: usize = 256;
 /// Identifier of `base:allocation` in replies.
 pub(super) const ALLOCATION_CONTEXT: u32 = 1;
 
-/// What has been done about TLS.
+/// TLS state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Security {
-    /// None is offered.
+    /// TLS is not offered.
     Plain,
-    /// Nothing is said before it.
+    /// TLS must begin first.
     TlsRequired,
-    /// It has begun.
+    /// TLS is in use.
     Tls,
 }
 
-/// What was agreed on.
+/// Result of a negotiation.
 pub(super) struct Session {
     pub(super) export: Arc<dyn Export>,
     pub(super) structured: bool,
     pub(super) allocation: bool,
 }
 
-/// How negotiation ends.
+/// How a negotiation ends.
 pub(super) enum Negotiated {
     Transmit(Session),
     StartTls,
@@ -55,7 +55,7 @@ fn flags_of(export: &dyn Export) -> u16 {
     }
 }
 
-/// Answers options until transmission begins, TLS begins, or the client goes.
+/// Answers options until transmission begins, TLS begins, or the client disconnects.
 pub(super) fn negotiate<S: Accepted>(
     wire: &mut Wire<'_, S>,
     catalogue: &dyn Catalogue,
@@ -63,7 +63,7 @@ pub(super) fn negotiate<S: Accepted>(
     security: Security,
 ) -> io::Result<Negotiated> {
     let mut structured = false;
-    // The name for which `base:allocation` was agreed on.
+    // The export name for which `base:allocation` was negotiated.
     let mut allocation: Option<String> = None;
     for _ in 0..OPTIONS_MAX {
         let mut header = [0; OptionHeader::BYTES];
@@ -94,7 +94,7 @@ pub(super) fn negotiate<S: Accepted>(
         match kind {
             OptionKind::Abort => {
                 wire.put(&option_reply(kind, wire::REP_ACK, &[]))?;
-                // The client may have gone without waiting for it.
+                // The client may have closed without waiting for the reply.
                 let _ = wire.flush();
                 return Ok(Negotiated::Over);
             }
@@ -137,7 +137,7 @@ pub(super) fn negotiate<S: Accepted>(
                         continue;
                     }
                 };
-                // A client that does not ask would not keep to it.
+                // A client that does not ask for the block size would not respect it.
                 if export.block_min() > 512 && !request.block_size {
                     const BLOCK_SIZE_REQUIRED: u32 = (1 << 31) | 8;
                     refuse(BLOCK_SIZE_REQUIRED, "ask for the block size and keep to it")?;
@@ -177,7 +177,7 @@ pub(super) fn negotiate<S: Accepted>(
                 let Some(export) =
                     std::str::from_utf8(&payload).ok().and_then(|name| catalogue.open(name).ok())
                 else {
-                    // There is no way to say no but to go.
+                    // EXPORT_NAME has no error reply, so the connection is closed.
                     return Ok(Negotiated::Over);
                 };
                 let mut reply = export.size().to_be_bytes().to_vec();

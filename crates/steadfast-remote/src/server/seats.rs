@@ -1,10 +1,10 @@
-//! Who is connected: the places that there are for connections, and who gives one up when all are
+//! Seats: the limited places for connections, and which connection loses its seat when all are
 //! taken.
 //!
-//! A connection that waits for the next request of its client can be ended without harm: a client
-//! that comes back connects anew. So one more client gets the place of a connection that is idle:
-//! of the peer that has the most of them the one that has been idle longest. No peer has more than
-//! its share, so that the others always find a place.
+//! A connection that waits for the next request can be closed without harm, because its client
+//! reconnects. So a new client gets the seat of an idle connection. It is the one that was idle
+//! longest, of the peer with the most connections. No peer has more than its share, so other peers
+//! always find a seat.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -15,18 +15,18 @@ use std::time::{Duration, Instant};
 use super::Limits;
 use super::stream::Accepted;
 
-/// The places of a server.
+/// The seats of a server.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     taken: Mutex<Vec<Arc<Seat>>>,
     refused: AtomicUsize,
 }
 
-/// The place of one connection.
+/// The seat of one connection.
 #[derive(Debug)]
 pub(super) struct Seat {
     peer: IpAddr,
-    /// Ends the connection from outside.
+    /// Closes the connection from another thread.
     socket: TcpStream,
     idle_since: Mutex<Option<Instant>>,
 }
@@ -42,17 +42,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Seats {
-    /// Connections that there are now.
+    /// Present number of connections.
     pub(super) fn taken(&self) -> usize {
         locked(&self.taken).len()
     }
 
-    /// Connections that found no place.
+    /// Connections that found no seat.
     pub(super) fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// A place for a new connection, if there is one or an idle connection gives its place up.
+    /// A seat for a new connection, if one is free or an idle connection loses its seat.
     pub(super) fn take(
         self: &Arc<Self>,
         socket: TcpStream,
@@ -84,7 +84,7 @@ impl Seats {
                 Some((of(&taken, seat.peer), idle, at))
             });
             let (_, _, at) = idle.max()?;
-            // Its thread finds the end of its input.
+            // Its thread then sees the end of its input.
             let _ = taken.swap_remove(at).socket.shutdown(Shutdown::Both);
         }
         let seat =
@@ -94,7 +94,7 @@ impl Seats {
     }
 }
 
-/// A connection that has a place until it is dropped.
+/// A connection that has a seat until it is dropped.
 #[derive(Debug)]
 pub(super) struct Seated {
     seats: Arc<Seats>,
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection of this peer, with the client's end of it.
+    /// A connection of this peer, and the client's end of it.
     fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (listener.accept().unwrap().0, client)
@@ -178,16 +178,16 @@ mod tests {
             seats.take(socket, format!("{peer}:1").parse().unwrap(), &limits)
         };
         let crowd: Vec<Seated> = (0..3).map(|_| take("10.0.0.1").expect("a place")).collect();
-        // Nobody is idle: the fourth of this peer finds none, another peer does, and then all
-        // places are taken.
+        // No connection is idle. The fourth one of this peer finds no seat, another peer finds one,
+        // and then all seats are taken.
         assert!(take("10.0.0.1").is_none());
         let other = take("10.0.0.2").expect("a place");
         assert!(take("10.0.0.3").is_none());
         assert_eq!((seats.taken(), seats.refused()), (4, 2));
-        // An idle connection of another peer is no help to one that has its share.
+        // An idle connection of another peer does not help a peer that has its share.
         other.set_idle(true);
         assert!(take("10.0.0.1").is_none());
-        // The crowd gives way, though the other one has been idle for longer.
+        // The peer with most connections loses a seat, though the other peer has been idle longer.
         std::thread::sleep(Duration::from_millis(2));
         crowd[1].set_idle(true);
         let third = take("10.0.0.3").expect("a place");

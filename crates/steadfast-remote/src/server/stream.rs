@@ -1,4 +1,4 @@
-//! Bytes in and out of one connection, with bounds on memory and time.
+//! Input and output of one connection, with bounded memory and time.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -6,31 +6,31 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes of input and of output that a connection holds at most, each: a step of a request, and
-/// what is around it.
+/// Most bytes of input and of output that a connection buffers, each: one step of a request and its
+/// header.
 pub const PIECE: usize = (256 << 10) + 4096;
 
-/// How long a read of the socket waits before it looks whether the server ends.
+/// How often a waiting read checks whether the server stops.
 pub(super) const TICK: Duration = Duration::from_millis(500);
 
-/// A stream of bytes whose reads and writes give up after a while, with `WouldBlock` or `TimedOut`.
+/// A stream of bytes with time limits: reads and writes then fail with `WouldBlock` or `TimedOut`.
 pub trait Accepted: Read + Write + Send {
-    /// Sets for how long reads and writes wait.
+    /// Sets the time limits of reads and writes.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     fn set_patience(&self, read: Duration, write: Duration) -> io::Result<()>;
 
-    /// When reads and writes end in any case; `None` for never. Whoever cannot keep to it is
-    /// [`Timed`].
+    /// Sets the time at which reads and writes end in any case; `None` for never. [`Timed`] adds
+    /// this to a stream.
     fn set_deadline(&mut self, _deadline: Option<Instant>) {}
 
-    /// Whether the server waits for the client's next request.
+    /// Notes whether the server waits for the client's next request.
     fn set_idle(&self, _idle: bool) {}
 }
 
-/// A stream that keeps to a deadline, however slowly bytes come: what is above it, as the handshake
-/// of TLS, may read many times before it answers.
+/// A stream with a deadline, however slowly bytes come. Its user, such as the TLS handshake, may
+/// read many times before it returns.
 pub(super) struct Timed<S> {
     stream: S,
     deadline: Option<Instant>,
@@ -114,29 +114,30 @@ impl<S: Accepted> Accepted for rustls::StreamOwned<rustls::ServerConnection, S> 
     }
 }
 
-/// Why reading ends without an error.
+/// Outcome of a read without an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The bytes are there.
+    /// The bytes are read.
     Ready,
-    /// The client has closed the connection between two messages, or the server ends.
+    /// The client has closed the connection between two messages, or the server stops.
     Over,
 }
 
-/// A buffered connection. Output is sent when the input has run dry, so that the answers to many
+/// A buffered connection. Output is sent when the input buffer is empty, so the answers to many
 /// requests in flight go out together.
 pub(super) struct Wire<'s, S> {
     stream: S,
     input: Vec<u8>,
     start: usize,
     end: usize,
-    /// Only grows, so that nothing is set to zero that is overwritten at once; the front counts.
+    /// Only grows, so that memory is not zeroed before it is overwritten; the first `put` bytes
+    /// count.
     output: Vec<u8>,
     put: usize,
     stop: &'s AtomicBool,
-    /// Most time for the next bytes of a message.
+    /// Time limit for the next bytes of a message.
     stall_time: Duration,
-    /// When everything has to be over; during negotiation.
+    /// End of the time for negotiation.
     deadline: Option<Instant>,
 }
 
@@ -165,7 +166,7 @@ impl<'s, S: Accepted> Wire<'s, S> {
         self.stream.set_deadline(deadline);
     }
 
-    /// Waits for the next request: meanwhile the connection is idle.
+    /// Waits for the next request; the connection is idle meanwhile.
     pub(super) fn next_request(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
         self.stream.set_idle(true);
         let next = self.read(buffer, true);
@@ -173,14 +174,14 @@ impl<'s, S: Accepted> Wire<'s, S> {
         next
     }
 
-    /// The stream itself, for another layer around it. Fails while bytes have arrived that were
-    /// meant for this one: what was sent in the clear must not be taken for what comes through TLS.
+    /// The stream itself, for a layer around it. Fails if bytes have arrived already: bytes sent in
+    /// the clear must not be taken for bytes sent through TLS.
     pub(super) fn into_stream(self) -> Option<S> {
         (self.start == self.end && self.put == 0).then_some(self.stream)
     }
 
-    /// Fills `buffer`. `between` says that no message has begun, so that the client may wait for
-    /// ever, or go.
+    /// Fills `buffer`. `between` says that no message has begun, so the client may wait without
+    /// limit, or close.
     pub(super) fn read(&mut self, buffer: &mut [u8], between: bool) -> io::Result<Next> {
         let mut filled = 0;
         let mut since = Instant::now();
@@ -194,7 +195,7 @@ impl<'s, S: Accepted> Wire<'s, S> {
             }
             self.flush()?;
             let idle = between && filled == 0;
-            // Long payloads go straight to where they belong.
+            // Long payloads go directly to their destination.
             let direct = buffer.len() - filled >= self.input.len();
             let target = if direct { &mut buffer[filled..] } else { &mut self.input[..] };
             match self.stream.read(target) {
@@ -223,7 +224,7 @@ impl<'s, S: Accepted> Wire<'s, S> {
         Ok(Next::Ready)
     }
 
-    /// Fills `buffer` with what must follow.
+    /// Fills `buffer` with the rest of a message.
     pub(super) fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         match self.read(buffer, false)? {
             Next::Ready => Ok(()),
@@ -231,7 +232,7 @@ impl<'s, S: Accepted> Wire<'s, S> {
         }
     }
 
-    /// Reads and forgets.
+    /// Reads bytes and drops them.
     pub(super) fn skip(&mut self, length: u64) -> io::Result<()> {
         let mut scratch = [0; 4096];
         let mut left = length;
@@ -243,7 +244,7 @@ impl<'s, S: Accepted> Wire<'s, S> {
         Ok(())
     }
 
-    /// Room for `length` more bytes of output, at most [`PIECE`]; it holds anything.
+    /// Space for `length` more bytes of output, at most [`PIECE`]; its contents are arbitrary.
     fn room(&mut self, length: usize) -> io::Result<&mut [u8]> {
         if self.put + length > PIECE {
             self.flush()?;
@@ -256,7 +257,7 @@ impl<'s, S: Accepted> Wire<'s, S> {
         Ok(&mut self.output[start..end])
     }
 
-    /// Puts bytes into the output.
+    /// Appends bytes to the output.
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > PIECE {
             self.flush()?;
@@ -266,8 +267,8 @@ impl<'s, S: Accepted> Wire<'s, S> {
         Ok(())
     }
 
-    /// Room for `length` bytes at the end of the output, at most [`PIECE`], for `fill`; where that
-    /// fails they are zeros.
+    /// Appends `length` bytes to the output, at most [`PIECE`], and lets `fill` set them. If `fill`
+    /// fails, they are zeros.
     pub(super) fn put_with<E>(
         &mut self,
         length: usize,
@@ -281,12 +282,12 @@ impl<'s, S: Accepted> Wire<'s, S> {
         Ok(filled)
     }
 
-    /// Takes back what was put last, if it was not sent yet.
+    /// Length of the unsent output, to [truncate](Self::truncate_output) to later.
     pub(super) fn output_length(&self) -> usize {
         self.put
     }
 
-    /// Cuts the output to `length`, of which nothing was sent since.
+    /// Cuts the output to `length`; nothing was sent since that length was taken.
     pub(super) fn truncate_output(&mut self, length: usize) {
         self.put = self.put.min(length);
     }
@@ -296,7 +297,7 @@ impl<'s, S: Accepted> Wire<'s, S> {
         if self.put == 0 {
             return Ok(());
         }
-        // A timeout here is a client that does not read: the connection ends.
+        // A timeout here means that the client does not read: the connection ends.
         self.stream.write_all(&self.output[..self.put])?;
         self.put = 0;
         self.stream.flush()

@@ -1,7 +1,7 @@
-//! Certificates and keys, from files to what rustls takes.
+//! Reads certificates and keys from files for rustls.
 //!
-//! rustls has no external pre-shared keys, so there are certificates only: the server shows one,
-//! and asks clients for one of the same authority where a list of authorities is given.
+//! rustls has no external pre-shared keys, so only certificates are supported. The server shows
+//! one. If a list of authorities is given, clients must show one of such an authority.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,24 +14,24 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// Files in PEM form.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFiles {
-    /// The certificate and those that lead to an authority.
+    /// The certificate, and its chain to an authority.
     pub certificate: Option<PathBuf>,
-    /// Its key.
+    /// Private key of the certificate.
     pub key: Option<PathBuf>,
-    /// Certificates of the authorities that the other side's must come from.
+    /// Authorities that must have signed the peer's certificate.
     pub authorities: Option<PathBuf>,
 }
 
-/// What is wrong with the files.
+/// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or does not hold what it should.
+    /// A file cannot be read, or its contents are wrong.
     #[error("{0}: {1}")]
     File(PathBuf, String),
-    /// A file that is needed was not named.
+    /// A required file was not named.
     #[error("no {0} is given")]
     Missing(&'static str),
-    /// The certificate does not fit the key, or cannot be used.
+    /// The certificate does not match the key, or cannot be used.
     #[error("the certificate cannot be used: {0}")]
     Unusable(String),
 }
@@ -80,7 +80,7 @@ pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// What a server needs for TLS. With authorities, clients without a certificate of theirs are
+/// TLS configuration of a server. With authorities, clients without a certificate of theirs are
 /// refused.
 ///
 /// # Errors

@@ -11,14 +11,14 @@ use crate::protocol::{
     wire,
 };
 
-/// Bytes moved at once: input, output and the export's locks are held for no more.
+/// Most bytes moved at once: bounds the buffers and the time under the export's locks.
 const STEP: usize = 256 << 10;
-/// Extents in one answer to BLOCK_STATUS.
+/// Most extents in one answer to BLOCK_STATUS.
 const EXTENTS_MAX: usize = 512;
 /// Holes shorter than this are sent as zeros.
 const HOLE_MIN: u64 = 4096;
 
-/// Answers requests until the client goes.
+/// Answers requests until the client disconnects.
 pub(super) fn transmit<S: Accepted>(wire: &mut Wire<'_, S>, session: &Session) -> io::Result<()> {
     let mut scratch = Vec::new();
     loop {
@@ -53,7 +53,7 @@ pub(super) fn transmit<S: Accepted>(wire: &mut Wire<'_, S>, session: &Session) -
     }
 }
 
-/// Whether the request may be made, but for its kind.
+/// Checks a request, except for its command.
 fn admit(export: &dyn Export, request: &Request, flags: u16, outside: u32) -> Result<(), u32> {
     let mask = u64::from(export.block_min()) - 1;
     let length = u64::from(request.length);
@@ -74,7 +74,7 @@ fn changes(export: &dyn Export) -> Result<(), u32> {
     if export.read_only() { Err(wire::EPERM) } else { Ok(()) }
 }
 
-/// Requests without a payload in either direction.
+/// Answers requests without a payload in either direction.
 fn simple(export: &dyn Export, request: &Request) -> Result<(), u32> {
     let (offset, length) = (request.offset, u64::from(request.length));
     match request.command {
@@ -101,8 +101,7 @@ fn simple(export: &dyn Export, request: &Request) -> Result<(), u32> {
     }
 }
 
-/// A write: all of its bytes are read, whatever comes of it, and never more of them at a time than
-/// a step.
+/// A write: all of its bytes are read, whatever the result, at most one step at a time.
 fn write<S: Accepted>(
     wire: &mut Wire<'_, S>,
     session: &Session,
@@ -110,16 +109,16 @@ fn write<S: Accepted>(
     scratch: &mut Vec<u8>,
 ) -> io::Result<Result<(), u32>> {
     if request.length > REQUEST_BYTES_MAX {
-        // Nobody knows where the next request would begin, if this length is a mistake.
+        // If this length is a mistake, the start of the next request is unknown.
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a write is too long"));
     }
     let export = &*session.export;
-    // More flags than are known may mean another payload; it is read as the length says.
+    // Unknown flags may mean another payload; it is read according to the length.
     let mut answer =
         changes(export).and_then(|()| admit(export, request, wire::CMD_FLAG_FUA, wire::ENOSPC));
     let length = request.length as usize;
     scratch.resize(scratch.len().max(length.min(STEP)), 0);
-    // Whole blocks, so that each step is aligned as the request is.
+    // Whole blocks, so that each step is as aligned as the request.
     let block = export.block_min().max(1) as usize;
     let step = STEP - STEP % block;
     let mut at = 0;
@@ -163,7 +162,7 @@ fn read<S: Accepted>(
     }
 }
 
-/// Bytes of a read, step by step. On failure the rest is zeros.
+/// Sends the bytes of a read, step by step. After a failure the rest is zeros.
 fn pour<S: Accepted>(
     wire: &mut Wire<'_, S>,
     export: &dyn Export,
@@ -199,12 +198,12 @@ fn read_simple<S: Accepted>(
     match pour(wire, export, request.offset, request.length.into())? {
         Ok(()) => Ok(()),
         Err(error) if request.length as usize <= STEP => {
-            // Nothing of this reply has been sent.
+            // Nothing of this reply has been sent yet.
             wire.truncate_output(start);
             wire.put(&SimpleReply { error: error.number(), cookie: request.cookie }.encode())
         }
-        // Success was promised and the bytes are not there: a simple reply has no other way to say
-        // so.
+        // The header has promised success and the bytes are missing. A simple reply cannot report
+        // that, so the connection ends.
         Err(error) => Err(io::Error::other(error)),
     }
 }
@@ -231,7 +230,7 @@ fn read_in_chunks<S: Accepted>(
             wire.put(&offset.to_be_bytes())?;
             wire.put(&(share as u32).to_be_bytes())?;
         } else {
-            // Only what goes out in one step can still take its "done" back.
+            // Only a chunk that is sent in one step can still drop its "done" flag.
             let sure = share as usize <= STEP;
             if wire.output_length() + 64 + (share as usize).min(STEP) > PIECE {
                 wire.flush()?;

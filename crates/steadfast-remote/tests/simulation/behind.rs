@@ -1,5 +1,5 @@
-//! Arrays with a write-behind log, in worlds in which all servers are lost now and then: what is
-//! restored is a flush point, and no more blocks than the bound are older than at the last one.
+//! Arrays with a write-behind log, in worlds that lose all servers now and then. A restored state
+//! is a flush point. At most as many blocks as the limit allows are older than at the last flush.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::world::{fill, options};
 const SERVER_BYTES: u64 = 1 << 20;
 /// Blocks that the log may be behind.
 const BOUND: usize = 24;
-/// The same where whole groups of homes are written, each in one piece.
+/// The same for whole groups of homes, each written in one piece.
 const BOUND_GROUPS: usize = 132;
 /// A discarded block may be anything.
 const ANY: u64 = u64::MAX;
 
-/// What fills every block; 0 where nobody has written.
+/// The number that fills every block; 0 if it was never written.
 type State = BTreeMap<u64, u64>;
 
 fn clock() -> u64 {
     7
 }
 
-/// Whether blocks may be a state, and in how many they differ from another one.
+/// Whether the blocks match a state.
 fn is(blocks: &[u8], state: &State) -> bool {
     blocks.chunks_exact(BLOCK).enumerate().all(|(block, bytes)| {
         let number = state.get(&(block as u64)).copied().unwrap_or(0);
@@ -60,19 +60,19 @@ fn kept(image: &MemoryMedium) -> Kept<Arc<SimMedium>> {
     Kept::look(Arc::new(sim)).unwrap().expect("a log")
 }
 
-/// An array and its log, and the flush points that the log may be at.
+/// An array and its log, and the possible flush points of the log.
 struct Pair {
     fleet: Arc<SimFleet>,
     notebook: Arc<Notebook>,
     array: Array<Arc<SimFleet>>,
     disk: Arc<SimMedium>,
     log: WriteBehind<Arc<SimMedium>>,
-    /// Blocks that it may be behind.
+    /// Blocks that the log may be behind.
     bound: usize,
     now: State,
-    /// The state at the last flush that was answered.
+    /// The state at the last answered flush.
     flushed: State,
-    /// What was written since, to each block.
+    /// Later writes to each block.
     since: BTreeMap<u64, Vec<u64>>,
     points: Vec<State>,
     next: u64,
@@ -111,24 +111,24 @@ impl Pair {
         self.array.geometry().size / BLOCK as u64
     }
 
-    /// Until the log has all of the array.
+    /// Runs the log until it has the whole array.
     fn copy(&mut self) {
         while self.copy_some() {}
         while self.log.work() {}
     }
 
-    /// Whether something is left.
+    /// Copies one step; whether anything is left.
     fn copy_some(&mut self) -> bool {
         let (before, all) = self.log.status().copied;
         let more = self.log.copy(&self.array).is_some();
         if before < all && self.log.status().copied.0 == all {
-            // The image is at no earlier one.
+            // The image is at no earlier point.
             self.points = vec![self.now.clone()];
         }
         more
     }
 
-    /// Notes the flush point that the log has made before something else was written.
+    /// Notes the flush point that the log made before another write.
     fn forced(&mut self, before: (u64, State)) {
         if self.log.status().forced > before.0 {
             self.points.push(before.1);
@@ -161,14 +161,14 @@ impl Pair {
     fn flush(&mut self) -> Result<(), String> {
         self.log.flush(&self.array).map_err(|error| error.to_string())?;
         (self.flushed, self.since) = (self.now.clone(), BTreeMap::new());
-        // Once it was given up nobody promises anything of later points.
+        // After the log was given up, it promises nothing for later points.
         if self.log.status().failed.is_none() {
             self.points.push(self.now.clone());
         }
         Ok(())
     }
 
-    /// Another client opens the array, and goes on with the log.
+    /// Another client opens the array and continues with the log.
     fn reopen(&mut self) -> Result<(), String> {
         self.fleet.revive_client();
         let array = Array::open(self.fleet.clone(), options(&self.notebook));
@@ -197,7 +197,7 @@ impl Pair {
         Ok(())
     }
 
-    /// A state that was restored is one of the points, and not too old.
+    /// Checks that a restored state is one of the points, and not too old.
     fn judge(&self, found: &[u8]) -> Result<State, String> {
         let matching = self.points.iter().rev().find(|point| is(found, point));
         let point = matching.ok_or("what was restored was never a flush point")?;
@@ -210,7 +210,7 @@ impl Pair {
     }
 }
 
-/// Makes a new array out of a log, on servers that have nothing.
+/// Makes a new array from a log, on empty servers.
 fn restore(
     log: &mut Kept<Arc<SimMedium>>,
     fleet: &Arc<SimFleet>,
@@ -231,7 +231,7 @@ fn contents(array: &Array<Arc<SimFleet>>) -> Vec<u8> {
     found
 }
 
-/// What a log holds, in an array of its own.
+/// The contents of a log, restored to an array of its own.
 fn restored(image: &MemoryMedium) -> Result<Vec<u8>, LogError> {
     let mut log = kept(image);
     log.restorable(None, false)?;
@@ -240,8 +240,8 @@ fn restored(image: &MemoryMedium) -> Result<Vec<u8>, LogError> {
     Ok(contents(&array))
 }
 
-/// The power fails at each request to the log's disk in turn: the array goes on, and what is left
-/// of the log is a flush point.
+/// The disk of the log loses power at each request in turn. The array stays usable, and the log is
+/// left at a flush point.
 #[test]
 fn the_power_of_the_log_may_fail_at_any_moment() {
     let mut checked = 0;
@@ -259,7 +259,7 @@ fn the_power_of_the_log_may_fail_at_any_moment() {
                     2 | 4 => pair.flush()?,
                     _ => {}
                 }
-                // Since the log is off nobody promises anything of later points.
+                // While the log is off, it promises nothing for later points.
                 if random.one_in(3) && !pair.disk.is_off() {
                     pair.log.work();
                 }
@@ -279,7 +279,7 @@ fn the_power_of_the_log_may_fail_at_any_moment() {
                 .unwrap_or_else(|what| panic!("request {request}, {survival:?}: {what}"));
             checked += 1;
         }
-        // The array has noticed nothing.
+        // The array is unaffected.
         assert!(is(&contents(&pair.array), &pair.now));
         pair.flush().unwrap();
         if !off {
@@ -289,8 +289,7 @@ fn the_power_of_the_log_may_fail_at_any_moment() {
     assert!(checked > 300, "{checked}");
 }
 
-/// A log that was given up says so as long as it can say anything, and is whole again once it was
-/// copied anew.
+/// A failed log records its failure if it still can, and is complete again after a new copy.
 #[test]
 fn a_log_that_fails_is_not_taken_for_a_current_one() {
     for action in [Action::Fail(ErrorClass::Permanent), Action::FailTorn(ErrorClass::Permanent)] {
@@ -331,14 +330,14 @@ fn all_servers_are_lost_and_the_array_is_restored() {
     assert!(crashes > 20 && losses > 10 && cut > 3 && copies > 5, "{tally:?}");
 }
 
-/// What has happened.
+/// Counts of events.
 #[derive(Debug, Default)]
 struct Tally {
     crashes: u64,
     losses: u64,
-    /// Restores that were cut off.
+    /// Interrupted restores.
     cut: u64,
-    /// Logs that had to be copied anew.
+    /// Logs that had to be copied again.
     copies: u64,
 }
 
@@ -404,7 +403,7 @@ fn world(seed: u64, tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// All servers lose everything, and the array is made anew out of the log.
+/// All servers lose everything, and a new array is made from the log.
 fn lose_all(
     pair: &mut Pair,
     random: &mut Random,
@@ -448,7 +447,7 @@ fn lose_all(
         let opened = Array::open(pair.fleet.clone(), options(&pair.notebook));
         match (well, opened) {
             (_, Ok(array)) => {
-                // Whatever cut it off came behind the end.
+                // The interruption came after the end of the restore.
                 let found = contents(&array);
                 let state = pair.judge(&found)?;
                 if drained && !is(&found, pair.points.last().ok_or("no points")?) {

@@ -1,7 +1,6 @@
-//! Servers and a network in one process, driven by a seed: requests are dropped, answered too late,
-//! carried out after their time or twice, connections break, servers die and come back empty or
-//! without what they had not flushed, lie, or cannot be reached; and the client dies in the middle
-//! of a round.
+//! Servers and a network in one process, driven by a seed. Requests are dropped, answered late,
+//! carried out late or twice. Connections break. Servers die and restart empty or without unflushed
+//! data, lie, or are unreachable. The client dies in the middle of a round.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use steadfast_media::{Medium, MemoryMedium, SimMedium, SimOptions};
 use steadfast_remote::array::{Call, Contact, Fleet, Outcome, Witness};
 use steadfast_remote::client::Ask;
 
-/// Numbers from a seed (xorshift*).
+/// Random numbers from a seed (xorshift*).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -37,25 +36,25 @@ impl Random {
     }
 }
 
-/// What a dead client has sent arrives within so many milliseconds of the next opening, or never.
+/// Requests of a dead client arrive within this time after the next open, or never.
 pub const LATE_MS: u64 = 2000;
 
-/// What is wrong with a server at the moment.
+/// Present fault of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Trouble {
     #[default]
     None,
-    /// Nobody answers.
+    /// The server does not answer.
     Down,
-    /// Nothing arrives.
+    /// No request arrives.
     Partitioned,
-    /// One request in four goes wrong in some way.
+    /// One request in four fails in some way.
     Noisy,
     /// One read in four returns a wrong byte.
     Lying,
 }
 
-/// What arrives late.
+/// A late request.
 enum Late {
     Write(Vec<u8>),
     Trim(u64),
@@ -76,11 +75,11 @@ struct Server {
     trouble: Trouble,
     /// How often it was started.
     incarnation: u64,
-    /// The one that the client is connected to.
+    /// The incarnation that the client is connected to.
     connected: Option<u64>,
     proof: Option<(u64, Vec<u8>)>,
     breaks: u64,
-    /// Writes and trims that will arrive when nobody waits for them any more.
+    /// Writes and trims that arrive after their time limit.
     delayed: Vec<(u64, Late)>,
     fua: bool,
     trim: bool,
@@ -89,25 +88,26 @@ struct Server {
 struct World {
     servers: Vec<Server>,
     random: Random,
-    /// Of all clients.
+    /// Calls of all clients.
     calls: u64,
     /// Calls until the client dies.
     dies_in: Option<u64>,
-    /// What a client sends when it dies is kept until somebody says so.
+    /// Whether requests of a dying client are kept until a test delivers them.
     hold: bool,
     held: Vec<(usize, u64, Late)>,
-    /// After so many writes from this offset on one is not answered, and is kept as well.
+    /// Keep one write from this offset on, after this many others: it is not answered and is
+    /// delivered later.
     keeps: Option<(u64, u64)>,
-    /// The servers among these, as bits, do not answer, for so many calls to them.
+    /// These servers, as bits, do not answer this many calls.
     stall: (u32, u64, bool),
     dead: bool,
-    /// How often clients have let time pass, and how many milliseconds.
+    /// How often clients have waited, and for how many milliseconds.
     pauses: (u64, u64),
-    /// Writes, trims and flushes that clients have asked for.
+    /// Writes, trims and flushes that clients have requested.
     changes: u64,
 }
 
-/// The servers, as the engine and as the test see them.
+/// The servers, for the engine and for the test.
 pub struct SimFleet {
     size: u64,
     world: Mutex<World>,
@@ -159,7 +159,7 @@ impl SimFleet {
         self.world.lock().servers[server].trouble
     }
 
-    /// It is there again, with nothing.
+    /// Restarts a server empty.
     pub fn restart_empty(&self, server: usize) {
         let mut world = self.world.lock();
         let server = &mut world.servers[server];
@@ -169,7 +169,7 @@ impl SimFleet {
         server.trouble = Trouble::None;
     }
 
-    /// It is there again, with what it had flushed and some of the rest.
+    /// Restarts a server with its flushed data and some of the rest.
     pub fn restart_flushed(&self, server: usize) {
         let mut world = self.world.lock();
         let seed = world.random.next();
@@ -180,17 +180,17 @@ impl SimFleet {
         server.trouble = Trouble::None;
     }
 
-    /// All servers can write durably from now on, for whoever asks them next.
+    /// Lets all servers support durable writes for later contacts.
     pub fn write_durably(&self) {
         self.world.lock().servers.iter_mut().for_each(|server| server.fua = true);
     }
 
-    /// What a server holds now, to be put back later.
+    /// A copy of the present contents of a server, to restore later.
     pub fn image(&self, server: usize) -> MemoryMedium {
         self.world.lock().servers[server].disk.power_cut_with(Survival::First(usize::MAX))
     }
 
-    /// Turns a bit in the bytes of a server wherever these are: in how many places.
+    /// Flips a bit in each occurrence of these bytes on a server. Returns their number.
     pub fn damage(&self, server: usize, sought: &[u8]) -> usize {
         let server = &mut self.world.lock().servers[server];
         let mut sector = [0; 512];
@@ -206,7 +206,7 @@ impl SimFleet {
         damaged
     }
 
-    /// Turns a bit in every sector of a server there that is not zeros and no header of a record.
+    /// Flips a bit in every sector of this range that is neither zeros nor the header of a record.
     pub fn scramble(&self, server: usize, place: std::ops::Range<u64>) {
         let server = &mut self.world.lock().servers[server];
         let mut sector = [0; 512];
@@ -219,7 +219,7 @@ impl SimFleet {
         }
     }
 
-    /// It is there again, with an old state.
+    /// Restarts a server with an old state.
     pub fn restart_with(&self, server: usize, image: &MemoryMedium) {
         let mut world = self.world.lock();
         let server = &mut world.servers[server];
@@ -229,17 +229,17 @@ impl SimFleet {
         server.trouble = Trouble::None;
     }
 
-    /// How many calls there were.
+    /// Number of calls so far.
     pub fn calls(&self) -> u64 {
         self.world.lock().calls
     }
 
-    /// The client dies after so many calls.
+    /// Makes the client die after this many calls.
     pub fn arm_death(&self, calls: u64) {
         self.world.lock().dies_in = Some(calls);
     }
 
-    /// It is there again, with what it had flushed and nothing else.
+    /// Restarts a server with only its flushed data.
     pub fn restart_without_unflushed(&self, server: usize) {
         let mut world = self.world.lock();
         let server = &mut world.servers[server];
@@ -247,30 +247,30 @@ impl SimFleet {
         server.incarnation += 1;
     }
 
-    /// From now on whether all that a client sends when it dies is kept for later.
+    /// Sets whether requests of a dying client are kept for later.
     pub fn hold(&self, hold: bool) {
         self.world.lock().hold = hold;
     }
 
-    /// The write after so many others behind this offset is not answered, and arrives when somebody
-    /// says so.
+    /// Keeps the write after this many others from this offset on. It is not answered, and arrives
+    /// with [`deliver`](Self::deliver).
     pub fn keep_write(&self, offset: u64, writes: u64) {
         self.world.lock().keeps = Some((offset, writes));
     }
 
-    /// Servers of which a write is kept.
+    /// Servers with a kept write.
     pub fn kept(&self) -> Vec<usize> {
         self.world.lock().held.iter().map(|(server, ..)| *server).collect()
     }
 
-    /// So many calls to these servers, as bits, are not answered; what they ask for is done or not.
-    /// `only_reads`: of what is behind the superblocks, so that each of them can still show its
-    /// own.
+    /// These servers, as bits, do not answer this many calls; the calls are carried out or not.
+    /// With `only_reads` this applies only to reads after the superblocks, so each server can still
+    /// show its proof.
     pub fn stall(&self, servers: u32, calls: u64, only_reads: bool) {
         self.world.lock().stall = (servers, calls, only_reads);
     }
 
-    /// All that was kept arrives.
+    /// Delivers all kept requests.
     pub fn deliver(&self) {
         let mut world = self.world.lock();
         for (server, offset, late) in std::mem::take(&mut world.held) {
@@ -278,12 +278,12 @@ impl SimFleet {
         }
     }
 
-    /// How often clients have let time pass, and how many milliseconds.
+    /// How often clients have waited, and for how many milliseconds.
     pub fn pauses(&self) -> (u64, u64) {
         self.world.lock().pauses
     }
 
-    /// A client is there again: a new one.
+    /// Starts a new client.
     pub fn revive_client(&self) {
         let mut world = self.world.lock();
         (world.dead, world.dies_in) = (false, None);
@@ -293,7 +293,7 @@ impl SimFleet {
         }
     }
 
-    /// How often clients wanted to change something.
+    /// How many changes clients have requested.
     pub fn changes(&self) -> u64 {
         self.world.lock().changes
     }
@@ -304,7 +304,7 @@ impl SimFleet {
 }
 
 impl Server {
-    /// Does what is asked.
+    /// Carries out a request.
     fn execute(&mut self, offset: u64, ask: &mut Ask<'_>) -> Outcome {
         let result = match ask {
             Ask::Read(buffer) => self.disk.read(offset, buffer),
@@ -350,8 +350,8 @@ impl World {
         }
         let random = &mut self.random;
         let Some(server) = self.servers.get_mut(call.server) else { return Outcome::Lost };
-        // Writes from before arrive, soon or never: nobody can tell a segment that is used again
-        // from the one that a client had in mind a long time ago.
+        // Delayed writes arrive soon or never. A server cannot tell a reused segment from its
+        // earlier use.
         for (offset, late) in std::mem::take(&mut server.delayed) {
             match random.below(4) {
                 0 => server.arrive(offset, &late),
@@ -360,7 +360,7 @@ impl World {
             }
         }
         if self.dead {
-            // On its way when the client died; later ones were never sent.
+            // In flight when the client died; later ones were never sent.
             let reachable = !matches!(server.trouble, Trouble::Down | Trouble::Partitioned);
             if self.hold && reachable && server.connected == Some(server.incarnation) {
                 self.held.extend(Late::of(&call.ask).map(|late| (call.server, call.offset, late)));
@@ -494,7 +494,7 @@ impl Fleet for SimFleet {
             calls[place].outcome = outcome;
         }
         if world.dead {
-            // Nobody is there to hear of anything.
+            // The client is dead and receives no answer.
             calls.iter_mut().for_each(|call| call.outcome = Outcome::Lost);
             world.servers.iter_mut().for_each(|server| server.connected = None);
         }
@@ -504,7 +504,7 @@ impl Fleet for SimFleet {
         self.world.lock().servers[server].breaks
     }
 
-    /// All that is kept arrives, in any order, or some of it never does.
+    /// All kept requests arrive, in any order, or some never do.
     fn pause(&self, ms: u64) {
         let mut world = self.world.lock();
         world.pauses = (world.pauses.0 + 1, world.pauses.1 + ms);
@@ -528,14 +528,14 @@ impl Fleet for SimFleet {
 pub struct Notebook {
     orders: Mutex<HashMap<[u8; 16], (u64, u64)>>,
     clock: AtomicU64,
-    /// It takes nothing down.
+    /// It refuses every note.
     away: AtomicBool,
 }
 
 impl Notebook {
-    /// A clock that goes on between two clients.
+    /// A clock that continues between clients.
     pub fn now(&self) -> u64 {
-        // Two that have not seen each other do not have the same stamp.
+        // Two clients that are unaware of each other get different stamps.
         1 + self.clock.fetch_add(1, Ordering::Relaxed)
     }
 

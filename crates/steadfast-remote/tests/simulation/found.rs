@@ -1,4 +1,4 @@
-//! Faults that the simulation has found, each told once more in the fewest steps.
+//! Faults that the simulation has found, each reproduced in the fewest steps.
 
 use std::sync::Arc;
 
@@ -33,12 +33,12 @@ pub fn write(array: &impl Medium, version: u64) -> Result<(), steadfast_media::M
     (0..BLOCKS).try_for_each(|block| array.write(block * BLOCK as u64, &fill(version, block)))
 }
 
-/// The same in one piece.
+/// All blocks of this version in one buffer.
 fn whole(version: u64) -> Vec<u8> {
     (0..BLOCKS).flat_map(|block| fill(version, block)).collect()
 }
 
-/// What is in every block.
+/// The version of every block.
 pub fn versions(array: &impl Medium) -> Vec<u64> {
     let mut found = vec![0; BLOCK];
     let version = |block| {
@@ -53,14 +53,13 @@ pub fn rebuild(array: &Array<Arc<SimFleet>>, member: usize) {
     while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
 }
 
-/// Who does not wait for what a dead client has sent.
+/// Options of a client that does not wait for late writes of a dead client.
 fn at_once(notebook: &Arc<Notebook>) -> ArrayOptions {
     ArrayOptions { late_ms: 0, ..options(notebook) }
 }
 
-/// A client dies at its `calls`-th call while it does `what`, and all that it still sends arrives
-/// only after the next one has opened the array, written and flushed. Whether it has died, and not
-/// come to its end before.
+/// A client dies at its `calls`-th call. Its remaining writes arrive only after the next client has
+/// opened the array, written and flushed. Returns whether it died before it was finished.
 pub fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
     let context = format!("{policy} on {servers}, {calls} calls, opening {opening}");
     let (fleet, notebook, array) = make(policy, servers);
@@ -79,7 +78,7 @@ pub fn late(policy: Policy, servers: usize, calls: u64, opening: bool) -> bool {
     fleet.revive_client();
     let next = Array::open(fleet.clone(), at_once(&notebook)).expect(&context);
     let before = versions(&next);
-    // The first half is new, the other one stays what it was found to be.
+    // The first half is new; the other half must stay as it was found.
     for block in 0..BLOCKS / 2 {
         next.write(block * BLOCK as u64, &fill(3, block)).unwrap();
     }
@@ -116,9 +115,9 @@ fn what_a_dead_client_sent_hides_nothing_when_it_arrives_late() {
     }
 }
 
-/// The power of a whole rack goes at the `calls`-th call of the client: it dies, and each server
-/// comes back with what it had flushed and some of the rest. Whether that happened, and not the end
-/// before.
+/// All servers lose power at the client's `calls`-th call. The client dies, and each server
+/// restarts with its flushed data and some of the rest. Returns whether that happened before the
+/// end.
 pub fn rack(policy: Policy, servers: usize, calls: u64, seed: u64) -> bool {
     let context = format!("{policy} on {servers}, {calls} calls, seed {seed}");
     let (fleet, notebook, array) = make_with(policy, servers, seed);
@@ -126,8 +125,8 @@ pub fn rack(policy: Policy, servers: usize, calls: u64, seed: u64) -> bool {
     let (mut flushed, mut newest) = (1, 1);
     for version in 2..9 {
         newest = version;
-        // What is overwritten is done with, but not before a flush.
-        // Large writes mark by themselves what was done with at the flush before.
+        // Overwritten segments are obsolete, but only after a flush. Large writes themselves mark
+        // segments that were obsolete at the previous flush.
         let done = match version % 4 {
             0 | 1 => array.write(0, &whole(version)).is_ok(),
             _ => write(&array, version).is_ok() && array.tidy().is_ok(),
@@ -184,7 +183,7 @@ fn segments_that_are_done_with_do_not_come_back() {
     array.tidy().unwrap();
     array.flush().unwrap();
     assert!(array.status().trimmed > 0);
-    // One who comes back empty is given what is needed, and that is all there is.
+    // A server that restarts empty receives the needed blocks, and nothing else.
     fleet.restart_empty(0);
     array.write(31 * BLOCK as u64, &fill(1, 31)).unwrap();
     array.flush().unwrap();
@@ -192,7 +191,7 @@ fn segments_that_are_done_with_do_not_come_back() {
     drop(array);
     fleet.revive_client();
     let array = Array::open(fleet, options(&notebook)).unwrap();
-    // Those of the last segment may be as they were.
+    // Blocks of the last segment may have their old version.
     assert!(versions(&array).contains(&0));
     assert!(array.lost().is_empty());
 }
@@ -206,7 +205,7 @@ fn a_server_that_forgets_that_it_was_wiped_is_not_counted() {
     fleet.set_trouble(1, Trouble::None);
     let mut rebuild = array.begin_rebuild(1, 1).unwrap();
     fleet.restart_without_unflushed(1);
-    // It is noticed, and a flush afterwards does not forget that.
+    // The restart is noticed, and a later flush does not hide it.
     array.write(0, &fill(2, 0)).unwrap();
     array.flush().unwrap();
     assert_eq!(array.status().members[1].0, State::Lost);
@@ -218,7 +217,7 @@ fn openings_that_fail_one_after_the_other_cost_no_member() {
     for calls in 0..120 {
         let (fleet, notebook, array) = make(Policy::Parity, 3);
         drop(array);
-        // Each leaves its epoch on some of the servers.
+        // Each client leaves its epoch on some of the servers.
         for more in 0..3 {
             fleet.revive_client();
             fleet.arm_death(calls + more);
@@ -234,7 +233,7 @@ fn openings_that_fail_one_after_the_other_cost_no_member() {
 #[test]
 fn what_a_dead_client_left_is_flushed_before_it_counts() {
     let (fleet, notebook, array) = make(Policy::Mirror, 2);
-    // Sent to both, and flushed by nobody.
+    // Sent to both servers, and never flushed.
     let blocks: Vec<u8> = (0..200).flat_map(|block| fill(2, block)).collect();
     let room = blocks.len().min(array.geometry().size as usize);
     array.write(0, &blocks[..room]).unwrap();
@@ -263,8 +262,7 @@ fn a_copy_that_is_wrong_is_put_right_whichever_it_is() {
         for (wrong, repaired) in repaired.iter_mut().enumerate() {
             let before = array.status().repaired;
             assert_eq!(fleet.damage(wrong, &fill(2, block)[..64]), 1);
-            // What is long is read from both, and where it begins decides which of them a block
-            // comes from.
+            // A long read uses both servers; its first block decides which server supplies a block.
             for first in 0..BLOCKS as usize {
                 let bytes = &mut found[first * BLOCK..];
                 array.read((first * BLOCK) as u64, bytes).unwrap();
@@ -272,7 +270,7 @@ fn a_copy_that_is_wrong_is_put_right_whichever_it_is() {
             }
             *repaired = array.status().repaired > before;
             if !*repaired {
-                // The bit is turned back.
+                // Turns the bit back.
                 fleet.damage(wrong, &fill(2, block)[..64]);
             }
         }
@@ -281,9 +279,8 @@ fn a_copy_that_is_wrong_is_put_right_whichever_it_is() {
     assert!(repaired_from_both > 0);
 }
 
-/// Small flushes to an array that is full, so that what they leave behind is packed from memory;
-/// then, at the `calls`-th call, the power of all servers goes. Whether that happened, and how many
-/// blocks were packed.
+/// Small flushes to a full array, whose blocks are later packed from memory. At the `calls`-th call
+/// all servers lose power. Returns whether that happened, and the number of packed blocks.
 pub fn packed(policy: Policy, servers: usize, calls: u64, seed: u64) -> (bool, u64) {
     const FLUSHES: u64 = 90;
     let context = format!("{policy} on {servers}, {calls} calls, seed {seed}");
@@ -292,7 +289,7 @@ pub fn packed(policy: Policy, servers: usize, calls: u64, seed: u64) -> (bool, u
     let all: Vec<u8> = (0..blocks).flat_map(|block| fill(1, block)).collect();
     array.write(0, &all).unwrap();
     array.flush().unwrap();
-    // From here on room is short.
+    // From here on space is short.
     let mut flushed = vec![1; blocks as usize];
     let mut version = 1;
     let mut one = |array: &Array<_>, flushed: &mut Vec<u64>| {
@@ -318,7 +315,7 @@ pub fn packed(policy: Policy, servers: usize, calls: u64, seed: u64) -> (bool, u
     for block in 0..blocks {
         next.read(block * BLOCK as u64, &mut found).expect(&context);
         let newest = flushed[block as usize];
-        // What was under way may be there or not.
+        // A write in flight may be there or not.
         let older =
             cut.and_then(|(cut, before, _)| (cut == block).then_some(before)).unwrap_or(newest);
         assert!(

@@ -1,5 +1,4 @@
-//! Parity in place: clients die, and servers are lost, while whole groups are written without the
-//! log.
+//! Parity in place: clients die, and servers are lost, while whole groups bypass the log.
 
 use std::ops::Range;
 
@@ -13,7 +12,7 @@ use crate::homes::{Full, dies_in, every_death, first_home};
 /// Sizes of servers with two spare places, and with six.
 const SIZES: [u64; 2] = [1 << 20, 2 << 20];
 
-/// A client dies at its `calls`-th call, as in `homes.rs`. Whether it has died before its end.
+/// A client dies at its `calls`-th call, as in `homes.rs`. Returns whether it died before its end.
 pub fn dies_with_groups(servers: usize, size: u64, calls: u64, seed: u64) -> bool {
     let lost = (calls % servers as u64) as usize;
     let full = Full::groups(servers, size, seed);
@@ -32,16 +31,16 @@ fn groups_survive_the_client_and_a_server() {
     }
 }
 
-/// Groups are written over what the log has, again and again, somebody tidies meanwhile, and the
-/// client dies at its `calls`-th call. The power of all servers goes. Whether the client has died
-/// before its end.
+/// Groups repeatedly overwrite blocks that are in the log, with `tidy` in between, and the client
+/// dies at its `calls`-th call. All servers lose power. Returns whether the client died before its
+/// end.
 pub fn dies_committing(calls: u64, seed: u64) -> bool {
     let context = format!("{calls} calls, seed {seed}");
     let mut full = Full::empty(3, SIZES[seed as usize % 2], seed);
     let part = 64;
     full.write(0, part).expect(&context);
     full.flush(&context);
-    // As many segments as that takes, and nothing else in them.
+    // As many segments as that takes, with nothing else in them.
     for first in (0..part).step_by(8) {
         full.write(first, 8).expect(&context);
         full.flush(&context);
@@ -77,12 +76,12 @@ fn a_commit_survives_the_client_and_the_power_at_any_moment() {
     }
 }
 
-/// A living client's write of a group, the one after `writes` others, is not answered in time, and
-/// arrives after much else was written. Nobody is lost for it, and it hurts nothing. Whether there
-/// were so many writes.
+/// A living client's write of a group, the one after `writes` others, is not answered in time. It
+/// arrives after many later writes. No member is lost for it, and no block is damaged. Returns
+/// whether there were so many writes.
 pub fn late_in_a_place(servers: usize, writes: u64) -> bool {
     let context = format!("{servers} servers, {writes} writes");
-    // Nothing else goes home.
+    // No other block is written home.
     let mut full = Full::empty(servers, SIZES[1], 1 + writes % 4);
     let group = 16 * (servers as u64 - 1);
     let groups = full.array().geometry().size / BLOCK as u64 / group;
@@ -91,7 +90,7 @@ pub fn late_in_a_place(servers: usize, writes: u64) -> bool {
     let late = !full.fleet.kept().is_empty();
     full.flush(&context);
     assert!(full.array().lost().is_empty(), "{context}: {:?} are lost", full.array().lost());
-    // Every place that is free is used again.
+    // Every free place is used again.
     for turn in 0..4 * groups {
         full.write(turn % groups * group, group).expect(&context);
         full.flush(&context);
@@ -117,7 +116,7 @@ fn a_group_that_arrives_late_hurts_nothing_and_costs_nobody() {
     }
 }
 
-/// A connection that was idle breaks, and a large write is what finds out.
+/// An idle connection breaks, and a large write is the first to notice.
 #[test]
 fn a_connection_that_breaks_between_writes_costs_nobody() {
     for seed in 1..20 {
@@ -137,7 +136,7 @@ fn a_connection_that_breaks_between_writes_costs_nobody() {
     }
 }
 
-/// Clients follow each other, each of which writes groups, over blocks that are in the log.
+/// Clients follow one another; each writes groups over blocks that are in the log.
 #[test]
 fn groups_are_where_they_were_when_the_next_client_opens_the_array() {
     for seed in 1..40 {
@@ -156,10 +155,10 @@ fn groups_are_where_they_were_when_the_next_client_opens_the_array() {
     }
 }
 
-/// Who keeps a copy beside the servers (`behind`) asks the next client what has changed since a
-/// flush, by checksums that a commit has packed with others or not. A client dies at its `calls`-th
-/// call, if there are so many; whatever of the last write is there is told. The calls in which
-/// others' checksums were packed.
+/// A write-behind log (`behind`) asks the next client which blocks have changed since a flush. The
+/// answer comes from checksums, which a commit may have packed with others. A client dies at its
+/// `calls`-th call, if there are so many. Every block of the last write that exists must be
+/// reported. Returns the calls that packed checksums of other groups.
 fn changes_are_told(calls: Option<u64>, seed: u64) -> Vec<Range<u64>> {
     let context = format!("{calls:?} calls, seed {seed}");
     let mut full = Full::empty(16, 3 << 20, seed);
@@ -199,7 +198,7 @@ fn changes_are_told(calls: Option<u64>, seed: u64) -> Vec<Range<u64>> {
     packing
 }
 
-/// Some calls of commits that pack checksums of other groups, too; with STEADFAST_DEATHS=all every
+/// Some calls of commits that also pack checksums of other groups; with STEADFAST_DEATHS=all every
 /// one, in three worlds.
 #[test]
 fn whoever_keeps_a_copy_learns_of_every_group_that_was_written() {

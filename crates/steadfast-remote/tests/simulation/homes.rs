@@ -1,4 +1,4 @@
-//! Parity in place: clients die, and servers are lost, while blocks go home.
+//! Parity in place: clients die, and servers are lost, while blocks are written home.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::world::{fill, options};
 
 const POLICY: Policy = Policy::ParityInPlace;
 
-/// An array of which the log is as full as it gets, and what is in it.
+/// An array with a full log, and the expected contents.
 pub struct Full {
     pub fleet: Arc<SimFleet>,
     notebook: Arc<Notebook>,
     pub array: Option<Array<Arc<SimFleet>>>,
     pub random: Random,
-    /// How long whoever opens the array waits for what a dead client has sent.
+    /// How long a client that opens the array waits for late writes.
     pub late_ms: u64,
-    /// Blocks that are written once it is full: so many, from the first on.
+    /// Number of blocks written after the log is full, from the first block on.
     hot: u64,
     /// Whether every other write is of whole groups.
     groups: bool,
-    /// What each block was when it was flushed last.
+    /// The version of each block at the last flush.
     pub flushed: Vec<u64>,
     /// Written and not flushed: block and version.
     pub under_way: Vec<(u64, u64)>,
@@ -37,18 +37,19 @@ impl Full {
         Full::sized(POLICY, servers, SIZE, u64::MAX, seed)
     }
 
-    /// The same, and every other write is of whole groups.
+    /// The same; every other write is of whole groups.
     pub fn groups(servers: usize, size: u64, seed: u64) -> Full {
         Full { groups: true, ..Full::sized(POLICY, servers, size, u64::MAX, seed) }
     }
 
-    /// The same, but nothing was written yet.
+    /// The same, but nothing is written yet.
     pub fn empty(servers: usize, size: u64, seed: u64) -> Full {
         Full { groups: true, ..Full::fresh(POLICY, servers, size, u64::MAX, seed) }
     }
 
-    /// So many blocks of checksums that those of a few are packed again and again while the others
-    /// stay: they have segments of their own, and what is written is covered by the first of them.
+    /// Many checksum blocks: those of a few homes are packed again and again, while the others
+    /// stay. Checksums have segments of their own, and the first of their blocks cover all written
+    /// blocks.
     fn packing() -> Full {
         Full::sized(POLICY, 16, 3 << 20, 900, 1)
     }
@@ -106,14 +107,14 @@ impl Full {
         self.note();
     }
 
-    /// What is under way is flushed.
+    /// Everything in flight is flushed.
     pub fn note(&mut self) {
         for (block, version) in self.under_way.drain(..) {
             self.flushed[block as usize] = version;
         }
     }
 
-    /// One block, or a few, somewhere, and a flush.
+    /// Writes one or a few blocks at a random position, and flushes.
     pub fn one(&mut self) -> Result<(), steadfast_media::MediumError> {
         let group = 16 * (self.fleet.servers() as u64 - 1);
         let count = match self.groups && self.random.one_in(2) {
@@ -124,7 +125,7 @@ impl Full {
         let first = self.random.below(self.hot - count);
         self.write(first, count)?;
         if self.groups && self.random.one_in(3) {
-            // What comes of it the next call says, too.
+            // The next call reports the same error.
             let _ = self.array().tidy();
         }
         // Several writes before a flush, so that places are used up.
@@ -140,7 +141,7 @@ impl Full {
         self.array = Some(self.open().expect(context));
     }
 
-    /// The same, if it can be opened.
+    /// The same, if the array can be opened.
     pub fn open(&mut self) -> Result<Array<Arc<SimFleet>>, ArrayError> {
         self.array = None;
         self.fleet.revive_client();
@@ -148,14 +149,15 @@ impl Full {
         Array::open(self.fleet.clone(), options)
     }
 
-    /// The same by one who dies after so many calls.
+    /// The same with a client that dies after this many calls.
     pub fn open_within(&mut self, calls: u64) -> Result<Array<Arc<SimFleet>>, ArrayError> {
         self.fleet.arm_death(calls);
         let options = ArrayOptions { late_ms: self.late_ms, ..options(&self.notebook) };
         Array::open(self.fleet.clone(), options)
     }
 
-    /// Every block is what was flushed, or what was under way; that is what it is from now on.
+    /// Checks that every block has its flushed version or one in flight. From then on that version
+    /// is the expected one.
     pub fn check(&mut self, context: &str) {
         let mut found = vec![0; BLOCK];
         for block in 0..self.flushed.len() as u64 {
@@ -177,14 +179,14 @@ impl Full {
     }
 }
 
-/// A client dies at its `calls`-th call while the log is full; the power of all servers goes, and
-/// one of them comes back with nothing. It is rebuilt, and another one goes. Whether the client has
-/// died before its end.
+/// A client dies at its `calls`-th call while the log is full. All servers lose power, and one of
+/// them restarts empty. It is rebuilt, and another one is lost. Returns whether the client died
+/// before its end.
 pub fn dies(servers: usize, calls: u64, seed: u64, lost: usize) -> bool {
     dies_in(Full::new(servers, seed), calls, lost, &format!("{servers} servers, seed {seed}"))
 }
 
-/// After which calls checksums are being packed, if nobody dies.
+/// The calls after which checksums are being packed, if the client lives.
 pub fn packing() -> Vec<u64> {
     let mut full = Full::packing();
     let first = full.fleet.calls();
@@ -199,7 +201,7 @@ pub fn packing() -> Vec<u64> {
     packing
 }
 
-/// A client dies after so many calls, as in [`dies`].
+/// A client dies after this many calls, as in [`dies`].
 pub fn dies_packing(calls: u64) -> bool {
     dies_in(Full::packing(), calls, calls as usize % 16, "packing")
 }
@@ -221,7 +223,7 @@ pub fn dies_in(mut full: Full, calls: u64, lost: usize, world: &str) -> bool {
     }
     full.reopen(&context);
     full.check(&format!("{context}, opened"));
-    // It goes on with one missing, cleaning included.
+    // The array stays usable with one server missing, cleaning included.
     (0..10).for_each(|_| full.one().expect(&context));
     rebuild(full.array(), lost);
     (0..10).for_each(|_| full.one().expect(&context));
@@ -241,7 +243,7 @@ pub fn every_death() -> bool {
 }
 
 /// Every fifth call, with one of the servers; with STEADFAST_DEATHS=all every call, with each of
-/// them.
+/// the servers.
 #[test]
 fn blocks_on_their_way_home_survive_the_client_and_a_server() {
     let all = every_death();
@@ -258,8 +260,7 @@ fn blocks_on_their_way_home_survive_the_client_and_a_server() {
     }
 }
 
-/// Every eleventh call of those during which checksums are packed; with STEADFAST_DEATHS=all every
-/// one.
+/// Every eleventh of the calls that pack checksums; with STEADFAST_DEATHS=all every one.
 #[test]
 fn checksums_that_are_packed_survive_the_client_and_a_server() {
     let packing = packing();
@@ -268,13 +269,13 @@ fn checksums_that_are_packed_survive_the_client_and_a_server() {
     assert!(some.into_iter().all(|calls| dies_packing(*calls)));
 }
 
-/// A client dies, the next one writes a little, and only then the power of all servers goes, with
-/// every mark that the first one had not flushed: of a block that is at home an older version may
-/// be in a segment that says nothing of that any more. Whether it has died.
+/// A client dies, and the next one writes a little. Only then all servers lose power, and with it
+/// every mark that the first client had not flushed. A block at home may have an older version in a
+/// segment whose mark is lost. Returns whether the first client died.
 fn power_goes_later(calls: u64, more: u64, seed: u64) -> bool {
     let context = format!("{calls} calls, {more} more, seed {seed}");
     let mut full = Full::new(3, seed);
-    // A flush is then one durable write, which flushes nothing else where nothing else was sent.
+    // A flush is then one durable write; it flushes nothing else if nothing else was sent.
     full.fleet.write_durably();
     full.fleet.arm_death(calls);
     let ended = (0..20).all(|_| full.one().is_ok());
@@ -301,7 +302,7 @@ fn marks_that_nobody_has_flushed_bring_nothing_old_back() {
     assert!(deaths > 30, "{deaths}");
 }
 
-/// Clients follow each other, with a bug planted or not.
+/// Clients follow one another, with or without a planted bug.
 pub fn one_after_the_other(seed: u64) {
     let mut full = Full::new(3, seed);
     for life in 0..4 {
@@ -331,22 +332,22 @@ fn what_waits_is_not_taken_for_what_is_at_home() {
     }
 }
 
-/// Where homes begin on each server.
+/// First byte of the homes on each server.
 pub fn first_home(array: &Array<Arc<SimFleet>>) -> u64 {
     let status = array.status();
     (64 << 10) + u64::from(status.segments.1) * u64::from(status.segment_bytes)
 }
 
-/// A living client's write to a home, the one after `writes` others, is not answered in time, and
-/// arrives after much else was brought home. Then another server goes, if the array had that one
-/// for good. Whether there were so many writes.
+/// A write home of a living client, the one after `writes` others, is not answered in time. It
+/// arrives after many later writes home. Then another server is lost, if the first one is good.
+/// Returns whether there were so many writes.
 pub fn late_at_home(servers: usize, writes: u64) -> bool {
     let context = format!("{servers} servers, {writes} writes");
     let mut full = Full::new(servers, 1 + writes % 4);
     full.fleet.keep_write(first_home(full.array()), writes);
     (0..80).for_each(|_| full.one().expect(&context));
     let Some(server) = full.fleet.kept().first().copied() else { return false };
-    // Everything is written over, and most of it goes home.
+    // Everything is overwritten, and most of it is written home.
     for block in 0..full.flushed.len() as u64 {
         full.write(block, 1).expect(&context);
     }
@@ -373,9 +374,9 @@ fn what_a_living_client_wrote_home_hides_nothing_when_it_arrives_late() {
     }
 }
 
-/// Two servers or more do not answer for some calls, from the `calls`-th on, while blocks go home.
-/// What is refused is refused, but nothing that was flushed is hurt by it, once they answer again.
-/// Whether anything was refused.
+/// Two or more servers do not answer for some calls, from the `start`-th write on, while blocks are
+/// written home. Operations may fail, but no flushed block is damaged once the servers answer
+/// again. Returns whether any operation failed.
 pub fn stalls(servers: usize, start: u64, calls: u64) -> bool {
     let context = format!("{servers} servers, {calls} calls from {start} on");
     let mut full = Full::new(servers, 1 + start % 5);
@@ -389,7 +390,7 @@ pub fn stalls(servers: usize, start: u64, calls: u64) -> bool {
     full.fleet.stall(who, calls, calls.is_multiple_of(2));
     for _ in 0..6 {
         if full.one().is_err() {
-            // It has happened or not, whatever comes later.
+            // The write has happened or not, whatever comes later.
             refused.append(&mut full.under_way);
         }
     }
@@ -415,8 +416,8 @@ fn who_does_not_answer_is_not_taken_for_wrong() {
     }
 }
 
-/// One client after the other dies after a few calls, each in what it does with what the one before
-/// has left.
+/// Clients die one after the other, each after a few calls while it continues from the state of the
+/// one before.
 fn die_again_and_again(servers: usize, calls: u64) {
     let context = format!("{servers} servers, {calls} calls each");
     let mut full = Full::new(servers, 1 + calls % 4);
@@ -439,8 +440,8 @@ fn clients_that_die_one_after_the_other_use_no_room_up() {
     }
 }
 
-/// A server has everything in the log wrong, checksums of homes among it, and another one is gone:
-/// more than the policy survives.
+/// One server has everything in the log wrong, checksums of homes included, and another one is
+/// lost. That is more than the policy survives.
 #[test]
 fn what_cannot_be_known_is_refused_and_the_rest_goes_on() {
     let faults = [(0, 1), (1, 2), (2, 0), (1, 0)];
@@ -454,8 +455,7 @@ fn what_cannot_be_known_is_refused_and_the_rest_goes_on() {
         };
         (0..30).for_each(|_| full.one().expect(&context));
         full.flush(&context);
-        // The last record has nobody behind it who says that it was flushed: it may count as never
-        // written.
+        // No later record confirms that the last one was flushed, so it may be void.
         full.write(7, 1).expect(&context);
         full.array().flush().expect(&context);
         full.note();
@@ -481,7 +481,7 @@ fn what_cannot_be_known_is_refused_and_the_rest_goes_on() {
         let at_first = refused(&mut full);
         assert!(at_first > 0, "{context}");
         full.reopen(&context);
-        // What is brought home has its neighbours with it, and they stay what they are.
+        // A write-back includes the neighbours of a block, and they stay unchanged.
         (0..60).for_each(|_| full.one().expect(&context));
         full.flush(&context);
         assert!(refused(&mut full) <= at_first, "{context}");
@@ -498,15 +498,15 @@ fn what_cannot_be_known_is_refused_and_the_rest_goes_on() {
     }
 }
 
-/// A server that was gone comes back with nothing.
+/// A lost server restarts empty.
 fn rebuild_from_nothing(full: &mut Full, server: usize, context: &str) {
     full.fleet.restart_empty(server);
     full.one().expect(context);
     rebuild(full.array(), server);
 }
 
-/// A block at home is wrong, and what puts it right is not answered in time: that costs the member,
-/// as with any write home.
+/// A block at home is wrong, and its repair is not answered in time: the member is lost, as with
+/// any write home.
 #[test]
 fn a_home_that_is_put_right_late_costs_the_member() {
     let mut late = 0;

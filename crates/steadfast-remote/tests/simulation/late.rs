@@ -1,5 +1,5 @@
-//! What a dead client had sent, and what arrives of it when: while the next one waits, which then
-//! finds all of it, or, where nobody waits, after that one has written.
+//! Late writes of a dead client. They arrive while the next client waits, which then finds all of
+//! them. Without that wait they arrive after the next client has written.
 
 use steadfast_remote::array::Policy;
 
@@ -14,7 +14,7 @@ fn full(policy: Policy, servers: usize, seed: u64) -> Full {
     Full::sized(policy, servers, SIZE, u64::MAX, seed)
 }
 
-/// Where blocks have homes every other world is one of whole groups.
+/// With parity in place, every other world writes whole groups.
 fn with_groups(policy: Policy, servers: usize, seed: u64) -> Full {
     match policy == Policy::ParityInPlace && seed.is_multiple_of(2) {
         true => Full::groups(servers, SIZE, seed),
@@ -22,8 +22,8 @@ fn with_groups(policy: Policy, servers: usize, seed: u64) -> Full {
     }
 }
 
-/// The client writes until it dies, after so many calls; what it sends then is kept. Whether it has
-/// died.
+/// The client writes until it dies after this many calls; its remaining requests are kept. Returns
+/// whether it died.
 fn die(full: &mut Full, calls: u64) -> bool {
     full.fleet.hold(true);
     full.fleet.arm_death(calls);
@@ -32,8 +32,8 @@ fn die(full: &mut Full, calls: u64) -> bool {
     !ended
 }
 
-/// The next client goes on; then arrives what nobody has waited for; it goes on, and others open
-/// the array.
+/// The next client continues. Then the late writes arrive, it continues, and other clients open the
+/// array.
 fn goes_on(full: &mut Full, more: u64, context: &str) {
     full.check(&format!("{context}, opened"));
     (0..more).for_each(|_| full.one().expect(context));
@@ -42,7 +42,7 @@ fn goes_on(full: &mut Full, more: u64, context: &str) {
     full.fleet.deliver();
     full.check(&format!("{context}, delivered"));
     if more.is_multiple_of(2) {
-        // Without a look at what has become of the headers.
+        // Without a check of the headers in between.
         (0..12).for_each(|_| full.one().expect(context));
         full.flush(context);
         full.check(&format!("{context}, written again"));
@@ -52,8 +52,8 @@ fn goes_on(full: &mut Full, more: u64, context: &str) {
     assert!(full.array().lost().is_empty(), "{context}: {:?} are lost", full.array().lost());
 }
 
-/// A client dies, the next one waits, and all that the first one sent has arrived by then or never
-/// does. Whether it has died.
+/// A client dies, and the next one waits. All requests of the first one arrive during the wait or
+/// never. Returns whether it died.
 pub fn waited(policy: Policy, servers: usize, seed: u64, calls: u64, more: u64) -> bool {
     let context = format!("{policy} on {servers}, seed {seed}, {calls} calls, {more} more");
     let mut full = with_groups(policy, servers, seed);
@@ -79,9 +79,10 @@ fn what_a_dead_client_sent_has_arrived_when_the_next_one_looks() {
     }
 }
 
-/// The logs of these servers are the smallest: half of their free segments, the limit of late
-/// writes where nobody waits, are a few, and one flush may take them. So the next client has only
-/// opened the array, but for one world, in which nothing happens within five flushes either.
+/// The logs of these servers are the smallest. Without a wait, late writes are harmless while the
+/// next client uses less than half of the free segments. Here these are a few, and one flush may
+/// take them. So the next client only opens the array, except in one world, in which five flushes
+/// do no harm either.
 #[test]
 fn what_nobody_has_waited_for_hides_nothing_at_first() {
     let died = |seed, calls, more| {
@@ -115,8 +116,8 @@ fn what_nobody_has_waited_for_hides_nothing_at_first() {
     }
 }
 
-/// An array is closed, or its client dies; the next one dies, too, while it opens it or soon after;
-/// the one after that goes on. Whether the second one has died, and not come to an end before.
+/// An array is closed, or its client dies. The next client also dies, during its open or soon
+/// after, and a third one continues. Returns whether the second client died before its end.
 pub fn dies_opening(
     policy: Policy,
     servers: usize,
@@ -140,7 +141,7 @@ pub fn dies_opening(
     let died = match opened {
         Ok(array) => {
             full.array = Some(array);
-            // Nobody has looked at what became of this: his flushes say nothing of it.
+            // The result of these writes is unknown; flushes of this client do not cover them.
             let before = std::mem::take(&mut full.under_way);
             let died = (0..3).any(|_| full.one().is_err());
             let open = before
@@ -154,7 +155,7 @@ pub fn dies_opening(
             true
         }
     };
-    // Who dies before he has seen anything does not wait either.
+    // A client that dies before its first read does not wait either.
     assert!(full.fleet.pauses().0 - before <= u64::from(!closed), "{context}");
     full.fleet.hold(false);
     full.reopen(&context);
@@ -177,7 +178,7 @@ fn clients_that_die_while_they_open_an_array_do_no_harm() {
     }
 }
 
-/// The client dies while it closes the array, and what it has sent by then is kept.
+/// The client dies while it closes the array, and its sent requests are kept.
 #[test]
 fn clients_that_die_while_they_close_an_array_do_no_harm() {
     for (policy, servers) in POLICIES {
@@ -185,7 +186,7 @@ fn clients_that_die_while_they_close_an_array_do_no_harm() {
             let died = |calls: u64| {
                 let context = format!("{policy} on {servers}, seed {seed}, {calls} calls");
                 let mut full = full(policy, servers, seed);
-                // Some of this waits.
+                // Some of these blocks wait.
                 let under_way = full.write(7, 1 + seed);
                 under_way.expect(&context);
                 full.fleet.hold(true);
@@ -221,7 +222,7 @@ fn who_opens_a_closed_array_does_not_wait() {
         full.one().unwrap();
         full.reopen("not closed");
         assert_eq!(full.fleet.pauses(), (1, full.late_ms), "{policy}");
-        // A server did not answer once: what was sent to it may be under way.
+        // A server once did not answer: a request to it may be in flight.
         full.fleet.keep_write(64 << 10, 0);
         let _ = full.one();
         let _ = full.array().close();

@@ -1,8 +1,8 @@
-//! Arrays on simulated servers and a simulated network, judged by a model of the medium.
+//! Arrays on simulated servers and a simulated network, checked against a model of the medium.
 //!
-//! The model: a block reads as what was written to it last. After a crash of the client it is what
-//! was flushed last or anything written since, and then stays that. No wrong byte, ever; no error
-//! while no more servers are hurt than the policy survives.
+//! The model: a read returns the last write to a block. After a client crash a block has its last
+//! flushed contents or any later write, and then keeps that value. No byte is ever wrong, and no
+//! error occurs while no more servers have a fault than the policy survives.
 //!
 //! `STEADFAST_SEEDS=0..2000 cargo test -p steadfast-remote --test simulation` runs more worlds.
 
@@ -39,7 +39,7 @@ fn nothing_flushed_is_lost_and_nothing_wrong_is_read() {
     }
     println!("{tally:?}");
     assert!(failed.is_empty(), "seeds {failed:?}");
-    // The worlds are worth something only if all of this happens in them.
+    // The test is useful only if all of these events occur.
     assert!(
         tally.crashes > 50 && tally.losses > 50 && tally.rebuilt > 10 && tally.cleaned > 50,
         "{tally:?}"

@@ -1,5 +1,5 @@
-//! What an array has to refuse: more losses than it survives, and servers of whose state nobody can
-//! be sure.
+//! Cases that an array must refuse: more losses than it survives, and servers with an uncertain
+//! state.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn every_number_of_losses_is_survived_that_is_promised_and_not_one_more() {
         fleet.restart_empty(promised);
         let error = array.write(0, &fill(9, 0)).and_then(|()| array.flush()).unwrap_err();
         assert_eq!(error.class, ErrorClass::Gone, "{policy}");
-        // From now on nothing is answered, so nothing wrong is.
+        // From now on every request fails, so no wrong data is returned.
         assert!(array.read(0, &mut vec![0; BLOCK]).is_err());
         drop(array);
         fleet.revive_client();
@@ -78,7 +78,7 @@ fn a_server_with_an_old_state_is_rebuilt_and_not_believed() {
     assert_eq!(array.lost(), [1]);
     let mut rebuild = array.begin_rebuild(1, 1).unwrap();
     while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
-    // The other one may go now.
+    // The other one may be lost now.
     fleet.restart_empty(0);
     reads_right(&array, 500);
     assert_eq!(array.status().members[0].0, State::Lost);
@@ -92,13 +92,13 @@ fn a_stale_server_alone_is_refused() {
     array.write(0, &fill(700, 0)).unwrap();
     array.flush().unwrap();
     drop(array);
-    // The one that was good is gone, the one that was lost says that all is well.
+    // The good server is gone; the lost one presents an old superblock that names all members good.
     fleet.set_trouble(0, Trouble::Down);
     fleet.restart_with(1, &old);
     fleet.revive_client();
     let opened = Array::open(fleet.clone(), ArrayOptions::default());
     assert_eq!(opened.err(), Some(ArrayError::Unsure(1)));
-    // Whoever insists gets the old state.
+    // With `degraded` the old state is opened.
     let insisted =
         Array::open(fleet, ArrayOptions { degraded: true, ..ArrayOptions::default() }).unwrap();
     reads_right(&insisted, 1);
@@ -114,7 +114,7 @@ fn a_witness_knows_better() {
     array.flush().unwrap();
     let old = fleet.image(1);
     drop(array);
-    // One is missing: nobody has written since, and the witness knows.
+    // One is missing: the witness knows that there was no later write.
     fleet.revive_client();
     fleet.set_trouble(0, Trouble::Down);
     let array = Array::open(fleet.clone(), options(&notebook)).unwrap();
@@ -140,15 +140,15 @@ fn a_spare_takes_over() {
     while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
     drop(array);
     fleet.revive_client();
-    // Found again in its new place, and another one may go.
+    // Found again at its new server, and another one may be lost.
     fleet.set_trouble(0, Trouble::Down);
     let array = Array::open(fleet, ArrayOptions::default()).unwrap();
     reads_right(&array, 1);
     assert_eq!(array.status().members[2], (State::Good, 3));
 }
 
-/// An epoch that cannot be noted stops everything; once it can be the array goes on with all that
-/// it had, and does not where another client has opened it meanwhile.
+/// An epoch that cannot be noted stops everything. Once it can, the array continues with all its
+/// data, unless another client has opened it meanwhile.
 #[test]
 fn an_array_goes_on_once_its_epoch_is_noted_unless_it_was_taken_over() {
     for taken in [false, true] {
@@ -184,7 +184,7 @@ fn an_array_goes_on_once_its_epoch_is_noted_unless_it_was_taken_over() {
         assert!(!array.awaits_witness() && array.lost() == [0]);
         write(&array, 7).unwrap();
         reads_right(&array, 7);
-        // What it has flushed is there for whoever comes next, without the server that was lost.
+        // The flushed data is there for the next client, without the lost server.
         drop(array);
         fleet.revive_client();
         reads_right(&Array::open(fleet, options(&notebook)).unwrap(), 7);
@@ -205,7 +205,7 @@ fn an_array_with_a_log_is_not_changed_without_it_unless_somebody_says_so() {
     assert_eq!(open(LogUse::Unsaid, false).err(), Some(ArrayError::Logged));
     assert!(open(LogUse::Unsaid, true).is_ok());
     assert_eq!(fleet.changes(), before);
-    // Whoever keeps it does not change that, with one of two servers either.
+    // Keeping the log does not change that, nor does one of two servers alone.
     assert!(open(LogUse::Kept, false).is_ok());
     fleet.restart_empty(0);
     assert!(open(LogUse::Kept, false).is_err());
@@ -215,7 +215,7 @@ fn an_array_with_a_log_is_not_changed_without_it_unless_somebody_says_so() {
     let mut rebuild = array.begin_rebuild(0, 0).unwrap();
     while array.rebuild_step(&mut rebuild).unwrap() != Progress::Done {}
     assert_eq!(open(LogUse::Unsaid, false).err(), Some(ArrayError::Logged));
-    // Left behind once, it is until somebody keeps it again.
+    // Once the log is left, it stays left until a client keeps it again.
     assert!(open(LogUse::Left, false).is_ok());
     assert!(open(LogUse::Unsaid, false).is_ok());
     array = open(LogUse::Kept, false).unwrap();

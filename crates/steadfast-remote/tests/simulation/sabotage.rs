@@ -1,4 +1,4 @@
-//! Bugs planted on purpose: each is found by a world that passes without it.
+//! Bugs planted on purpose: each makes a world fail that passes without it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::homes::{dies, dies_packing, late_at_home, one_after_the_other, packin
 use crate::late::{dies_opening, waited};
 use crate::world::{fill, options};
 
-/// Whether a world fails with the bug in it.
+/// Whether a world fails with the planted bug.
 fn fails(bug: Sabotage, world: impl FnOnce()) -> bool {
     plant(Some(bug));
     let failed = catch_unwind(AssertUnwindSafe(world)).is_err();
@@ -25,8 +25,8 @@ fn fails(bug: Sabotage, world: impl FnOnce()) -> bool {
     failed
 }
 
-/// Memory that has come back goes to another client, and to the same one in its next life; `start`
-/// is where he writes first.
+/// Returned memory goes to another client, and later to the first client again. `start` is the
+/// offset of that client's first write.
 fn memory_comes_back(start: usize) {
     let pool = MemoryPool::new(PoolOptions {
         limit: 64 << 16,
@@ -75,13 +75,13 @@ fn marks_ahead_of_their_flush_are_found() {
     }
 }
 
-/// Servers that let something happen between two steps of a read.
+/// Servers with an event between two steps of a read.
 struct Hooked {
     fleet: SimFleet,
     array: OnceLock<Weak<Array<Arc<Hooked>>>>,
-    /// Rounds of reads until it happens.
+    /// Rounds of reads until the event.
     rounds: AtomicUsize,
-    /// How often the array is overwritten then.
+    /// How often the event overwrites the array.
     turns: usize,
 }
 
@@ -117,8 +117,8 @@ impl Fleet for Hooked {
     }
 }
 
-/// A block is read from a copy that is wrong; before it is put right everything is overwritten, and
-/// segments are used again. Then the other copy is lost.
+/// A block is read from a wrong copy. Before the repair, everything is overwritten and segments are
+/// reused. Then the other copy is lost.
 fn moved_meanwhile(turns: usize, server: usize) {
     let rounds = AtomicUsize::new(usize::MAX);
     let fleet = SimFleet::new(2, SIZE, 1);
@@ -130,12 +130,12 @@ fn moved_meanwhile(turns: usize, server: usize) {
     write(&*array, 1).unwrap();
     array.flush().unwrap();
     assert_eq!(fleet.fleet.damage(server, &fill(1, 3)[..64]), 1);
-    // The second round is that to all copies.
+    // The second round asks all copies.
     fleet.rounds.store(2, Ordering::Relaxed);
     array.read(3 * BLOCK as u64, &mut [0; BLOCK]).unwrap();
     let newest = 2 + (turns as u64 + 1) % 2;
     if fleet.rounds.swap(usize::MAX, Ordering::Relaxed) != 0 {
-        // It is the other copy that is read.
+        // The other copy was read.
         return;
     }
     fleet.fleet.set_trouble(1 - server, Trouble::Down);
@@ -168,8 +168,7 @@ fn marks_ahead_of_the_flush_of_what_was_packed_are_found() {
     }
 }
 
-/// A block that waits is written again in one piece with others, and what the array holds in memory
-/// is read.
+/// A waiting block is overwritten by a large write, and the held blocks are read.
 fn written_over(policy: Policy, servers: usize) {
     let fleet = Arc::new(SimFleet::new(servers, SIZE, 1));
     let notebook = Arc::new(Notebook::default());
@@ -196,7 +195,7 @@ fn older_bytes_in_memory_are_found() {
     }
 }
 
-/// Some death of a client, of those that `homes.rs` survives, is not survived with the bug.
+/// At least one client death that `homes.rs` survives must fail with the bug.
 fn some_death_is_found(bug: Sabotage) {
     let fails = |calls| {
         let mut died = true;
@@ -232,8 +231,8 @@ fn checksums_marked_ahead_of_what_was_packed_are_found() {
     assert!(dies_packing(found), "not found within {found} calls");
 }
 
-/// Some death of a client that writes groups, of those that `groups.rs` survives, is not survived
-/// with the bug.
+/// At least one death of a client that writes groups must fail with the bug, although `groups.rs`
+/// survives it.
 fn some_death_with_groups_is_found(bug: Sabotage) {
     let fails = |seed, calls| {
         let mut died = true;
@@ -313,7 +312,7 @@ fn closed_arrays_that_are_open_are_found() {
     }
 }
 
-/// Where blocks have homes the checksums tell old versions from new ones, should marks not arrive.
+/// With parity in place, the checksums tell old versions from new ones even if marks are lost.
 #[test]
 fn old_versions_that_count_again_are_found() {
     let harmless = |seed| !fails(Sabotage::MarksLost, || one_after_the_other(seed));

@@ -1,5 +1,5 @@
-//! A volume of the file system on an array: after a crash of the client, with servers lost, it is
-//! at its last transaction point.
+//! A volume of the file system on an array: after a client crash, and with servers lost, it is at
+//! its last transaction point.
 
 use std::sync::Arc;
 
@@ -58,7 +58,8 @@ fn a_volume_survives_its_client_and_a_server() {
             assert!(fleet.is_dead(), "seed {seed}: refused without a reason");
             drop(volume);
             fleet.revive_client();
-            // A server restarts empty while nobody looks; it is rebuilt before the next one does.
+            // A server restarts empty between two clients; it is rebuilt before the next one opens
+            // the volume.
             let array = Array::open(fleet.clone(), options(&notebook)).unwrap();
             for member in array.lost() {
                 let mut rebuild = array.begin_rebuild(member, member).unwrap();

@@ -1,4 +1,4 @@
-//! One world: an array, the model of it, and what happens to both.
+//! One world: an array, a model of it, and random events for both.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,24 +11,24 @@ use steadfast_remote::array::{
 
 use crate::fleet::{Notebook, Random, SimFleet, Trouble};
 
-/// Bytes that each server lends: small, so that cleaning never rests.
+/// Bytes that each server lends: few, so that cleaning is always needed.
 const SERVER_BYTES: u64 = 1 << 20;
 
-/// What happened.
+/// Counts of events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     pub crashes: u64,
     pub losses: u64,
     pub rebuilt: u64,
     pub cleaned: u64,
-    /// Blocks that cleaning took from memory.
+    /// Blocks that cleaning packed from memory.
     pub packed: u64,
     pub groups: u64,
     pub reconstructed: u64,
     pub repaired: u64,
     pub records: u64,
     pub looks: u64,
-    /// Epochs that could not be noted for a time.
+    /// Times at which an epoch could not be noted for a while.
     pub outages: u64,
 }
 
@@ -48,13 +48,13 @@ impl Tally {
     }
 }
 
-/// What a block may be: a number that fills it, 0 for what was never written.
+/// Valid contents of a block: a number that fills it, 0 if it was never written.
 #[derive(Debug, Clone, Default)]
 struct Truth {
     now: u64,
-    /// What a crash may leave, besides.
+    /// Further valid contents after a crash.
     maybe: Vec<u64>,
-    /// Discarded: anything.
+    /// Discarded: any contents are valid.
     anything: bool,
 }
 
@@ -70,8 +70,8 @@ pub struct World {
     truth: BTreeMap<u64, Truth>,
     blocks: u64,
     next: u64,
-    /// Servers that something was done to; they count against what the policy survives until they
-    /// are rebuilt or, with `true`, have been heard of in good order.
+    /// Servers with a fault. They count against the limit of the policy until they are rebuilt.
+    /// With `true` they count until a call to them succeeds.
     hurt: BTreeMap<usize, bool>,
     rebuild: Option<(usize, Rebuild)>,
     history: String,
@@ -155,7 +155,7 @@ impl World {
         Ok(())
     }
 
-    /// Members that are not in order, as far as anybody knows.
+    /// Members with a known or injected fault.
     fn out_of_order(&self) -> usize {
         let status = self.array().status();
         let seats: Vec<usize> = status.members.iter().map(|(_, seat)| *seat).collect();
@@ -192,8 +192,8 @@ impl World {
         }
     }
 
-    /// After an operation that has failed: right if the client has died, or an epoch could not be
-    /// noted, wrong otherwise.
+    /// After a failed operation: correct if the client has died or an epoch could not be noted,
+    /// wrong otherwise.
     fn failed(&mut self, what: &str, error: &dyn std::fmt::Display) -> Result<(), String> {
         match self.fleet.is_dead() {
             true => self.reopen(),
@@ -202,8 +202,8 @@ impl World {
         }
     }
 
-    /// The witness is there again, and the array goes on. What was being written has either
-    /// happened or not.
+    /// The witness works again, and the array continues. The interrupted write has either happened
+    /// or not.
     fn resume(&mut self) -> Result<(), String> {
         self.history += " N";
         self.tally.outages += 1;
@@ -237,13 +237,13 @@ impl World {
 
     fn write(&mut self) -> Result<(), String> {
         let most = match self.random.clone().below(8) {
-            // Whole groups, where blocks have homes.
+            // Whole groups, with parity in place.
             0 => 120,
             1 => 30,
             _ => 3,
         };
         let count = (1 + self.random.below(most)).min(self.blocks / 2);
-        // Few places are hot.
+        // Few positions are hot.
         let span = if self.random.one_in(2) { 20.min(self.blocks) } else { self.blocks };
         let first = self.random.below(span).min(self.blocks.saturating_sub(count));
         let count = count.min(self.blocks - first);
@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    /// Single blocks, each flushed: what they leave is packed when room is short.
+    /// Single blocks, each flushed; they are packed when space is short.
     fn small_flushes(&mut self) -> Result<(), String> {
         let crashes = self.tally.crashes;
         for _ in 0..self.random.below(60) {
@@ -297,7 +297,7 @@ impl World {
         for truth in self.truth.values_mut() {
             truth.maybe.clear();
         }
-        // Heard of in good order, or taken out.
+        // A call has succeeded, or the member is lost.
         self.hurt.retain(|_, passing| !*passing);
     }
 
@@ -322,7 +322,7 @@ impl World {
             Err(error) if self.fleet.is_dead() || self.array().awaits_witness() => {
                 self.failed("read", &error)
             }
-            // Right if it was for a discarded block.
+            // Correct if it was for a discarded block.
             Err(error) => match (first..first + count)
                 .any(|block| self.truth.get(&block).is_some_and(|truth| truth.anything))
             {
@@ -343,14 +343,14 @@ impl World {
         Ok(())
     }
 
-    /// All blocks. A discard is not written anywhere, so after a crash a discarded block may be
-    /// looked for where something else is by now, and not be readable: of those alone.
+    /// All blocks. A discard is stored nowhere, so after a crash the place of a discarded block may
+    /// hold another block. Only discarded blocks may be unreadable.
     fn everything(&self, array: &Array<Arc<SimFleet>>) -> Result<Vec<u8>, String> {
         self.all_but(array, |truth| truth.anything)
     }
 
-    /// All blocks, for one who only looks: what was not flushed may be on too few servers, and he
-    /// does not change that.
+    /// All blocks as a read-only client sees them. Unflushed blocks may be on too few servers, and
+    /// a read-only client does not complete them.
     fn looked_at(&self, array: &Array<Arc<SimFleet>>) -> Result<Vec<u8>, String> {
         self.all_but(array, |truth| truth.anything || !truth.maybe.is_empty())
     }
@@ -394,7 +394,7 @@ impl World {
             .map_err(|error| error.to_string())
     }
 
-    /// Something happens to a server, if the policy survives one more.
+    /// Injects a fault into a server, if the policy survives one more.
     fn trouble(&mut self) -> Result<(), String> {
         let seats: Vec<usize> =
             self.array().status().members.iter().map(|(_, seat)| *seat).collect();
@@ -410,19 +410,19 @@ impl World {
             2 => self.fleet.set_trouble(server, Trouble::Noisy),
             3 => self.fleet.set_trouble(server, Trouble::Lying),
             4 | 5 => self.fleet.restart_empty(server),
-            // And nobody notes that it is out.
+            // And the loss cannot be noted.
             7 => {
                 self.notebook.set_away(true);
                 self.fleet.restart_empty(server);
             }
             _ => self.fleet.restart_flushed(server),
         }
-        // An empty one has to be rebuilt; the others are in order again once they are heard of.
+        // An empty server must be rebuilt; the others count as healthy after a successful call.
         self.hurt.insert(server, kind == 6);
         Ok(())
     }
 
-    /// Whoever is only out of reach comes back, as it was or empty.
+    /// Unreachable servers return, with their data or empty.
     fn heal(&mut self) {
         self.history += " h";
         for server in 0..self.members + 1 {
@@ -443,7 +443,7 @@ impl World {
         }
     }
 
-    /// Somebody looks after the array.
+    /// Runs the work of a tender.
     fn tidy(&mut self) -> Result<(), String> {
         self.history += " t";
         match self.array().tidy() {
@@ -460,7 +460,7 @@ impl World {
                     Ok(Progress::Done) => {
                         let (_, seat) = self.array().status().members[member];
                         let _ = write!(self.history, " R{member}@{seat}");
-                        // One that lies goes on to do so.
+                        // A lying server continues to lie.
                         if self.fleet.trouble(seat) == Trouble::None {
                             self.hurt.remove(&seat);
                         }
@@ -468,7 +468,7 @@ impl World {
                         self.flushed();
                         return Ok(());
                     }
-                    // It was lost again.
+                    // The member was lost again.
                     Err(_) if self.array().status().members[member].0 != State::Rebuilding => {
                         return Ok(());
                     }
@@ -495,12 +495,12 @@ impl World {
             Err(error) if self.fleet.is_dead() || self.array().awaits_witness() => {
                 self.failed("beginning a rebuild", &error)
             }
-            // It does not answer.
+            // The server does not answer.
             Err(_) => Ok(()),
         }
     }
 
-    /// The client dies in the middle of something, and another one opens the array.
+    /// The client dies in the middle of an operation, and another client opens the array.
     fn crash_and_open(&mut self) -> Result<(), String> {
         self.history += " X";
         let calls = self.random.below(12);
@@ -532,7 +532,8 @@ impl World {
         self.tally.records += status.records;
     }
 
-    /// Somebody looks at what the client has left: it is right, and stays what it is.
+    /// A read-only client opens the state that the dead client left: the state is correct and stays
+    /// unchanged.
     fn look(&mut self) -> Result<(), String> {
         let before = self.fleet.changes();
         let read_only = ArrayOptions { read_only: true, ..self.options() };
@@ -582,7 +583,7 @@ impl World {
         if self.random.one_in(3)
             && let Ok(array) = opened
         {
-            // The next one dies while it opens it, too.
+            // The next client also dies, during its open.
             drop(array);
             self.fleet.revive_client();
             let calls = self.random.below(60);

@@ -1,4 +1,4 @@
-//! Servers in good order that count what they are asked.
+//! Healthy servers that count their requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 use steadfast_remote::array::{Call, Contact, Fleet, Outcome};
 use steadfast_remote::client::Ask;
 
-/// The servers.
+/// A fleet of counting servers.
 pub struct Counting {
     servers: Vec<Mutex<Vec<u8>>>,
-    /// Bytes that an array gets of each.
+    /// Bytes that an array may use on each server.
     lent: usize,
     written: AtomicU64,
     read: AtomicU64,
@@ -17,7 +17,7 @@ pub struct Counting {
     rounds: AtomicU64,
 }
 
-/// What was counted.
+/// Counts of requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Count {
     pub written: u64,
@@ -27,7 +27,7 @@ pub struct Count {
 }
 
 impl Counting {
-    /// So many of `size` bytes each, of which an array is lent the first `lent`.
+    /// Servers of `size` bytes each; an array may use the first `lent` bytes.
     pub fn new(servers: usize, size: usize, lent: usize) -> Counting {
         Counting {
             servers: (0..servers).map(|_| Mutex::new(vec![0; size])).collect(),
@@ -39,7 +39,7 @@ impl Counting {
         }
     }
 
-    /// Since the last time.
+    /// Counts since the last call.
     pub fn take(&self) -> Count {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         Count {

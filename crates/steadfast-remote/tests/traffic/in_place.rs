@@ -1,4 +1,4 @@
-//! Parity in place beside the log-structured one, counted over the same servers.
+//! Traffic of parity in place compared with the log-structured policy on the same servers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Places, SIZE, array, small_writes};
 
 const PIECE: usize = 1 << 20;
 
-/// Everything twice, in pieces of 1 MiB with a flush behind each: the second time is counted.
+/// Writes everything twice, in pieces of 1 MiB with a flush after each; the second time is counted.
 fn large_writes(policy: Policy, servers: usize) -> (f64, f64, f64) {
     let (fleet, array, blocks) = array(policy, servers, 16 << 20);
     for turn in 1..=2 {
@@ -55,7 +55,8 @@ fn what_parity_in_place_costs() {
         let [log, home] = policies.map(|policy| large_writes(policy, servers));
         row("1 MiB after the other", [log, home]);
         let redundancy = servers as f64 / (servers as f64 - 1.0);
-        // Both send everything once, but for the groups of which a piece of 1 MiB has only a part.
+        // Both policies send everything once, except for groups that a piece of 1 MiB covers only
+        // in part.
         let parts = if (PIECE / BLOCK).is_multiple_of(16 * (servers - 1)) { 0.0 } else { 0.15 };
         assert!(
             home.0 < (1.05 + 2.0 * parts) * redundancy && home.1 < parts + 0.01,
@@ -72,10 +73,12 @@ fn more_of_what_is_lent_is_room() {
     assert!(log < 0.8 && home > 0.89, "{log}, {home}");
 }
 
-/// Every block once in an order without any, one by one and without a flush, and again: more
-/// servers put more of a stripe into the log for each block that is brought home, and more
-/// checksums. Bytes sent for each byte written the second time, and the most for any write, as a
-/// part of what all servers lend.
+/// Writes every block in a scattered order, one by one and without a flush, and then again. With
+/// more servers, each block that is written home adds more of its stripe, and more checksums, to
+/// the log.
+///
+/// Returns the bytes sent for each byte of the second time. Also returns the maximum for one write,
+/// as a part of the memory that all servers lend.
 fn scattered(servers: usize, size: usize) -> (f64, f64) {
     let fleet = Arc::new(Counting::new(servers, size, size));
     let create = CreateOptions { policy: Policy::ParityInPlace, uuid: [5; 16], spares: 0 };
@@ -112,8 +115,8 @@ fn scattered(servers: usize, size: usize) -> (f64, f64) {
 fn scattered_writes_never_use_up_the_log() {
     for (servers, mebibytes) in [(3, 16), (6, 16), (9, 16), (16, 16)] {
         let (sent, most) = scattered(servers, mebibytes << 20);
-        // What is staged, and what goes home, for each block; and no write brings all of the log
-        // home, which is half of all here.
+        // For each block: staged blocks and homes. And no write empties the whole log, which is
+        // half of everything here.
         assert!(sent < servers as f64 + 4.0 && most < 0.15, "{servers} servers: {sent}, {most}");
         println!(
             "{servers} servers of {mebibytes} MiB: {sent:.2} bytes for each, at most {most:.4} of all in a write"

@@ -1,8 +1,8 @@
-//! What small synced writes cost, counted: bytes and requests that servers get, and what cleaning
-//! adds to them.
+//! The cost of small synced writes: bytes and requests that servers receive, and the additional
+//! cost of cleaning.
 //!
 //! `cargo test -p steadfast-remote --test traffic -- --nocapture` prints the tables of
-//! docs/REMOTE.md. Nothing here depends on time.
+//! docs/REMOTE.md. The results do not depend on time.
 
 mod counting;
 mod in_place;
@@ -62,7 +62,7 @@ fn a_small_flush_sends_its_bytes_to_as_few_servers_as_survive() {
     }
 }
 
-/// Where single blocks are written: `hot` of ten to a twentieth of all.
+/// Positions of single-block writes: `hot` of ten go to a twentieth of all blocks.
 struct Places {
     state: u64,
     blocks: u64,
@@ -87,9 +87,9 @@ impl Places {
     }
 }
 
-/// Each of `percent` of the blocks written once, then synced writes of single blocks, `hot` of ten
-/// of them to a twentieth of those. Counted from when cleaning is needed all the time: bytes
-/// written and read for each byte.
+/// Writes `percent` of the blocks once, then synced writes of single blocks, `hot` of ten to a
+/// twentieth of those. Counting begins when cleaning is needed all the time. Returns bytes written
+/// and read for each byte.
 fn small_writes(
     policy: Policy,
     servers: usize,
@@ -142,7 +142,7 @@ fn small_flushes_are_packed_without_being_read() {
                 with.2 as f64 / 100.0,
             );
             match policy.shards(servers).unwrap().0 {
-                // Nothing is partly filled.
+                // No stripe is partly filled.
                 1 => assert!((with.0, with.1) == (sent, read), "{policy}: {with:?}"),
                 _ => {
                     assert!(

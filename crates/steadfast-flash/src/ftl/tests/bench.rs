@@ -8,7 +8,8 @@ use crate::ftl::{Ftl, format};
 use crate::model::NandModel;
 use crate::part::Part;
 
-/// Mount reads after a cut with the journal, spill pages and scanned pages at their worst found.
+/// Reads of a mount after a power cut, in the worst known case of journal, spill pages and scanned
+/// pages.
 #[test]
 fn a_mount_reads_few_pages_at_any_size() {
     for (blocks, every) in [(1024, 97), (65_536, 307)] {
@@ -17,7 +18,7 @@ fn a_mount_reads_few_pages_at_any_size() {
         let page = vec![7; 2048];
         let mut short = vec![0; 2048];
         short[..300].fill(9);
-        // The newest anchor is somewhere in the ring.
+        // The newest anchor is in the middle of the ring.
         for _ in 0..ftl.layout.ring * 3 / 5 {
             ftl.journal.ring.1 = part.geometry.pages_per_block;
             ftl.write_anchor().unwrap();
@@ -41,8 +42,8 @@ fn a_mount_reads_few_pages_at_any_size() {
     }
 }
 
-/// Writes that are flushed one by one, beside short pages: what a synced write of the file system
-/// is.
+/// Writes that are flushed one by one, together with short pages: like a synced write of the file
+/// system.
 #[test]
 fn programs_of_synced_writes() {
     let mut ftl = format(NandModel::new(&Part::SLC_1GBIT, 1), 1).unwrap();

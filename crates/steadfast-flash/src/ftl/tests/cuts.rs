@@ -1,4 +1,4 @@
-//! A cut at every operation of a run that fills the part, with every outcome.
+//! A power cut at every operation of a run that fills the part, with every outcome.
 
 use alloc::vec::Vec;
 
@@ -43,8 +43,8 @@ fn every_operation_of_a_full_part_with_shared_cells_can_be_cut() {
     every_cut(Pairing::Distance3, 1);
 }
 
-/// A clean mount may follow a cut in closing: the journal says that everything is there, and its
-/// anchor is torn.
+/// A clean mount may follow a power cut during the close: the journal is complete, but its anchor
+/// is torn.
 #[test]
 fn closing_can_be_cut() {
     for pairing in [Pairing::None, Pairing::Distance3] {
@@ -73,7 +73,7 @@ fn closing_can_be_cut() {
     }
 }
 
-/// A power supply that fails again soon after each start: no block is used up.
+/// A power supply that fails again soon after each start must not use up blocks.
 #[test]
 fn recoveries_that_are_cut_again_and_again_leave_free_blocks() {
     for pairing in [Pairing::None, Pairing::Distance3] {

@@ -1,5 +1,4 @@
-//! Images that earlier versions have written: every programmed page of a part, as their own code
-//! left it without closing.
+//! Images written by earlier versions: every programmed page of a part, without a close.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,23 +12,23 @@ use crate::part::Part;
 
 extern crate std;
 
-/// Of the model; it decides nothing here.
+/// Seed of the model; it does not affect the result.
 const SEED: u64 = 3;
 
 fn part() -> Part {
     let small = small(Pairing::None, 44);
-    // So few that none is.
+    // So few that no block is bad.
     Part { geometry: NandGeometry { bad_max: 1, ..small.geometry }, ..small }
 }
 
-/// What the volume of an image went through.
+/// Operations on the volume of an image.
 enum Act {
     Write(u32, Vec<u8>),
     Trim(u32, u32),
     Flush,
 }
 
-/// A page that takes little room in an image: `number`, and at the end something where it is not to
+/// A page that takes little room in an image: `number`, and some bytes at the end unless it is to
 /// be short.
 fn page(number: u32, short: bool) -> Vec<u8> {
     let mut data = vec![0; part().geometry.page_size as usize];
@@ -40,8 +39,8 @@ fn page(number: u32, short: bool) -> Vec<u8> {
     data
 }
 
-/// Fills two thirds, then writes runs, single pages and short ones, and trims. What each logical
-/// page holds at the end.
+/// Fills two thirds, then writes runs, single pages and short ones, and trims. Returns the final
+/// contents of each logical page.
 fn history(user_pages: u32, mut act: impl FnMut(Act)) -> Vec<Vec<u8>> {
     let mut expected = vec![page(0, true); user_pages as usize];
     let used = user_pages * 2 / 3;
@@ -70,8 +69,8 @@ fn history(user_pages: u32, mut act: impl FnMut(Act)) -> Vec<Vec<u8>> {
         }
         act(Act::Flush);
     }
-    // One that is short, so that the trims before it are in the journal; and one behind the
-    // journal.
+    // A short page, so that the trims before it are in the journal, and a page after that journal
+    // page.
     for (logical, short) in [(7, true), (9, false)] {
         act(Act::Write(logical, page(number, short)));
         expected[logical as usize] = page(number, short);
@@ -110,7 +109,7 @@ fn dump(nand: &mut NandModel) -> Vec<u8> {
     image
 }
 
-/// A part with these pages, and nothing else.
+/// A part with only these pages.
 fn restored(mut image: &[u8]) -> NandModel {
     fn take<'a>(image: &mut &'a [u8], count: usize) -> &'a [u8] {
         let (front, rest) = image.split_at(count);
@@ -135,7 +134,7 @@ fn restored(mut image: &[u8]) -> NandModel {
     nand
 }
 
-/// A volume that this version makes in the same way; its part as it is when the power goes.
+/// A volume of this version with the same history, after a power cut.
 fn made() -> NandModel {
     let mut nand = NandModel::new(&part(), SEED).with_ageing(Ageing::NONE);
     let mut ftl = format(&mut nand, 1).unwrap();
@@ -149,7 +148,7 @@ fn made() -> NandModel {
     nand
 }
 
-/// Mounts for reading, then for writing, writes everything anew, and mounts what that has left.
+/// Mounts read-only, then for writing, rewrites everything, and mounts the result.
 fn judge(mut nand: NandModel, spills: core::ops::RangeInclusive<usize>) {
     let mut data = page(0, true);
     let mut ftl = Ftl::mount(&mut nand, true).unwrap();
@@ -170,7 +169,7 @@ fn judge(mut nand: NandModel, spills: core::ops::RangeInclusive<usize>) {
             *expected = page(1000 * round + logical as u32, logical % 17 == 0);
             ftl.write_page(logical as u32, expected).unwrap();
         }
-        // Unclean once, clean the next time.
+        // An unclean stop once, a clean close the next time.
         if round % 2 == 0 { ftl.flush().unwrap() } else { ftl.close().unwrap() }
     }
 }

@@ -1,4 +1,4 @@
-//! Wear: how evenly it is spread, and how a part dies.
+//! Wear: how even it is, and the end of life of a part.
 
 extern crate std;
 
@@ -16,13 +16,13 @@ fn mortal(pairing: Pairing, blocks: u32, cycles: u32) -> Part {
     Part { geometry: NandGeometry { cycles, bad_max: 6, ..part.geometry }, ..part }
 }
 
-/// Environment: how many times longer than in every run.
+/// `FLASH_LIFE`: the factor by which the run is longer.
 fn times() -> u32 {
     std::env::var("FLASH_LIFE").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
 }
 
-/// Writes a part to its death: every page is what was last acknowledged, in the session in which it
-/// dies and after it.
+/// Writes a part until it fails. Every page must have its last acknowledged contents, in that
+/// session and after it.
 fn to_death(pairing: Pairing, seed: u32) {
     let cycles = 40 * times();
     let part = mortal(pairing, 64, cycles);
@@ -57,7 +57,7 @@ fn to_death(pairing: Pairing, seed: u32) {
     };
     assert_eq!(death, FlashError::WornOut);
     assert_eq!(ftl.write_page(0, &vec![1; 512]), Err(FlashError::WornOut));
-    // What was written since the last flush may be there or not; the rest must be.
+    // Writes since the last flush may be there or not; all others must be.
     oracle.check(&mut ftl, true).unwrap();
     let (least, most, sum) = ftl.nand().wear();
     let info = ftl.info();
@@ -68,7 +68,7 @@ fn to_death(pairing: Pairing, seed: u32) {
         sum as f64 / (64.0 * f64::from(cycles))
     );
     assert!(sum > u64::from(cycles) * 44, "{sum} erasures");
-    // The power goes; it mounts again, for reading, as often as one likes.
+    // After a power cut it mounts read-only any number of times.
     let mut nand = ftl.into_nand();
     flushed.clone_from(&oracle);
     for _ in 0..3 {
@@ -78,7 +78,7 @@ fn to_death(pairing: Pairing, seed: u32) {
         let refused = ftl.write_page(0, &vec![1; 512]).and_then(|()| ftl.flush());
         assert!(matches!(refused, Ok(()) | Err(FlashError::WornOut)), "{refused:?}");
         if refused.is_ok() {
-            // A few blocks were left after all.
+            // A few blocks were left.
             flushed.values(0).push(vec![1; 512]);
         }
         nand = ftl.into_nand();
@@ -95,7 +95,7 @@ fn a_part_that_is_worn_out_can_be_read() {
     }
 }
 
-/// Parts with as many bad blocks as they may have are filled to the last page, and overwritten.
+/// Parts with the maximum number of bad blocks are filled completely, and overwritten.
 #[test]
 fn a_full_part_with_all_its_bad_blocks_can_be_written() {
     for (base, sizes) in [(Part::SLC_1GBIT, [64, 96, 200]), (Part::MLC_16GBIT, [64, 80, 96])] {
@@ -148,7 +148,7 @@ fn wear_is_even_under_skewed_writes() {
         let (_, _, sum) = ftl.nand().wear();
         let report = ftl.report().unwrap();
         let blocks = ftl.blocks().unwrap();
-        // The blocks of the anchors wear less.
+        // The anchor blocks wear less.
         let worn = || {
             blocks
                 .iter()
@@ -164,7 +164,7 @@ fn wear_is_even_under_skewed_writes() {
             100.0 * data.level_erases as f64 / sum as f64
         );
         assert!(percent <= 1.0, "{least} to {most}");
-        // Half as much spread costs twice as much.
+        // Half the difference costs twice as many erasures.
         assert!(data.level_erases * if spread.is_some() { 6 } else { 10 } < sum, "{data:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The translation layer on the model, against a plain array.
+//! The translation layer on the model, compared with a plain array.
 
 mod bench;
 mod cuts;
@@ -28,15 +28,15 @@ pub fn small(pairing: Pairing, blocks: u32) -> Part {
     Part { geometry, ..base }
 }
 
-/// What is done with the translation layer.
+/// One operation on the translation layer.
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// Writes a logical page: its number as a share of all, a number that gives the contents, how
-    /// long they are.
+    /// Writes a logical page: its position as a share of all pages, a number that determines the
+    /// contents, and their length.
     Write(u16, u32, u16),
     /// Flushes.
     Flush,
-    /// Trims so many pages.
+    /// Trims this many pages.
     Trim(u16, u8),
     /// Closes and mounts.
     Remount,
@@ -53,7 +53,7 @@ pub fn churn(count: u32, seed: u32) -> Vec<Step> {
         .map(|number| match next() % 16 {
             0 | 1 => Step::Flush,
             2 => Step::Trim(next() as u16, 3),
-            // Zeros are contents, too: they have no page, and a flush has to journal that.
+            // Zeros are contents too: they have no page, and a flush must journal them.
             6 => Step::Write(next() as u16 % 500, number, 0),
             3..6 => Step::Write(next() as u16 % 500, number, 5000),
             _ => Step::Write(next() as u16, number, u16::MAX),
@@ -61,12 +61,11 @@ pub fn churn(count: u32, seed: u32) -> Vec<Step> {
         .collect()
 }
 
-/// The values that each logical page may have: the durable one, then those written since.
+/// The possible values of each logical page: the durable one, then later writes.
 #[derive(Debug, Clone, Default)]
 pub struct Oracle {
     pages: BTreeMap<u32, Vec<Vec<u8>>>,
-    /// Pages whose last values, so many, are those of being trimmed: a flush does not make them
-    /// durable.
+    /// The number of values at the end that are trims: a flush does not make them durable.
     trimmed: BTreeMap<u32, usize>,
     page_size: usize,
 }
@@ -93,8 +92,8 @@ impl Oracle {
         self.flushed();
     }
 
-    /// What is read must be the last value, or after a cut one of the values; then it is the only
-    /// one.
+    /// A read must return the last value or, after a power cut, any of the values; that one is then
+    /// the only value.
     fn check<N: Nand>(&mut self, ftl: &mut Ftl<N>, cut: bool) -> Result<(), FlashError> {
         let mut data = vec![0; self.page_size];
         let mut again = vec![0; self.page_size];
@@ -133,7 +132,7 @@ fn contents(page_size: usize, number: u32, length: u16) -> Vec<u8> {
     data
 }
 
-/// Does one step on both. `Gone`: the power went in it.
+/// Runs one step on both. `Gone`: a power cut in the step.
 pub fn step<N: Nand>(ftl: &mut Ftl<N>, oracle: &mut Oracle, step: &Step) -> Result<(), FlashError> {
     let user = ftl.layout().user_pages;
     match step {
@@ -163,8 +162,8 @@ pub fn step<N: Nand>(ftl: &mut Ftl<N>, oracle: &mut Oracle, step: &Step) -> Resu
     }
 }
 
-/// Runs the steps; the power goes as armed on the part. Returns the part and whether the power
-/// went.
+/// Runs the steps, with power cuts as armed on the part. Returns the part and whether the power was
+/// cut.
 pub fn run(mut nand: NandModel, oracle: &mut Oracle, steps: &[Step]) -> (NandModel, bool) {
     let cut = run_inner(&mut nand, oracle, steps);
     (nand, cut)
@@ -213,7 +212,7 @@ pub fn formatted(part: &Part, seed: u64, ageing: Ageing) -> NandModel {
     }
 }
 
-/// Mounts after a cut; where the power goes again in the recovery, again.
+/// Mounts after a power cut, and again if the recovery is cut too.
 pub fn recover(
     mut nand: NandModel,
     oracle: &mut Oracle,

@@ -1,4 +1,4 @@
-//! Random steps with cuts and failures anywhere.
+//! Random steps with power cuts and failures anywhere.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ fn interrupted() -> impl Strategy<Value = Interrupted> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2000, ..ProptestConfig::default() })]
 
-    /// Without cuts the medium is an array, also when it is full and blocks fail.
+    /// Without power cuts the medium is an array, even when it is full and blocks fail.
     #[test]
     fn an_array(seed in any::<u64>(), steps in steps(400), mlc in any::<bool>(), failing in any::<bool>()) {
         let pairing = if mlc { Pairing::Distance3 } else { Pairing::None };
@@ -42,7 +42,7 @@ proptest! {
         run(formatted(&part, seed, ageing), &mut oracle, &steps);
     }
 
-    /// A cut, cuts in the recovery, and on.
+    /// A power cut, more cuts in the recovery, and so on.
     #[test]
     fn cuts_anywhere(
         seed in any::<u64>(),

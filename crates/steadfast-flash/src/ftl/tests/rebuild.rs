@@ -1,4 +1,4 @@
-//! Every page of the structures is lost in turn.
+//! Each page of the structures is lost in turn.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -22,7 +22,7 @@ fn structures(nand: &NandModel) -> Vec<(u32, Kind)> {
     tags.filter(|(_, kind)| !matches!(kind, Kind::Data | Kind::Lost)).collect()
 }
 
-/// What is read of each page that the oracle knows; errors are `None`.
+/// The contents of each page that the oracle knows; errors are `None`.
 fn read_all(ftl: &mut Ftl<NandModel>, oracle: &Oracle) -> Option<BTreeMap<u32, Vec<u8>>> {
     let mut data = vec![0; 512];
     oracle
@@ -55,7 +55,7 @@ fn every_structure(pairing: Pairing) {
             rebuilt += 1;
             assert!(report.unreadable_pages > 0, "{report:?}");
             let read = read_all(&mut ftl, &oracle);
-            // What was made holds, also without a close.
+            // The rebuilt structures are durable without a close.
             let mut again = Ftl::mount(ftl.into_nand(), false).unwrap();
             assert_eq!(read_all(&mut again, &oracle), read);
             again.report().unwrap();
@@ -63,7 +63,7 @@ fn every_structure(pairing: Pairing) {
         });
         for (logical, values) in &oracle.pages {
             let value = &values[values.len() - 1];
-            // Only a spill page knows the contents that are in it.
+            // Contents in a spill page exist only there.
             let short = value.iter().filter(|byte| **byte != 0).count() <= 256;
             assert!(
                 read[logical] == *value || (short && kind == Kind::Spill),

@@ -1,4 +1,4 @@
-//! Images put on parts with bad blocks, as device programmers do: each next block into the next
+//! Images on parts with bad blocks, as device programmers write them: each next block into the next
 //! good one.
 
 use alloc::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::part::Part;
 
 use super::small;
 
-/// Blocks of the part: enough for as many bad ones as it may have beside a full volume.
+/// Blocks of the part: enough for the maximum number of bad ones and a full volume.
 const BLOCKS: u32 = 120;
 
 /// A part without bad blocks.
@@ -27,7 +27,7 @@ fn good(part: &Part) -> NandModel {
         .unwrap()
 }
 
-/// An image with something in it, and what that is.
+/// An image with data, and its expected contents.
 fn image(part: &Part) -> (NandModel, Oracle) {
     let mut ftl = format_image(good(part), 77).unwrap();
     let mut oracle = Oracle::new(part.geometry.page_size as usize);
@@ -44,7 +44,7 @@ fn image(part: &Part) -> (NandModel, Oracle) {
     (ftl.into_nand(), oracle)
 }
 
-/// Puts the image into the good blocks of a part with these bad ones.
+/// Writes the image into the good blocks of a part with these bad ones.
 fn program(part: &Part, image: &NandModel, bad: &BTreeSet<u32>) -> NandModel {
     let mut image = image.clone();
     let geometry = part.geometry;
@@ -71,8 +71,8 @@ fn program(part: &Part, image: &NandModel, bad: &BTreeSet<u32>) -> NandModel {
     nand
 }
 
-/// The part goes on to be used: what was in the image is there, before and after changes, remounts
-/// and a block that goes bad.
+/// Uses the part: the data of the image must be there, before and after changes, remounts and a new
+/// bad block.
 fn use_it(nand: NandModel, oracle: &mut Oracle, bad: &BTreeSet<u32>) {
     let mut ftl = Ftl::mount(nand, true).unwrap();
     oracle.check(&mut ftl, false).unwrap();
@@ -87,7 +87,7 @@ fn use_it(nand: NandModel, oracle: &mut Oracle, bad: &BTreeSet<u32>) {
     }
     step(&mut ftl, oracle, &Step::Flush).unwrap();
     ftl.close().unwrap();
-    // A mark that comes later changes nothing.
+    // A later mark changes nothing.
     let mut nand = ftl.into_nand();
     let blocks = nand.geometry().blocks;
     let mut ftl = Ftl::mount(&mut nand, true).unwrap();
@@ -160,7 +160,7 @@ fn a_first_mount_that_is_cut_begins_again() {
     }
 }
 
-/// A part in which erasing these blocks fails, and the power goes after so many changes.
+/// A part on which erasing these blocks fails, with a power cut after a number of changes.
 struct Failing {
     nand: NandModel,
     blocks: Vec<u32>,
@@ -208,8 +208,8 @@ fn a_block_that_fails_in_the_first_mount_is_marked_behind_the_anchors() {
     let (image, oracle) = image(&part);
     let bad = BTreeSet::from([3, 9]);
     let nand = program(&part, &image, &bad);
-    // Whatever the first mount erases fails, once each; where the power goes in it, no mark may
-    // have been set but one that it goes in.
+    // Every erasure of the first mount fails, once each. If the power is cut, no mark may be set,
+    // except one that was in progress.
     let mut marks = 0;
     for block in 0..BLOCKS {
         for cut in (0..12).chain([1000]) {

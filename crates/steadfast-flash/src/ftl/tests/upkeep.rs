@@ -9,7 +9,7 @@ use crate::model::{Ageing, NandModel};
 use crate::nand::{Nand, NandGeometry, PageAddress, Pairing};
 use crate::part::Part;
 
-/// Beyond what any code here corrects.
+/// More flips than any code here corrects.
 const LOST: u16 = 200;
 
 fn filled(pairing: Pairing, seed: u32) -> (NandModel, Oracle) {
@@ -46,11 +46,11 @@ fn read_counts_survive_a_close_and_nearly_all_of_them_a_cut() {
     let counted = ftl.blocks().unwrap()[block].reads;
     assert!((8900..9200).contains(&counted), "{counted}");
     read(&mut ftl, 6000);
-    // The power goes; nothing was written but by the counts themselves.
+    // A power cut; only the counts themselves were written.
     let mut ftl = Ftl::mount(ftl.into_nand(), false).unwrap();
     let counted = ftl.blocks().unwrap()[block].reads;
     assert!(counted >= 15_000 - 20_000 / 8, "{counted}");
-    // At the bound the block is moved.
+    // At the limit the block is moved.
     read(&mut ftl, 7600);
     assert_eq!(ftl.report().unwrap().counts.refreshed_blocks, 1);
     while ftl.scrub(16).unwrap().blocks_waiting > 0 {}
@@ -63,7 +63,7 @@ fn read_counts_survive_a_close_and_nearly_all_of_them_a_cut() {
 fn the_patrol_moves_what_has_flipped_bits_and_goes_on_after_a_mount() {
     for pairing in [Pairing::None, Pairing::Distance3] {
         let (mut nand, mut oracle) = filled(pairing, 4);
-        // One more and some codeword is lost.
+        // One more flip would lose a codeword.
         nand.retain(8);
         let mut ftl = Ftl::mount(nand, false).unwrap();
         let mut calls = 0;
@@ -83,8 +83,8 @@ fn the_patrol_moves_what_has_flipped_bits_and_goes_on_after_a_mount() {
                 break;
             }
         }
-        // A second pass for what lay behind when the first began, then nothing in use has flipped
-        // bits.
+        // A second pass covers the blocks before the start of the first one; then no page in use
+        // has flipped bits.
         while !ftl.scrub(64).unwrap().pass_finished {}
         while ftl.scrub(64).unwrap().blocks_waiting > 0 {}
         let before = ftl.info().corrected_pages;
@@ -146,7 +146,7 @@ fn the_second_copy_of_directory_and_table_serves() {
     assert!(!cut && nand.geometry().blocks == 64);
 }
 
-/// A product that is started and loses its supply again and again, and never writes anything.
+/// A product that starts and loses power again and again, without any write.
 #[test]
 fn recoveries_without_a_write_between_them_go_on_for_ever() {
     let parts = [

@@ -10,7 +10,7 @@ use crate::ftl::{FlashError, Ftl, Layout, format, rebuild};
 use crate::model::NandModel;
 use crate::nand::{BlockNumber, Nand, Pairing};
 
-/// One that offers more or fewer logical pages than a new one mounts, is written to and rebuilt,
+/// A volume with more or fewer logical pages than a new one can be mounted, written and rebuilt,
 /// and keeps its size.
 #[test]
 fn a_volume_of_another_size_keeps_it() {
@@ -43,7 +43,7 @@ fn a_volume_of_another_size_keeps_it() {
     }
 }
 
-/// One that is older or newer is refused with a line, and nothing is written to it.
+/// An older or newer version is refused with a message, and nothing is written to the part.
 #[test]
 fn other_versions_are_refused_and_left_alone() {
     for version in [2_u16, 5] {

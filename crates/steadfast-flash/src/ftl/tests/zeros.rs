@@ -1,5 +1,4 @@
-//! Pages of zeros: they have no page of their own, so a flush has to journal that they were
-//! written.
+//! Pages of zeros have no page of their own, so a flush must journal them.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,8 +9,8 @@ use crate::model::{Ageing, Interrupted};
 use crate::nand::Pairing;
 use crate::sabotage::{Sabotage, fails_with};
 
-/// Contents with a page of their own, short ones in the journal and none at all, then zeros, a
-/// flush, and the power goes.
+/// Writes pages with a page of their own, short ones in the journal and none at all. Then it writes
+/// zeros, flushes, and cuts the power.
 fn zeros_are_durable() {
     for pairing in [Pairing::None, Pairing::Distance3] {
         let mut nand = formatted(&small(pairing, 64), 1, Ageing::NONE);
@@ -23,7 +22,7 @@ fn zeros_are_durable() {
         ftl.flush().unwrap();
         for logical in 0..lengths.len() as u32 {
             ftl.write_page(logical, &vec![0; 512]).unwrap();
-            // Each by itself: nothing else asks for a journal page.
+            // Each alone: no other write causes a journal page.
             ftl.flush().unwrap();
         }
         drop(ftl);
@@ -42,7 +41,7 @@ fn zeros_that_were_flushed_stay() {
     assert!(fails_with(Sabotage::ForgetZeros, zeros_are_durable));
 }
 
-/// Random steps with a cut somewhere.
+/// Random steps with a power cut at a random point.
 fn random_cut(seed: u32) {
     let mut nand = formatted(&small(Pairing::None, 64), u64::from(seed), Ageing::NONE);
     let mut oracle = Oracle::new(512);
