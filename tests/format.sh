@@ -3,7 +3,6 @@
 # and must show the same files as the mounted file system. The volumes have different parameters and
 # contents; some were killed with records in the log. Devices, owners and trusted attributes need
 # root and are left out without it.
-# owners and trusted attributes; without it they are left out.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 need python3

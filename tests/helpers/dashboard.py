@@ -3,8 +3,8 @@
 Usage: dashboard.py PROMETHEUS-URL METRICS-TEXT RULES DASHBOARD
 
 Every metric in the rules and the dashboard is in the text of a mount, or belongs to remote memory
-only. The server accepts every expression of the dashboard, and expressions for metrics of every mount
-have a value. No two panels overlap.
+only. The server accepts every expression of the dashboard, and expressions for metrics of every
+mount have a value. No two panels overlap.
 """
 
 import json

@@ -4,9 +4,9 @@ Usage: fill.py DIRECTORY METHOD [LIMIT-MIB]
 
 Methods: `synced` appends with fsync. `buffered` writes without fsync and checks every error up to
 close. `files` creates small files. `names` creates empty files and directories. `mapped` stores
-through a shared map. Each method ends at the first error, which must be ENOSPC. The error must occur
-before LIMIT-MIB (default 1024) MiB or as many thousand names are used. Prints the number of accepted
-bytes or names. Synced data is read back and must be correct.
+through a shared map. Each method ends at the first error, which must be ENOSPC. The error must
+occur before LIMIT-MIB (default 1024) MiB or as many thousand names are used. Prints the number of
+accepted bytes or names. Synced data is read back and must be correct.
 """
 
 import errno

@@ -10,10 +10,11 @@ by tabs):
                          changed again
   slot NAME VERSION      all pages of the file NAME held VERSION when fsync returned; later versions
                          only grow
-  gone NAME              the file was removed and its directory fsync'd; the name is never used again
+  gone NAME              the file was removed and its directory fsync'd; the name is never used
+                         again
   moved OLD NEW SHA256   the file was renamed and its directory fsync'd
-  order N                the N-th empty file of `order` was created (not synced: after a power cut, a
-                         prefix remains)
+  order N                the N-th empty file of `order` was created (not synced: after a power cut,
+                         a prefix remains)
 
 load_verify.py lists the conditions that must hold afterwards.
 """

@@ -1,7 +1,7 @@
 """An NFS 3 client that keeps the handle of an open file: nfs_handle.py EXPORT PATH
 
-Reads the file and prints it. Then, for each line on standard input, reads the file again through the
-same handle, prints it, and writes the line to it.
+Reads the file and prints it. Then, for each line on standard input, reads the file again through
+the same handle, prints it, and writes the line to it.
 """
 
 import ctypes

@@ -2,8 +2,8 @@
 
 Usage: sqlite_writer.py DATABASE ACKNOWLEDGED wal|delete
 
-Each row holds its number and a text derived from it, so that a reader can detect a wrong row. A row is
-recorded after its transaction was acknowledged. The list of acknowledged rows is on another file
+Each row holds its number and a text derived from it, so that a reader can detect a wrong row. A row
+is recorded after its transaction was acknowledged. The list of acknowledged rows is on another file
 system.
 """
 

@@ -13,7 +13,6 @@
 //! With the feature `std` (the default) the crate has image files, a background thread and the
 //! clock of the system. Without it the crate needs no operating system. The program then links in
 //! the functions for memory, clock, waiting and panics ([`bare`]).
-//! come from five functions that the program links in ([`bare`]).
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![allow(non_camel_case_types)] // The names follow C.
 #![allow(unsafe_code)] // Raw pointers from C: each block states why it is sound.

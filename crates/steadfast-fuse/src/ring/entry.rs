@@ -7,7 +7,6 @@
 //!
 //! Invariant: from a command until its completion (`lent`) the memory belongs to the kernel,
 //! otherwise to this process.
-//! otherwise.
 #![allow(unsafe_code)]
 
 use std::io;
