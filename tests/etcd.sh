@@ -142,7 +142,7 @@ run remote restore "$kept" --force
 IMAGE="$(place kept one)&$log"
 check_volume "restored from an older log"
 logged one c
-# An array is restored if a third machine with the log has brought the log up to date.
+# Such an array is restored if a third machine that has the log has brought it up to date.
 run put -r "$(place kept two)&log=none" "$TESTS" /d
 logged three e
 run remote release "$(place kept two)" --force

@@ -45,7 +45,7 @@ if plain; then
     exit 0
 fi
 
-# killed_and_back: leaves the state after a power cut, and mounts again.
+# killed_and_back: kills the daemon, as a power cut would, and mounts again.
 killed_and_back() {
     kill_daemon
     mount_volume

@@ -25,7 +25,7 @@ time_clean() {
     CLEAN=$best
 }
 
-# The best of three, each after a kill with uncheckpointed work in the intent log.
+# The best of three, each after a kill with some work in the intent log.
 time_killed() {
     local i best=
     for i in 1 2 3; do

@@ -124,6 +124,9 @@ unsafe impl Plain for sf_open_options {
 }
 
 /// Fills the caller's structure of `size` bytes with the defaults.
+///
+/// # Safety
+/// `options` is NULL or has `size` bytes to which no other access happens during the call.
 unsafe fn init<T: Plain>(options: *mut T, size: usize) -> Outcome {
     check_place(options, "options")?;
     if size < size_of::<T>() {
@@ -143,6 +146,9 @@ unsafe fn init<T: Plain>(options: *mut T, size: usize) -> Outcome {
 }
 
 /// Reads the caller's structure. NULL means the defaults.
+///
+/// # Safety
+/// `options` is NULL or points to a structure of the size that it states.
 unsafe fn read<T: Plain>(options: *const T) -> Outcome<T> {
     if options.is_null() {
         return Ok(T::defaults());

@@ -90,8 +90,9 @@ fn wanted(options: &MountOptions) -> u64 {
 
 /// Answers INIT. Before that, creates the rings if requests shall arrive over io_uring.
 ///
-/// # Errors The kernel's protocol is too old, the mount was removed immediately, or io_uring is
-/// required and unavailable.
+/// # Errors
+/// The kernel's protocol is too old, the mount was removed immediately, or io_uring is required and
+/// unavailable.
 pub(crate) fn handshake(
     device: &Device,
     options: &MountOptions,

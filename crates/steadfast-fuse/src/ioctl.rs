@@ -229,8 +229,9 @@ pub mod info_flag {
 /// Makes all writes of programs so far durable, including those that are only in the kernel's
 /// cache.
 ///
-/// # Errors ENOTTY if `file` is not on a Steadfast mount. EIO, ENOSPC and others if data could not
-/// be written; then no transaction point was set.
+/// # Errors
+/// ENOTTY if `file` is not on a Steadfast mount. EIO, ENOSPC and others if data could not be
+/// written; then no transaction point was set.
 pub fn transact(file: &File) -> io::Result<()> {
     call::<[u8; 0]>(file, TRANSACT, &mut [])
 }
@@ -304,8 +305,9 @@ pub fn lost_writes(file: &File) -> io::Result<LostWritesArgument> {
 /// Grows the volume, and the image file below it, to `size` bytes. A block device must already have
 /// that size.
 ///
-/// # Errors EINVAL (not larger, or not a valid size); ENXIO (the device is shorter); EFBIG, ENOSPC
-/// and others from the file below; EALREADY; EPERM; EROFS; ENOTTY.
+/// # Errors
+/// EINVAL (not larger, or not a valid size); ENXIO (the device is shorter); EFBIG, ENOSPC and
+/// others from the file below; EALREADY; EPERM; EROFS; ENOTTY.
 pub fn grow(file: &File, size: u64) -> io::Result<()> {
     call(file, GROW, &mut size.to_ne_bytes())
 }
@@ -349,9 +351,10 @@ pub fn mask_get(file: &File) -> io::Result<(TransactionMask, u32)> {
 /// Sets the transaction mask and the interval of the timer in milliseconds. Only the mounting user
 /// and root may use it.
 ///
-/// # Errors EINVAL for unknown bits. EOPNOTSUPP for `write` on a mount with the write-back cache.
-/// EBUSY for `close` if files were closed while the mask did not have it: the kernel does not
-/// report closes to this mount any more. EPERM; ENOTTY.
+/// # Errors
+/// EINVAL for unknown bits. EOPNOTSUPP for `write` on a mount with the write-back cache. EBUSY for
+/// `close` if files were closed while the mask did not have it: the kernel does not report closes
+/// to this mount any more. EPERM; ENOTTY.
 pub fn mask_set(file: &File, mask: TransactionMask, timer_ms: u32) -> io::Result<()> {
     call(file, MASK_SET, &mut MaskArgument { mask: mask.0, timer_ms })
 }

@@ -83,8 +83,9 @@ impl Nodes {
 
     /// The inode of a node id.
     ///
-    /// # Errors ESTALE for an id from before a rollback. EXDEV for an id of a snapshot, which has
-    /// no inodes of the live tree.
+    /// # Errors
+    /// ESTALE for an id from before a rollback. EXDEV for an id of a snapshot, which has no inodes
+    /// of the live tree.
     pub(crate) fn resolve(&self, nodeid: u64) -> Result<InodeNumber, Errno> {
         if snapshots::is_snapshot(nodeid) {
             return Err(Errno(libc::EXDEV));

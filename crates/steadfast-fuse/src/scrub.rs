@@ -102,7 +102,8 @@ pub struct ScrubStatus {
 /// Starts a pass over the volume of `file`, with `rate` bytes per second (0: no limit). Only the
 /// mounting user and root may use it.
 ///
-/// # Errors EBUSY while a pass runs; EPERM; ENOTTY.
+/// # Errors
+/// EBUSY while a pass runs; EPERM; ENOTTY.
 pub fn start(file: &File, rate: u64) -> io::Result<()> {
     call(file, START, &mut ScrubStartArgument { rate })
 }

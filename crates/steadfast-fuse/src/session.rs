@@ -62,9 +62,10 @@ pub(crate) struct End {
 /// [`Session::run`]. While the volume is mounted, change the transaction mask with
 /// [`ioctl::mask_set`](crate::ioctl::mask_set), which refuses events that the mount cannot honour.
 ///
-/// # Errors The error has the system's number if there is one. ENOTDIR; ENOENT: the directory, or
-/// for non-root users `fusermount3`, does not exist. EPERM; EBUSY; EINVAL: an option, or
-/// `write_back` with a transaction mask that has `write`. ENOTCONN: a dead mount is there.
+/// # Errors
+/// The error has the system's number if there is one. ENOTDIR; ENOENT: the directory, or for
+/// non-root users `fusermount3`, does not exist. EPERM; EBUSY; EINVAL: an option, or `write_back`
+/// with a transaction mask that has `write`. ENOTCONN: a dead mount is there.
 pub fn mount<M: Medium + 'static, P: Platform + 'static>(
     volume: Arc<Volume<M, P>>,
     directory: &Path,

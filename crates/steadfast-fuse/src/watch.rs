@@ -107,7 +107,8 @@ impl Status {
 
 /// Returns the [`Snapshot`] of the mount of `file`.
 ///
-/// # Errors ENOTTY if `file` is not on a Steadfast mount, or on a mount of another version.
+/// # Errors
+/// ENOTTY if `file` is not on a Steadfast mount, or on a mount of another version.
 pub fn snapshot(file: &File) -> io::Result<Snapshot> {
     let mut argument = StatusArgument::new_zeroed();
     call(file, STATUS, &mut argument)?;
@@ -140,7 +141,8 @@ pub fn map_geometry(file: &File) -> io::Result<MapGeometry> {
 
 /// Does one step of [`Volume::map_space`], for at most [`MAP_CELLS`] cells.
 ///
-/// # Errors EINVAL for invalid cells; EIO if bitmaps cannot be read.
+/// # Errors
+/// EINVAL for invalid cells; EIO if bitmaps cannot be read.
 pub fn map_space(
     file: &File,
     from: u64,
@@ -164,7 +166,8 @@ pub fn map_space(
 
 /// Does one step of [`Volume::map_nodes`].
 ///
-/// # Errors EIO if the tree cannot be read.
+/// # Errors
+/// EIO if the tree cannot be read.
 pub fn map_nodes(
     file: &File,
     from: &Key,
@@ -189,7 +192,8 @@ pub fn map_nodes(
 
 /// Does one step of [`Volume::map_dead`].
 ///
-/// # Errors EIO if a dead list cannot be read.
+/// # Errors
+/// EIO if a dead list cannot be read.
 pub fn map_dead(
     file: &File,
     from: &Key,

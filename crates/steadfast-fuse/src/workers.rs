@@ -35,7 +35,8 @@ impl Workers {
     /// before it waits for the medium. The number of such workers is as large as the machine
     /// allows.
     ///
-    /// # Errors No thread or memory is available for the listening workers.
+    /// # Errors
+    /// No thread or memory is available for the listening workers.
     pub(crate) fn start<S: Service>(
         &mut self,
         service: &Arc<S>,

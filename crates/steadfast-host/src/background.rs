@@ -137,7 +137,8 @@ impl BackgroundThread {
     /// Starts the background work ([`turns`]) of `volume`, which was just opened. `on_failure` is
     /// called on the thread.
     ///
-    /// # Errors The system cannot create a thread.
+    /// # Errors
+    /// The system cannot create a thread.
     pub fn spawn<M, P>(
         volume: Arc<Volume<M, P>>,
         on_failure: impl FnMut(BackgroundFailure) + Send + 'static,
@@ -153,7 +154,8 @@ impl BackgroundThread {
     /// Like [`spawn`](Self::spawn), for any work. A turn returns whether more work is due
     /// immediately.
     ///
-    /// # Errors The system cannot create a thread.
+    /// # Errors
+    /// The system cannot create a thread.
     pub fn spawn_work(
         work: impl FnMut() -> Result<bool> + Send + 'static,
         on_failure: impl FnMut(BackgroundFailure) + Send + 'static,

@@ -39,7 +39,8 @@ pub struct Unfinished {
 impl Unfinished {
     /// Creates one in `parent` with `make`, which gets an unused path.
     ///
-    /// # Errors Those of `make`; or no random bytes are available.
+    /// # Errors
+    /// Those of `make`; or no random bytes are available.
     pub fn make<T>(
         parent: &Path,
         make: impl Fn(&Path) -> io::Result<T>,
@@ -63,7 +64,8 @@ impl Unfinished {
 
     /// Creates a directory in `parent` that only its owner may enter.
     ///
-    /// # Errors The directory cannot be created.
+    /// # Errors
+    /// The directory cannot be created.
     pub fn directory(parent: &Path) -> io::Result<Unfinished> {
         let made = Unfinished::make(parent, |path| DirBuilder::new().mode(0o700).create(path));
         made.map(|((), directory)| directory)
@@ -76,7 +78,8 @@ impl Unfinished {
 
     /// Lets `put` give it its final name.
     ///
-    /// # Errors Those of `put`; then it is removed.
+    /// # Errors
+    /// Those of `put`; then it is removed.
     pub fn finish<T>(self, put: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         let mut list = list();
         let done = put(&self.path)?;

@@ -63,8 +63,9 @@ pub struct WholeFile {
 impl WholeFile {
     /// Starts a file at `path`. A new file gets the permissions `mode`, less the umask.
     ///
-    /// # Errors The file cannot be created or written there, or the owner of the existing file
-    /// cannot be kept.
+    /// # Errors
+    /// The file cannot be created or written there, or the owner of the existing file cannot be
+    /// kept.
     pub fn create(path: &Path, mode: u32, links: Links) -> io::Result<WholeFile> {
         let place = match Place::find(path, links)? {
             Found::Place(place) => place,
@@ -90,8 +91,8 @@ impl WholeFile {
 
     /// Gives the file its name.
     ///
-    /// # Errors The last bytes cannot be written, or the rename fails; the old file then still
-    /// exists.
+    /// # Errors
+    /// The last bytes cannot be written, or the rename fails; the old file then still exists.
     pub fn finish(self, durability: Durability) -> io::Result<()> {
         match self.beside {
             Some((unfinished, place)) => place.take(unfinished, &self.file, durability),
@@ -132,7 +133,8 @@ pub struct WholeImage {
 impl WholeImage {
     /// Starts an image at `path`. The caller creates it at [`partial`](Self::partial).
     ///
-    /// # Errors No file can be created there, or the existing file is not regular (`InvalidInput`).
+    /// # Errors
+    /// No file can be created there, or the existing file is not regular (`InvalidInput`).
     pub fn create(path: &Path) -> io::Result<WholeImage> {
         let Found::Place(place) = Place::find(path, Links::Follow)? else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));

@@ -101,8 +101,9 @@ pub struct SnapshotDiffChange {
 /// Takes a snapshot of all data that programs have written so far, including data that is only in
 /// the kernel's cache.
 ///
-/// # Errors EEXIST; EINVAL, ENAMETOOLONG for the name; ENOSPC if, with the snapshot, later removals
-/// might not find the space that they need; EPERM; as for [`transact`](super::transact).
+/// # Errors
+/// EEXIST; EINVAL, ENAMETOOLONG for the name; ENOSPC if, with the snapshot, later removals might
+/// not find the space that they need; EPERM; as for [`transact`](super::transact).
 pub fn snapshot_create(file: &File, name: &str) -> io::Result<Snapshot> {
     let mut argument = SnapshotArgument::named(name)?;
     call(file, SNAPSHOT_CREATE, &mut argument)?;
@@ -120,8 +121,9 @@ pub fn snapshot_delete(file: &File, name: &str) -> io::Result<()> {
 /// Rolls the volume back to a snapshot, which remains. Open files become stale (ESTALE). Only the
 /// mounting user and root may use it.
 ///
-/// # Errors ENOENT; EBUSY while files are open for writing, unless `force`; ENOTEMPTY if newer
-/// snapshots exist and shall not be destroyed; EPERM; as for [`transact`](super::transact).
+/// # Errors
+/// ENOENT; EBUSY while files are open for writing, unless `force`; ENOTEMPTY if newer snapshots
+/// exist and shall not be destroyed; EPERM; as for [`transact`](super::transact).
 pub fn snapshot_rollback(
     file: &File,
     name: &str,
@@ -156,7 +158,8 @@ pub fn snapshots(file: &File) -> io::Result<Vec<Snapshot>> {
 /// live volume. Data that is only in the kernel's cache is not included; see
 /// [`transact`](super::transact).
 ///
-/// # Errors ENOENT if a snapshot does not exist; EINVAL, ENAMETOOLONG for names; ENOTTY; EIO.
+/// # Errors
+/// ENOENT if a snapshot does not exist; EINVAL, ENAMETOOLONG for names; ENOTTY; EIO.
 pub fn snapshot_diff(
     file: &File,
     before: &str,

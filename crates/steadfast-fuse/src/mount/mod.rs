@@ -27,8 +27,9 @@ pub(crate) struct Mount {
 
 /// Mounts. The returned descriptor is the connection to the kernel, on which INIT waits.
 ///
-/// # Errors Those of the system calls (ENOTDIR, ENOTCONN on a dead mount, EPERM, EBUSY, EINVAL for
-/// an option that the kernel does not know). Also ENOENT if `fusermount3` is missing.
+/// # Errors
+/// Those of the system calls (ENOTDIR, ENOTCONN on a dead mount, EPERM, EBUSY, EINVAL for an option
+/// that the kernel does not know). Also ENOENT if `fusermount3` is missing.
 pub(crate) fn attach(directory: &Path, options: &MountOptions) -> io::Result<(Mount, OwnedFd)> {
     let directory = mount_point(directory)?;
     let direct = effective_uid() == 0;

@@ -78,8 +78,8 @@ impl Plan {
         }
     }
 
-    /// Closes all inherited descriptors and blocks the daemon's signals. Returns the descriptor
-    /// that becomes readable when the daemon dies.
+    /// Closes all other inherited descriptors and blocks all signals. Returns the descriptor that
+    /// becomes readable when the daemon dies.
     ///
     /// # Safety
     /// Only in the forked child.

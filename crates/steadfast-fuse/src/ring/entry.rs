@@ -57,8 +57,9 @@ impl Entry {
     /// Creates an entry for a queue of the connection, which the kernel does not know yet. The
     /// thread that calls [`register`](Self::register) must use the entry from then on.
     ///
-    /// # Errors io_uring is not available (ENOSYS, EPERM by seccomp or `kernel.io_uring_disabled`,
-    /// EINVAL if too old), or memory is exhausted.
+    /// # Errors
+    /// io_uring is not available (ENOSYS, EPERM by seccomp or `kernel.io_uring_disabled`, EINVAL if
+    /// too old), or memory is exhausted.
     pub(super) fn new(device: &Device, queue: u16) -> io::Result<Entry> {
         let ring: Ring =
             IoUring::builder().dontfork().setup_r_disabled().setup_single_issuer().build(1)?;
@@ -78,8 +79,9 @@ impl Entry {
 
     /// Registers the entry with the kernel; `false`: the file system has already been unmounted.
     ///
-    /// # Errors The kernel refuses the entry. It then falls back to the device, unless the queues
-    /// are complete without this entry.
+    /// # Errors
+    /// The kernel refuses the entry. It then falls back to the device, unless the queues are
+    /// complete without this entry.
     pub(super) fn register(&mut self) -> io::Result<bool> {
         self.ring.submitter().register_enable_rings()?;
         self.push(REGISTER)?;
@@ -95,7 +97,8 @@ impl Entry {
 
     /// Submits pending commands and waits for a request.
     ///
-    /// # Errors The entry is unusable afterwards.
+    /// # Errors
+    /// The entry is unusable afterwards.
     pub(super) fn next(&mut self) -> io::Result<Next> {
         while self.lent {
             let Some(result) = self.completed() else {
@@ -145,7 +148,8 @@ impl Entry {
     /// Answers with this many bytes of the payload. The following [`next`](Self::next) sends the
     /// answer to the kernel.
     ///
-    /// # Errors The entry is unusable afterwards.
+    /// # Errors
+    /// The entry is unusable afterwards.
     pub(super) fn answer(&mut self, result: Result<usize, Errno>) -> io::Result<()> {
         let (length, error) = match result {
             Ok(length) => (length.min(DATA_MAX) as u32, 0),

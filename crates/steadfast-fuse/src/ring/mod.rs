@@ -91,7 +91,8 @@ pub(crate) type Threads = Vec<JoinHandle<io::Result<()>>>;
 /// Starts the threads and registers their entries with the kernel. `false`: the kernel has refused
 /// some entries and may use the device.
 ///
-/// # Errors No thread or memory is available; if the rings are required, also any refusal.
+/// # Errors
+/// No thread or memory is available; if the rings are required, also any refusal.
 pub(crate) fn start<S: Service>(
     rings: Rings,
     service: &Arc<S>,

@@ -78,7 +78,8 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
 
     /// The root directory of a snapshot.
     ///
-    /// # Errors ENOENT; those of reading the snapshot.
+    /// # Errors
+    /// ENOENT; those of reading the snapshot.
     pub(crate) fn root(&self, name: &[u8]) -> Result<Place<M, P>, Errno> {
         let wanted = std::str::from_utf8(name).map_err(|_| Errno(libc::ENOENT))?;
         let snapshots = self.volume.snapshots()?;
@@ -103,7 +104,8 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
 
     /// The inode of a node id, except for the directory of snapshots itself.
     ///
-    /// # Errors ESTALE if the snapshot was deleted; those of opening it.
+    /// # Errors
+    /// ESTALE if the snapshot was deleted; those of opening it.
     pub(crate) fn place(&self, nodeid: u64) -> Result<Place<M, P>, Errno> {
         let slot = (nodeid >> SLOT_SHIFT & 0x7fff) as u16;
         let inode = InodeNumber(nodeid & INODE_MASK);

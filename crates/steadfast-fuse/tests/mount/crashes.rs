@@ -22,7 +22,7 @@ fn a_bare_transact_saves_dirty_pages_of_open_files() {
     let place = Place::new(SIZE, QUIET);
     let daemon = place.daemon();
     let data = pattern(1, 10 * MIB + 321);
-    // One file is never closed or synced; another is only mapped any more.
+    // One file is never closed or synced; another one is only mapped.
     let mut open = File::create(daemon.path("open")).unwrap();
     open.write_all(&data).unwrap();
     fs::write(daemon.path("mapped"), vec![0; MIB]).unwrap();

@@ -50,7 +50,8 @@ pub(super) struct Behind {
 impl Behind {
     /// Creates the write-behind memory for `file`; `straight` bypasses its page cache.
     ///
-    /// # Errors No thread can be created.
+    /// # Errors
+    /// No thread can be created.
     pub(super) fn new(file: File, straight: Arc<Large>) -> io::Result<Behind> {
         let shared = Arc::new(Shared {
             file,
@@ -85,7 +86,8 @@ impl Behind {
 
     /// Waits until all bytes accepted earlier have been written.
     ///
-    /// # Errors The first error of these or of earlier bytes.
+    /// # Errors
+    /// The first error of these or of earlier bytes.
     pub(super) fn settle_all(&self) -> Result<(), Errno> {
         let mut state = self.shared.state.lock();
         state.seal();

@@ -140,10 +140,12 @@ unsafe impl<T> Ioctl for Call<'_, T> {
 /// buffer of the stated length that outlives the call. Returns the result of the system call, 0 or
 /// more.
 ///
-/// # Errors The kernel's error.
+/// # Errors
+/// The kernel's error.
 ///
-/// # Safety `T` is the structure of `opcode`. Addresses in it point to live buffers of the lengths
-/// in it, which the kernel may read, or write if the request reads.
+/// # Safety
+/// `T` is the structure of `opcode`. Addresses in it point to live buffers of the lengths in it,
+/// which the kernel may read, or write if the request reads.
 #[allow(unsafe_code)]
 pub(super) unsafe fn call<T>(
     device: &File,

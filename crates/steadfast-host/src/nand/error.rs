@@ -22,7 +22,7 @@ pub enum NandOpenError {
     NotNand {
         /// The device.
         path: PathBuf,
-        /// What it is.
+        /// Its actual type.
         what: &'static str,
     },
     /// UBI or a mount uses the part.

@@ -30,15 +30,16 @@ impl fmt::Debug for FlashDevice {
 impl FlashDevice {
     /// Opens the existing translation layer of the part.
     ///
-    /// # Errors There is no translation layer, or it has another geometry or version; or the part's
-    /// errors.
+    /// # Errors
+    /// There is no translation layer, or it has another geometry or version; or the part's errors.
     pub fn open(nand: HostNand, read_only: bool) -> Result<FlashDevice, FlashError> {
         Ftl::mount(nand, read_only).map(|layer| FlashDevice::over(layer, !read_only))
     }
 
     /// Creates an empty translation layer. All data on the part is lost.
     ///
-    /// # Errors The part is too small or has too many bad blocks; or the part's errors.
+    /// # Errors
+    /// The part is too small or has too many bad blocks; or the part's errors.
     pub fn format(nand: HostNand, volume: u64) -> Result<FlashDevice, FlashError> {
         ftl::format(nand, volume).map(|layer| FlashDevice::over(layer, true))
     }
@@ -46,7 +47,8 @@ impl FlashDevice {
     /// Creates an empty translation layer in an image that device programmers write to the good
     /// blocks of parts, in order: see [`ftl::format_image`].
     ///
-    /// # Errors As for [`format`](Self::format).
+    /// # Errors
+    /// As for [`format`](Self::format).
     pub fn format_image(nand: HostNand, volume: u64) -> Result<FlashDevice, FlashError> {
         ftl::format_image(nand, volume).map(|layer| FlashDevice::over(layer, true))
     }
@@ -54,8 +56,9 @@ impl FlashDevice {
     /// Rebuilds the structures of the translation layer from the metadata of every page of the
     /// part: see [`ftl::rebuild`].
     ///
-    /// # Errors The part has no journal of a translation layer; then nothing was written. Or the
-    /// part's errors.
+    /// # Errors
+    /// The part has no journal of a translation layer; then nothing was written. Or the part's
+    /// errors.
     pub fn rebuild(nand: HostNand) -> Result<(FlashDevice, RebuildReport), FlashError> {
         ftl::rebuild(nand).map(|(layer, report)| (FlashDevice::over(layer, true), report))
     }
@@ -83,7 +86,8 @@ pub fn medium_geometry(geometry: &NandGeometry) -> Result<Geometry, FlashError> 
 
 /// Whether the first page of every good block is erased, so the part contains no data.
 ///
-/// # Errors Those of the part.
+/// # Errors
+/// Those of the part.
 pub fn is_blank(nand: &mut dyn Nand) -> Result<bool, FlashError> {
     let geometry = nand.geometry();
     let mut page = vec![0; geometry.page_size as usize];

@@ -47,7 +47,8 @@ pub struct NandImage {
 impl NandImage {
     /// Creates an image of an erased part without bad blocks. The file must not exist.
     ///
-    /// # Errors The file exists, or cannot be created or written.
+    /// # Errors
+    /// The file exists, or cannot be created or written.
     pub fn create(path: impl AsRef<Path>, part: &Part) -> Result<NandImage, NandOpenError> {
         let path = path.as_ref();
         let mut options = OpenOptions::new();
@@ -80,7 +81,8 @@ impl NandImage {
     /// Opens an image of `part` for reading without a lock, while another process may write it. So
     /// the bytes may be from different times.
     ///
-    /// # Errors As for [`open`](Self::open), except for an image in use.
+    /// # Errors
+    /// As for [`open`](Self::open), except for an image in use.
     pub fn watch(path: impl AsRef<Path>, part: &Part) -> Result<NandImage, NandOpenError> {
         Self::open_with(path.as_ref(), part, false, false)
     }
@@ -120,7 +122,8 @@ impl NandImage {
 
     /// Adds the code that the part needs, in software if the part has none.
     ///
-    /// # Errors The part has no room for the parities.
+    /// # Errors
+    /// The part has no room for the parities.
     pub fn with_code(self, part: &Part) -> Result<HostNand, EccMisfit> {
         if part.ecc_on_die {
             return Ok(Box::new(self));
@@ -150,7 +153,8 @@ impl NandImage {
 
     /// Makes all programmed and erased pages durable.
     ///
-    /// # Errors The system's error.
+    /// # Errors
+    /// The system's error.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }

@@ -57,7 +57,8 @@ impl MtdNand {
     /// Opens the device for reading without a lock, while another process may write it. So the
     /// bytes may be from different times.
     ///
-    /// # Errors As for [`open`](Self::open), except for a device in use.
+    /// # Errors
+    /// As for [`open`](Self::open), except for a device in use.
     pub fn watch(path: impl AsRef<Path>) -> Result<MtdNand, NandOpenError> {
         Self::open_with(path.as_ref(), false, false)
     }
@@ -107,7 +108,8 @@ impl MtdNand {
     /// Corrected codewords, failed codewords and bad blocks since the driver was loaded, as the
     /// kernel counts them.
     ///
-    /// # Errors The kernel's error.
+    /// # Errors
+    /// The kernel's error.
     pub fn statistics(&self) -> std::io::Result<[u32; 3]> {
         let statistics = self.counts()?;
         Ok([statistics.corrected, statistics.failed, statistics.bad_blocks])
