@@ -166,7 +166,7 @@ struct sf_ioc_snapshot_diff {
 };
 #define SF_IOC_SNAPSHOT_DIFF _IOWR(SF_IOC_TYPE, 0x34, struct sf_ioc_snapshot_diff)
 
-/* Starts a scrub pass in the background, which verifies all checksums. EBUSY: a pass is under way. */
+/* Starts a scrub pass in the background, which verifies all checksums. EBUSY: a pass is running. */
 struct sf_ioc_scrub_start {
     uint64_t rate; /* bytes a second; 0: no limit */
 };

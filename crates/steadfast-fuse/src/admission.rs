@@ -1,8 +1,8 @@
 //! Admission of cached writes: keeps room for the pages that the kernel holds back.
 //!
 //! With the write-back cache write(2) only makes pages dirty. The volume receives the data seconds
-//! later, which is too late to report that the volume is full. So the dirty pages of a mount must
-//! never exceed the room of the volume by much:
+//! later, which is too late to report that the volume is full. So this module never lets the dirty
+//! pages of a mount exceed the room of the volume by much:
 //!
 //! - *Far* from full, the kernel's limit of dirty pages
 //!   ([`CacheLimits`](crate::mount::CacheLimits)) is at most a quarter of the room. The limit is
@@ -22,8 +22,8 @@
 //! overwritten. A file that grows there gets ENOSPC. The last write of the file, or the flags of
 //! its open, show whether it grows.
 //!
-//! Two cases bypass admission: a write(2) longer than a unit, and stores into a mapping. If the
-//! volume has no room for these, `filesystem/lost.rs` reports the loss.
+//! Admission cannot bound two cases: a write(2) longer than a unit, and stores into a mapping. If
+//! the volume has no room for these, `filesystem/lost.rs` reports the loss.
 //!
 //! Invariants:
 //! - Near full, the kernel has no valid attributes of a file that is open for writing. A

@@ -1,5 +1,6 @@
 /* Snapshots and clones on block functions, under the address sanitizer. Snapshots are created,
- * listed, compared, opened beside the live volume, rolled back to and deleted. Files share blocks. */
+ * listed, compared, opened beside the live volume, rolled back to and deleted. Files share
+ * blocks. */
 #include <steadfast.h>
 
 #include <stdio.h>

@@ -35,7 +35,7 @@ use super::transfer::{self, Direct};
 /// - Regular file with direct I/O: the alignment of direct I/O, at least 512 bytes, because the
 ///   kernel requires it.
 /// - Block device: its physical block, at most 64 KiB. The device writes a part of a physical block
-///   by reading and rewriting the whole block, so a power cut may damage the other data in it.
+///   by reading and rewriting the whole block. So a power cut may damage the other data in it.
 ///
 /// [`FileOptions::atomic_unit`] declares a smaller unit: down to 1 on files, to the alignment with
 /// direct I/O, and to the logical block on devices. On files a smaller unit is always sound,
