@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# `make bench`, `make bench-SUITE`: suites of the lab on every file system that this machine has,
-# and the report of it in BENCH_OUT (target/bench, target/bench-SUITE). BENCH_EFFORT is quick,
-# default or full; BENCH_ROUNDS how often each test is run; BENCH_SIZE the size of each volume;
-# BENCH_RESUME=1 goes on with a run that was stopped. As root on volumes of its own; otherwise on
-# the directory BENCH_DIR only. BENCH_IO_URING=on or off sets the kernel's parameter
-# fuse.enable_uring for the run and restores it: FUSE over io_uring for steadfast and null alike, or
-# /dev/fuse.
+# `make bench`, `make bench-SUITE`: runs suites of the lab on every file system that this machine
+# has. The report is in BENCH_OUT (target/bench, target/bench-SUITE).
+#
+# BENCH_EFFORT is quick, default or full. BENCH_ROUNDS is the number of runs of each test.
+# BENCH_SIZE is the size of each volume. BENCH_RESUME=1 continues an interrupted run.
+# BENCH_IO_URING=on or off sets the kernel's parameter fuse.enable_uring for the run and restores
+# it; steadfast and null then both use FUSE over io_uring, or both /dev/fuse.
+#
+# As root it uses volumes of its own, otherwise only the directory BENCH_DIR.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -26,8 +28,7 @@ esac
 if [ "$(id -u)" -eq 0 ]; then
     need_fuse
     on=steadfast,steadfast-lib,ext4,xfs,btrfs,fuse2fs
-    # Each goal is about targets of its own, and those that have nothing to do with it are not
-    # asked.
+    # Each goal has its own targets; other targets are skipped.
     goals=steadfast,steadfast-lib,steadfast-manual,null,ext4,btrfs,bindfs,gocryptfs,fuse2fs
     [ "$suite" = goals ] && on=$goals
     where=(--on "${BENCH_ON:-$on}")
@@ -36,11 +37,11 @@ else
 fi
 [ -n "${BENCH_SIZE:-}" ] && effort+=(--size "$BENCH_SIZE")
 [ -n "${BENCH_ROUNDS:-}" ] && effort+=(--rounds "$BENCH_ROUNDS")
-# A run that was stopped goes on where it was, if it is asked for and there is one.
+# Continues an interrupted run if that was requested and one exists.
 resume=()
 [ -n "${BENCH_RESUME:-}" ] && [ -e "$out/result.json" ] && resume=(--resume)
 
-# What mounts of `auto` will find.
+# The transport that mounts with `auto` will use.
 parameter=/sys/module/fuse/parameters/enable_uring
 if [ -n "${BENCH_IO_URING:-}" ]; then
     case $BENCH_IO_URING in

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `make deb`: Debian packages in $CARGO_TARGET_DIR/debian (default target/debian): steadfast, the
-# command with everything that belongs to it; libsteadfast1, the library; libsteadfast-dev, what
-# compiling against it needs. Prints their paths.
+# `make deb`: builds Debian packages in $CARGO_TARGET_DIR/debian (default target/debian). steadfast
+# is the command with all its files; libsteadfast1 is the library; libsteadfast-dev has the files
+# for compiling against it. Prints the paths of the packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -10,17 +10,17 @@ need_cargo
 tools=$(realpath -m "$(target_directory)")/tools
 PATH=$tools/bin:$PATH
 if ! command -v cargo-deb >/dev/null; then
-    # A debug build is quicker to make, and it packs three small packages.
+    # A debug build is faster, and it builds three small packages.
     env -u CARGO_TARGET_DIR "${CARGO:-cargo}" install --locked --quiet --debug cargo-deb --version '^3' --root "$tools" \
         || die "cargo-deb could not be built: $tools: install it with 'cargo install --locked cargo-deb'"
 fi
 
-# What `make install` would do, below the directory that the metadata in
+# The same as `make install`, into the directory that the metadata in
 # crates/steadfast-cli/Cargo.toml names.
 stage=$(realpath -m "$(target_directory)")/release/deb-stage
 rm -rf "$stage"
 PREFIX=/usr DESTDIR=$stage LIBDIR=/usr/lib scripts/install.sh
-# Pages and texts of a package are compressed.
+# Man pages and texts in packages must be compressed.
 gzip -9n "$stage"/usr/share/man/man1/*.1
 install -d "$stage/usr/sbin"
 for helper in mount umount; do
@@ -32,7 +32,7 @@ for tool in mkfs fsck; do
     ln -sf ../bin/steadfast "$stage/usr/sbin/$tool.fuse.steadfast"
 done
 
-# cargo-deb strips what cargo has built only.
+# cargo-deb only strips binaries that cargo has built.
 strip --strip-unneeded "$stage"/usr/lib/libsteadfast.so.1
 strip --strip-debug "$stage"/usr/lib/libsteadfast.a
 

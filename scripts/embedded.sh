@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# `make embedded`: the core has to build where there is no operating system and no atomic of 64
-# bits.
+# `make embedded`: the core must build without an operating system and without 64-bit atomics.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -11,7 +10,7 @@ if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "
     rustup target add "$target"
 fi
 "${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media -p steadfast-flash --target "$target"
-# The C library for programs that bring their own memory and clock.
+# The C library for programs that supply their own memory and clock.
 "${CARGO:-cargo}" rustc --locked --quiet --lib -p steadfast-capi --no-default-features --target "$target" \
     --crate-type staticlib
 echo "embedded: $target: ok"

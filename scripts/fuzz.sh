@@ -1,8 +1,8 @@
 #!/bin/sh
-# Fuzzes every target for FUZZ_SECONDS (60) each, with the corpora in fuzz/corpus.
-# New inputs go to fuzz/found, so that the tree stays clean. To keep the ones that are different:
+# Fuzzes every target for FUZZ_SECONDS (60) each, with the corpora in fuzz/corpus. New inputs go to
+# fuzz/found, so that the working tree stays clean. To keep the inputs that add coverage:
 #   cd fuzz && cargo +nightly fuzz cmin TARGET corpus/TARGET found/TARGET
-# What is found is in fuzz/artifacts; the message says how to run it again.
+# Failing inputs are in fuzz/artifacts; the message shows how to run them again.
 set -eu
 cd "$(dirname "$0")/../fuzz"
 cargo=${CARGO:-cargo}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # `make install`: the command, the helpers for mount(8), man pages, completions, and the library for
 # C.
-#   PREFIX   where programs will look for them (default /usr/local)
-#   DESTDIR  put in front of every path, for packages
-#   LIBDIR   where libraries go (default $PREFIX/lib)
+#   PREFIX   directory in which programs will find them (default /usr/local)
+#   DESTDIR  prefix of every path, for packages
+#   LIBDIR   directory of the libraries (default $PREFIX/lib)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -23,7 +23,7 @@ for helper in mount umount; do
     ln -sf "$prefix/bin/steadfast" "$destination/sbin/$helper.steadfast"
     ln -sf "$prefix/bin/steadfast" "$destination/sbin/$helper.fuse.steadfast"
 done
-# What mkfs(8), fsck(8) and systemd-fsck look for.
+# The names that mkfs(8), fsck(8) and systemd-fsck look for.
 for tool in mkfs fsck; do
     ln -sf "$prefix/bin/steadfast" "$destination/sbin/$tool.steadfast"
     ln -sf "$prefix/bin/steadfast" "$destination/sbin/$tool.fuse.steadfast"

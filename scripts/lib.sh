@@ -1,12 +1,12 @@
-# Shared by the scripts; sourced, not run.
+# Functions that the scripts share; sourced, not run.
 
-# Ends with one line on standard error: what, where, what to do.
+# Exits with one line on standard error: the problem, the place and the remedy.
 die() {
     echo "steadfast: $*" >&2
     exit 1
 }
 
-# Runs a command as root: as we are, or through sudo.
+# Runs a command as root, directly or through sudo.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
@@ -17,7 +17,7 @@ as_root() {
     fi
 }
 
-# Installs the Debian packages that are missing.
+# Installs missing Debian packages.
 need_packages() {
     local missing=()
     local package
@@ -36,7 +36,7 @@ need_cargo() {
     command -v "${CARGO:-cargo}" >/dev/null || die "no cargo: PATH: install Rust from https://rustup.rs"
 }
 
-# FUSE has to be there and usable, or nothing can be mounted.
+# Checks that FUSE is available and usable, because mounts need it.
 need_fuse() {
     if [ ! -e /dev/fuse ]; then
         as_root modprobe fuse 2>/dev/null || true
@@ -47,7 +47,7 @@ need_fuse() {
         "run it as root, or let your user (or its container) open the device"
 }
 
-# Where cargo puts what it builds.
+# The directory for cargo's output.
 target_directory() {
     echo "${CARGO_TARGET_DIR:-target}"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make lint`: everything that would be refused without being run.
+# `make lint`: all checks that run no code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -8,19 +8,19 @@ cargo=${CARGO:-cargo}
 need_cargo
 "$cargo" fmt --all --check
 "$cargo" clippy --workspace --all-targets --locked -- -D warnings
-# Links to private items are good: these are the documents of those who work on it.
+# Links to private items are allowed: this documentation is for developers.
 RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' "$cargo" doc --workspace --no-deps --document-private-items --locked --quiet
 
 tools=$(realpath -m "$(target_directory)")/tools
 PATH=$tools/bin:$PATH
 if ! command -v cargo-deny >/dev/null; then
-    # Its own target directory goes away again: it is not part of this workspace. A debug build is
-    # quicker to make.
+    # This crate is not part of the workspace, so its target directory is removed again. A debug
+    # build is faster.
     env -u CARGO_TARGET_DIR "$cargo" install --locked --quiet --debug cargo-deny --version '^0.20' --root "$tools" \
         || die "cargo-deny could not be built: $tools: install it with 'cargo install --locked cargo-deny'"
 fi
 cargo-deny --log-level error check bans licenses sources
-# The advisories come from the network. Without it the rest still stands.
+# The advisories need the network. The other checks work without it.
 if cargo-deny fetch db >/dev/null 2>&1; then
     cargo-deny --log-level error check advisories
 else

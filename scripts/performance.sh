@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# `make performance`: measures what docs/PERFORMANCE.md tells and writes its tables again, between
-# the two marks. As root.
+# `make performance`: measures the numbers in docs/PERFORMANCE.md and rewrites the tables between
+# the two marks. Needs root.
 #
-# Two runs of the lab, below target/performance: `goals` on the targets that the goals are about,
-# and the suites PERFORMANCE_SUITES (b4,device,check) on BENCH_ON
-# (steadfast,steadfast-lib,ext4,xfs). BENCH_EFFORT (quick, default, full) and BENCH_ROUNDS (5) hold
-# for both. PERFORMANCE_RESUME=1 goes on with what was stopped; PERFORMANCE_RESULT takes results
-# that are there already (directories, separated by spaces) and measures nothing. The page is
-# written only when all runs have come to their end.
+# It runs the lab twice, below target/performance: `goals` on the targets of the goals, and the
+# suites PERFORMANCE_SUITES (b4,device,check) on BENCH_ON (steadfast,steadfast-lib,ext4,xfs).
+# BENCH_EFFORT (quick, default, full) and BENCH_ROUNDS (5) apply to both.
+#
+# PERFORMANCE_RESUME=1 continues an interrupted run. PERFORMANCE_RESULT uses existing results
+# (directories, separated by spaces) and measures nothing. The page is written only when all runs
+# are complete.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -23,8 +24,8 @@ fi
 export STEADFAST
 export BENCH_RESUME=${PERFORMANCE_RESUME:-} BENCH_ROUNDS=${BENCH_ROUNDS:-5}
 
-# A run that found failures has a result all the same, and the page shows them; one that was stopped
-# has not come to its end.
+# A run with failures also has a result, and the page shows the failures. An interrupted run is not
+# complete.
 measure() {
     local out=$1 on=$2 suites=$3
     BENCH_OUT=$out BENCH_ON=$on scripts/bench.sh "$suites" \

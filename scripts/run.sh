@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make run`: from a clone to a mounted volume. Safe to run again at any time.
+# `make run`: from a clone to a mounted volume. Can be run again at any time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -16,7 +16,7 @@ need_fuse
 "${CARGO:-cargo}" build --release --locked -p steadfast-cli
 steadfast=$(target_directory)/release/steadfast
 
-# Exit code 8: a mount whose daemon was killed. Clear it: what was acknowledged is in the image.
+# Exit code 8: a mount whose daemon was killed. Clear it: the image has all acknowledged data.
 status=0
 "$steadfast" info "$directory" >/dev/null 2>&1 || status=$?
 if [ "$status" -eq 8 ]; then
@@ -41,12 +41,12 @@ cat <<TEXT
 
 Try (PATH=$(realpath "$(dirname "$steadfast")"):\$PATH makes the command just 'steadfast'):
 
-  # use it like any directory; how full it is, what it is
+  # use it like any directory; show its space and its properties
   cp -r docs $directory/
   $steadfast df $directory
   $steadfast info $directory
 
-  # from now on only you say what is durable, all of it or nothing
+  # from now on only 'transact' makes changes durable, all of them or none
   $steadfast mask set $directory manual
   $steadfast transact $directory
   rm -r $directory/docs

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make stop`: unmounts what `make run` mounted, and waits until it is safe.
+# `make stop`: unmounts the volume of `make run` and waits until that is complete.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

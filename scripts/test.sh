@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# `make test`: the tests of every crate, then tests/*.sh with real programs on real mounts.
-# The last lines are the results: those of cargo, one of each script, and `N passed, N failed`.
+# `make test`: the tests of every crate, then tests/*.sh with real programs on real mounts. The last
+# lines are the results: those of cargo, one per script, and `N passed, N failed`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 cargo=${CARGO:-cargo}
-# Most seconds for one script.
+# Time limit of one script, in seconds.
 script_limit=${SCRIPT_LIMIT:-900}
 need_cargo
 need_packages fuse3 fio stress-ng rsync sqlite3 attr acl git python3 nbdkit libnbd-bin qemu-utils qemu-system-common openssl etcd-server
-# Without FUSE the rest still runs; what could not be tested counts as failed.
+# Without FUSE the other tests still run; those that could not run count as failed.
 fuse=yes
 (need_fuse) || fuse=no
 
@@ -32,7 +32,7 @@ while read -r line; do
     passed=$((passed + ok))
     failed=$((failed + bad))
 done < <(grep -E '^test result: ' "$logs/cargo.log")
-# Something that did not build, or a test program that died, has no result line.
+# A failed build, or a test program that crashed, has no result line.
 if [ "$cargo_status" -ne 0 ] && ! grep -q '^test result: FAILED' "$logs/cargo.log"; then
     results+=("cargo test: exit code $cargo_status")
     failed=$((failed + 1))
@@ -43,7 +43,7 @@ if "$cargo" build --release --locked --workspace --bins; then
     export STEADFAST
     for script in tests/*.sh; do
         name=$(basename "$script" .sh)
-        # lib.sh is what the others share; all.sh runs the others.
+        # lib.sh has the shared functions, and all.sh runs the other scripts.
         [[ $name == lib || $name == all ]] && continue
         echo "== $script"
         start=$SECONDS

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A cargo build of this workspace (one crate in CI) from and onto the mount; a second build finds
-# nothing to do.
+# A cargo build of this workspace (one crate in CI), with sources and target on the mount. A second
+# build must have nothing to do.
 source "$(dirname "$0")/lib.sh"
 start build
 need git cargo

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# `steadfast atomically` with a real package manager: an upgrade by dpkg is there as a whole or not
-# at all, whatever happens to it: the daemon is killed at any moment of it, or dpkg fails with half
-# of its work done.
+# `steadfast atomically` with a real package manager: an upgrade by dpkg takes effect completely or
+# not at all. The daemon is killed at random moments of the upgrade, or dpkg fails halfway.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=dpkg
@@ -10,7 +9,7 @@ plain && skip_all "this is about atomic commands"
 need dpkg dpkg-deb sha256sum
 start dpkg
 
-# package VERSION [further line of the control file]: 300 files that all have the version in them.
+# package VERSION [further line of the control file]: 300 files that contain the version.
 package() {
     local tree=$WORK/tree
     rm -rf "$tree"
@@ -28,7 +27,7 @@ package() {
         die "dpkg-deb: $(cat "$WORK/build.log")"
 }
 
-# The files of a root and what dpkg says of the package, as one line.
+# The files of a root, and dpkg's status of the package, as one line.
 state() {
     { (cd "$MNT/root" && find . -type f ! -path './var/lib/dpkg/*-old' ! -name '*.log' -print0 | sort -z | xargs -0 sha256sum) &&
         dpkg-query --root="$MNT/root" -W -f '${Version} ${Status}\n' app; } | sha256sum | cut -d' ' -f1

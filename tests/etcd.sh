@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Remote memory found through a real etcd: servers come into its list and vanish from it, arrays
-# claim their memory, one client at a time writes, a later one fences the earlier one, a lost
-# server's place is taken by another one of the list, etcd itself goes away and comes back, and an
-# array is released. Then the same over TLS.
+# Remote memory with a real etcd. Servers enter its list and leave it, and arrays claim their
+# memory. One client at a time writes, and a later client fences the earlier one. Another server of
+# the list replaces a lost one. etcd itself stops and starts again, and an array is released. Then
+# the same over TLS.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=etcd
@@ -10,15 +10,14 @@ plain && skip_all "this is about remote memory"
 need etcd openssl
 start etcd
 
-# Nobody else's address is asked for: what etcd listens on is on this machine. Ports are below those
-# that the kernel gives to outgoing connections; one that is taken makes etcd end, and the next ones
-# are tried.
+# etcd only listens on addresses of this machine. The ports are below those that the kernel uses for
+# outgoing connections. If a port is taken, etcd ends, and the next ports are tried.
 ETCD_PID=
 CLIENT=
 PEER=
 SECURE=()
 SCHEME=http
-# etcd_run DIRECTORY: with the present ports; fails if it ends before it answers.
+# etcd_run DIRECTORY: starts etcd on the present ports; fails if it ends before it answers.
 etcd_run() {
     local try
     etcd --data-dir "$1" --name default --log-level warn --unsafe-no-fsync \
@@ -44,8 +43,7 @@ etcd_start() {
     done
     die "etcd does not start ($try): $(tail -n 5 "$WORK/etcd.log")"
 }
-# On the ports and the data that it had; a connection that is on its way out may hold a port for a
-# moment.
+# Restarts etcd with the same ports and data. A closing connection may briefly hold a port.
 etcd_again() {
     local try
     for try in $(seq 60); do
@@ -62,7 +60,7 @@ etcd_kill() {
 
 CERTS=()
 servers() { timeout 60 "$STEADFAST" remote servers --etcd "127.0.0.1:$CLIENT" "${CERTS[@]}" "$@"; }
-# until_true WHAT COMMAND...: waits for it.
+# until_true WHAT COMMAND...: waits until the command succeeds.
 until_true() {
     local what=$1 try
     shift
@@ -74,11 +72,11 @@ until_true() {
 }
 listed() { servers >"$WORK/listing" && grep -q "^$1 .* in use" "$WORK/listing"; }
 unlisted() { servers >"$WORK/listing" && ! grep -q "^$1 .* in use" "$WORK/listing"; }
-# member NUMBER ARRAY: the server it is on.
+# member NUMBER ARRAY: the server that holds this member.
 member() { servers | sed -n "s/^array $2: .*, on \(.*\), epoch .*/\1/p" | tr -d ' ' | cut -d, -f$(($1 + 1)); }
 
 declare -A PIDS
-# lend NAME: a server in the list, with room for two arrays.
+# lend NAME: starts a server in the list, with room for two arrays.
 lend() {
     "$STEADFAST" serve memory --size 64M --quota 32M --listen 127.0.0.1:0 --etcd "127.0.0.1:$CLIENT" "${CERTS[@]}" \
         --name "$1" >"$WORK/server-$1" 2>&1 &
@@ -90,9 +88,9 @@ lose() {
     gone "${PIDS[$1]}" 30 || die "server $1 does not die"
     wait "${PIDS[$1]}" 2>/dev/null || true
 }
-# Each client with a directory of its own is another machine, as far as it knows.
+# A client with its own directory is a different machine, as far as it knows.
 place() { echo "remote+etcd://127.0.0.1:$CLIENT/$1?timeout=5000&witness=$WORK/$2"; }
-# refused TEXT COMMAND...: fails in one line that says so.
+# refused TEXT COMMAND...: the command must fail with one line that contains the text.
 refused() {
     local text=$1
     shift
@@ -115,15 +113,15 @@ lend s2
 until_true "s2 is not listed" listed s2
 ok "servers come and go"
 
-# The log of an array that was given up may be all that is left of it.
+# The log of a released array may be its only remaining copy.
 kept="$(place kept one)&policy=mirror&log=$WORK/kept"
 run mkfs "$kept"
 run remote release "$kept" --force
 refused "overwrite the array with --force" mkfs "$kept"
 run mkfs "$kept" --force
 
-# An array that another machine has used without its log is not restored from it, though nobody of
-# the old ones is left.
+# An array that another machine has used without the log is not restored from that log, even if all
+# old servers are gone.
 log="log=$WORK/kept"
 complete() { timeout 60 "$STEADFAST" remote status "$IMAGE" | grep -q '^write-behind log.*: complete, flushed .*, 0 .* behind'; }
 # logged MACHINE DIRECTORY: the files of this directory are in the volume and in the log.
@@ -144,7 +142,7 @@ run remote restore "$kept" --force
 IMAGE="$(place kept one)&$log"
 check_volume "restored from an older log"
 logged one c
-# One that was, and brought up to date by a third one that has it, is.
+# Such an array is restored if a third machine that has the log has brought it up to date.
 run put -r "$(place kept two)&log=none" "$TESTS" /d
 logged three e
 run remote release "$(place kept two)" --force
@@ -225,7 +223,7 @@ lose "$(sed -n 's/^array vol: .*, on \([^,]*\),.*/\1/p' "$WORK/listing")"
 echo fails >"$MNT/g"
 timeout 120 "$STEADFAST" transact "$MNT" >"$WORK/fails" 2>&1 && die "an epoch begins without etcd"
 etcd_again "$WORK/etcd"
-# The array goes on by itself; the volume that has met the error is mounted again.
+# The array continues by itself; the volume that met the error must be mounted again.
 goes_on() {
     timeout 60 "$STEADFAST" remote status "$IMAGE" >"$WORK/status" && grep -q '^open on this machine: [wd]' "$WORK/status" &&
         ! grep -q 'an epoch cannot begin' "$WORK/status"

@@ -42,7 +42,7 @@ job mapped-sequential mmap --rw=write --bs=64k
 job four-writers psync --rw=randwrite --bs=4k --numjobs=4 --group_reporting
 job overwrite psync --rw=randwrite --bs=4k --loops=3 --size="$(bounded 16m 256m)"
 
-# What was verified once is still right after the cache is gone.
+# Blocks that were verified once must still be correct after the cache is dropped.
 (cd "$WORK" && fio --name=kept --directory="$MNT" --size="$size" --ioengine=psync --rw=randwrite --bs=16k \
     --verify=crc32c --do_verify=0 --randrepeat=1 --end_fsync=1 --output="$WORK/fio.log") || die "kept: write"
 remount_volume

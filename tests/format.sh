@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The specification against the images: format_reader.py, which is written from docs/FORMAT.md
-# alone, must show the same files as the mounted file system, for volumes of different parameters,
-# filled in different ways, also after a kill with records in the log. Needs root for devices,
-# owners and trusted attributes; without it they are left out.
+# Compares the specification with the images. format_reader.py is written from docs/FORMAT.md alone,
+# and must show the same files as the mounted file system. The volumes have different parameters and
+# contents; some were killed with records in the log. Devices, owners and trusted attributes need
+# root and are left out without it.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 need python3
@@ -89,7 +89,7 @@ def rich(root, rng):
     for size in (0, 3000, 10000):
         try:
             os.setxattr(at(b"many"), "user." + "x" * 200 + str(size), rng.randbytes(size))
-        except OSError as e:  # nodes of 512 bytes hold only so much
+        except OSError as e:  # nodes of 512 bytes limit the size
             assert e.errno in (errno.ENOSPC, errno.E2BIG, errno.EOPNOTSUPP), e
     write(at(b"inner"), rng.randbytes(500000))            # shrunk, overwritten, grown again
     os.truncate(at(b"inner"), 100001)
@@ -152,7 +152,7 @@ def records(root, rng):
     write(os.path.join(root, b"lost"), rng.randbytes(100000))
     os.unlink(os.path.join(root, b"linked"))
     write(os.path.join(root, b"r1"), b"lost")
-    os.read(0, 1)                                          # until the daemon is dead
+    os.read(0, 1)                                          # wait until the daemon is dead
 
 def settle(root, since=0):
     """With a write-back cache the kernel's modification time of a file and the stored one may be a tick of the clock
@@ -178,7 +178,7 @@ PYTHON
 export TESTS
 files() { python3 "$WORK/files.py" "$@"; }
 
-# compare WHAT FILE: the reader's list of the image against the given one, and verify.
+# compare WHAT FILE: compares the reader's list of the image with the given one, and verifies.
 compare() {
     python3 "$TESTS/format_reader.py" "$IMAGE" list >"$WORK/list" 2>"$WORK/list.err" ||
         die "$1: list: $(cat "$WORK/list.err")"
@@ -189,8 +189,8 @@ compare() {
     ok "$1: $(wc -l <"$2") paths; $(cat "$WORK/verify")"
 }
 
-# clones FILE CLONE...: clones of a file of m/simple that share its blocks; the last one has a part
-# of its own.
+# clones FILE CLONE...: creates clones of a file of m/simple that share its blocks. The last clone
+# has a part of its own.
 clones() {
     local file=$1 clone
     shift
@@ -219,8 +219,8 @@ volume() {
     umount_volume
     compare "$what, mount" "$WORK/shown"
 
-    # What follows changes and removes what snapshots hold; one of them goes before, one stays in
-    # between.
+    # The next steps change and remove data that snapshots contain. One snapshot is deleted before
+    # them, one remains during them.
     cp "$WORK/shown" "$WORK/held"
     for name in held gone later; do
         timeout 60 "$STEADFAST" snapshot create "$IMAGE" "$name" >"$WORK/snapshot.log" 2>&1 ||
@@ -280,8 +280,8 @@ if full; then
     volume 32K 32K 1 0
 fi
 
-# The log as a ring: with a reader beside the mount, whatever is durable shows after every
-# transaction point.
+# The log is a ring. A reader beside the mount must see all durable changes after every transaction
+# point.
 make_volume 16M --block-size 128 --node-size 4K --log-size 32K
 mount_volume -o timer=1h
 timeout 300 python3 - "$IMAGE" "$MNT" <<'PYTHON' || die "a reader beside the mount"
@@ -311,7 +311,7 @@ PYTHON
 umount_volume
 ok "a reader beside the mount"
 
-# A full volume: groups without a free block.
+# A full volume: some groups have no free block.
 make_volume 12M --block-size 128 --log-size 16K
 mount_volume -o timer=1h
 head -c 16M /dev/urandom >"$MNT/full" 2>"$WORK/full.err" && die "16 MiB fit into 12 MiB"
@@ -320,7 +320,7 @@ python3 "$TESTS/format_reader.py" "$IMAGE" verify >"$WORK/verify" 2>&1 ||
     die "full: verify: $(head -c 3000 "$WORK/verify")"
 check_volume "full"
 
-# Damage: a second copy serves, and whatever the bytes are there is no traceback.
+# Damage: the second copy is used, and no byte sequence causes a traceback.
 make_volume 8M
 "$STEADFAST" put -r "$IMAGE" "$WORK/source" >"$WORK/put.log" 2>&1 || die "put: $(cat "$WORK/put.log")"
 python3 - "$IMAGE" "$WORK" <<'PYTHON'
@@ -359,7 +359,7 @@ for junk in b"", b"STEADFST", rng.randbytes(100000), good[:5000], good[:size // 
 PYTHON
 ok "damage is told, second copies serve"
 
-# A new label and uuid: the files stay, and the reader finds the names where docs/FORMAT.md says.
+# A new label and uuid: the files stay, and the reader finds the names as docs/FORMAT.md specifies.
 make_volume 16M --label old
 for uuid in random 6fa459ea-ee8a-3ca4-894e-db77e160355e; do
     "$STEADFAST" tune --label "new name" --uuid "$uuid" "$IMAGE" >"$WORK/tuned" || die "tune: $(cat "$WORK/tuned")"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fsx: random reads, writes, maps, truncations, holes and copies of one file against a model,
-# 1,000,000 operations in full. FSX names the program; otherwise the one of crates.io is installed
+# fsx: random reads, writes, maps, truncations, holes and copies of one file, compared with a model.
+# In full 1,000,000 operations. FSX names the program; otherwise the one of crates.io is installed
 # below target/tools.
 source "$(dirname "$0")/lib.sh"
 start fsx
@@ -16,8 +16,10 @@ fi
 make_volume 1G
 mount_volume
 
-# config FILE-LENGTH LARGEST-OPERATION ALIGNMENT WEIGHT-OF-POSIX-FALLOCATE The program asks for
-# ranges of no length when it aligns posix_fallocate; that is EINVAL by the standard.
+# config FILE-LENGTH LARGEST-OPERATION ALIGNMENT WEIGHT-OF-POSIX-FALLOCATE
+#
+# When fsx aligns posix_fallocate, it requests ranges of length zero, which are EINVAL by the
+# standard.
 config() {
     cat >"$WORK/fsx.toml" <<TOML
 flen = $1
@@ -43,8 +45,8 @@ copy_file_range = 3
 TOML
 }
 
-# The program never unmaps what it has mapped and gets slower and slower: long runs go in pieces of
-# this many operations.
+# The program never unmaps its maps and becomes slower with time. So long runs are split into pieces
+# of this many operations.
 PIECE=20000
 
 # exercise NAME OPERATIONS SEED: piece n has the seed SEED + 100 n.

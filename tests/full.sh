@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# A full volume: ENOSPC comes in time and before anything is half done; deleting, truncating,
-# committing and rolling back still work; the space comes back, each time all of it; a kill on a
-# full volume does no harm.
+# A full volume. ENOSPC is returned early, before any partial change. Delete, truncate, commit and
+# rollback still work, and each time all space is freed. A kill on a full volume does no damage.
 source "$(dirname "$0")/lib.sh"
 start full
 need python3
@@ -13,8 +12,8 @@ mount_volume
 
 free_kib() { df --output=avail -k "$MNT" | tail -n 1 | tr -d ' '; }
 
-# Freed space counts after the next durable checkpoint; a commit or two and some background work
-# bring it.
+# Freed space becomes available after the next durable checkpoint. A commit or two and some
+# background work cause one.
 settle() {
     local i
     for i in $(seq 100); do
@@ -28,7 +27,7 @@ settle() {
 fill() {
     local result
     result=$(timeout 300 python3 "$TESTS/helpers/fill.py" "$MNT" "$@" 2>&1) || {
-        # A store into a map that cannot be given a block may also be answered with SIGBUS.
+        # A store into a map that cannot get a block may also raise SIGBUS.
         if [ $? = 135 ] && [ "$1" = mapped ]; then result="SIGBUS"; else die "fill $1: $result"; fi
     }
     ok "$1: ENOSPC after $result"
@@ -36,7 +35,7 @@ fill() {
 
 mkdir "$MNT/kept"
 for i in $(seq 20); do head -c 20000 /dev/urandom >"$MNT/kept/$i"; done
-# All but the first, which is emptied on the full volume.
+# All files except the first, which is truncated on the full volume.
 (cd "$MNT/kept" && sha256sum ./* | grep -v ' ./1$') >"$WORK/rest.list"
 sync "$MNT"
 start_kib=$(free_kib)
@@ -55,7 +54,7 @@ for method in synced files names mapped buffered; do
     ok "$method: removed, $(free_kib) KiB free again"
 done
 
-# More than there is, in one piece: nothing changes.
+# More than the free space in one piece: nothing changes.
 before=$(free_kib)
 fallocate -l 1G "$MNT/too-large" 2>/dev/null && die "1 GiB was allocated on 64 MiB"
 [ "$(stat -c %s "$MNT/too-large" 2>/dev/null || echo 0)" = 0 ] || die "a failed allocation changed the size"
@@ -64,7 +63,7 @@ settle "$((before - 1024))" "after a refused allocation"
 ok "an allocation of more than there is changes nothing"
 
 if ! plain; then
-    # Killed while full.
+    # Killed while the volume is full.
     fill synced 512
     kill_daemon
     check_volume "full and killed"
@@ -84,7 +83,7 @@ if ! plain; then
     settle "$floor" "after a rollback"
     ok "rollback on a full volume, $(free_kib) KiB free again"
 
-    # A leak would show after some rounds.
+    # A leak would become visible after some rounds.
     for round in $(seq "$(bounded 5 50)"); do
         fill synced 512 >/dev/null
         rm "$MNT/synced"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# git on the mount: clone of this repository, fsck, checkouts, gc, and all of it again after a
+# git on the mount: clone of this repository, fsck, checkouts, gc, and the same checks after a
 # remount.
 source "$(dirname "$0")/lib.sh"
 start git
@@ -17,7 +17,7 @@ clone=$MNT/clone
 
 run() { timeout 900 "$@" >"$WORK/git.log" 2>&1 || die "$*: $(tail -n 20 "$WORK/git.log")"; }
 
-# The tree of a commit, unpacked without git's index, is the same as what git checked out.
+# The tree of a commit, unpacked without git's index, must equal git's checkout.
 same_tree() {
     rm -rf "$WORK/tree"
     mkdir "$WORK/tree"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The daemon is killed at random moments under a mixed load: what fsync promised is there, what was
-# not promised is a prefix, and `check` finds nothing. Then the smaller promises: transact, the
-# transaction mask, rollback of what was not committed.
+# The daemon is killed at random moments under a mixed load. Data that fsync confirmed exists,
+# unconfirmed changes are a prefix, and `check` finds no damage. Then the other guarantees:
+# transact, the transaction mask, and rollback of uncommitted changes.
 source "$(dirname "$0")/lib.sh"
 start killed
 need python3
 export PYTHONDONTWRITEBYTECODE=1
 
-# On a device, where what is written may still be in the memory of the daemon when that is killed.
+# On a device, written data may still be in the daemon's memory when it is killed.
 make_device 4G || make_volume 4G
 mount_volume
 seed=${SEED:-$RANDOM}
@@ -27,7 +27,7 @@ for round in $(seq "$rounds"); do
     gone "$load" 60 || die "the load does not end"
     wait "$load" 2>/dev/null || true
     [ -s "$notes" ] || die "the load was promised nothing: $(cat "$WORK/load.log")"
-    # Every other time the image is checked before anything has repaired or replayed it.
+    # In every second round the image is checked before any repair or replay.
     [ $((round % 2)) = 0 ] && check_volume "kill $round, before the mount"
     mount_volume
     result=$(timeout 600 python3 "$TESTS/helpers/load_verify.py" "$MNT/load" "$WORK"/notes-* 2>&1) ||
@@ -45,13 +45,13 @@ if plain; then
     exit 0
 fi
 
-# killed_and_back: what a power cut leaves.
+# killed_and_back: kills the daemon, as a power cut would, and mounts again.
 killed_and_back() {
     kill_daemon
     mount_volume
 }
 
-# Written without fsync, made durable by the ioctl alone (the number is _IO(0xd5, 1)).
+# Written without fsync; only the ioctl makes it durable (its number is _IO(0xd5, 1)).
 head -c 3000000 /dev/urandom >"$WORK/random"
 cp "$WORK/random" "$MNT/by-ioctl"
 python3 -c '
@@ -61,7 +61,7 @@ killed_and_back
 cmp "$WORK/random" "$MNT/by-ioctl" || die "written, ioctl, killed: the bytes are not there"
 ok "write, bare ioctl, kill: the bytes are there"
 
-# The same while the file stays open and mapped, by the command.
+# The same by command, while the file stays open and mapped.
 result=$(python3 - "$MNT/mapped" "$STEADFAST" "$MNT" <<'PY'
 import mmap, os, subprocess, sys
 path, steadfast, mount = sys.argv[1:]
@@ -78,7 +78,7 @@ killed_and_back
     die "stored through a map, transact, killed: the bytes are not there"
 ok "store through a map, steadfast transact, kill: the bytes are there"
 
-# A manual mask: fsync promises nothing, and nothing comes after the last transaction point.
+# A manual mask: fsync makes nothing durable, and no later change survives.
 "$STEADFAST" mask set "$MNT" manual
 "$STEADFAST" transact "$MNT"
 mkdir "$MNT/not-committed"

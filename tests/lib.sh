@@ -1,17 +1,16 @@
-# Shared by the scripts of this directory: a volume of their own, mounted, and cleaned up whatever
-# happens.
+# Functions that the scripts of this directory share: a volume for each script, mounted, and always
+# cleaned up.
 #
 # Environment:
 #   STEADFAST   the binary (default: target/release/steadfast of this repository)
 #   BOUND       ci (default: seconds to a few minutes each) or full
-#   TEST_DIR    where image, mount point and scratch files go (default: /tmp); needs a few GiB
+#   TEST_DIR    directory for image, mount point and scratch files (default: /tmp); needs a few GiB
 #   TARGET_DIR  run on this existing directory instead of a Steadfast mount, to check the script
-#               itself against another
-#               file system; mounting, killing and checking are left out then
-#   KEEP=1      leave the scratch directory (image, logs) behind
+#               itself on another file system; mounting, killing and checking are left out then
+#   KEEP=1      keep the scratch directory (image, logs)
 #
 # A script calls `start NAME`, then `make_volume SIZE`, `mount_volume`, ... and ends with `finish`.
-# Every process it starts in the background is registered with `own PID` and ended by its id.
+# It registers every background process with `own PID`, which ends the process by its id.
 
 set -euo pipefail
 export LC_ALL=C
@@ -32,8 +31,8 @@ WORK=${WORK:-}
 MNT=
 IMAGE=
 
-# start NAME: scratch directory, names and the trap. Further images and mount points are made by the
-# script below $WORK.
+# start NAME: creates the scratch directory, sets names and the trap. The script itself creates
+# further images and mount points below $WORK.
 start() {
     NAME=$1
     case $BOUND in ci | full) ;; *) die "BOUND is '$BOUND': set it to ci or full" ;; esac
@@ -81,12 +80,12 @@ finish() { printf '%s: ok\n' "$NAME"; }
 
 full() { [ "$BOUND" = full ]; }
 
-# bounded CI FULL: the one that applies.
+# bounded CI FULL: the value for the present BOUND.
 bounded() { if full; then echo "$2"; else echo "$1"; fi; }
 
 plain() { [ -n "$TARGET_DIR" ]; }
 
-# A program that the script cannot do without.
+# A program that the script requires.
 need() {
     local program
     for program in "$@"; do
@@ -99,8 +98,8 @@ own() {
     echo "$1" >>"$WORK/owned"
 }
 
-# A script that is killed runs no trap, and one that waits for a program runs it late. So a process
-# in a session of its own outlives the script and cleans up after it.
+# A killed script runs no trap, and a script that waits for a program runs its trap late. So a
+# process in its own session outlives the script and cleans up after it.
 guard() {
     STEADFAST=$STEADFAST WORK=$WORK TARGET_DIR=$TARGET_DIR KEEP=${KEEP:-} setsid bash -c '
         source "$1/lib.sh"
@@ -127,9 +126,9 @@ make_volume() {
         die "mkfs: $(cat "$WORK/mkfs.log")"
 }
 
-# make_device SIZE [mkfs options]: the same on a loop device, whose name IMAGE is then; fails where
-# there is none to be had. A mount writes another way to a device than to a file (answered before
-# the device has it).
+# make_device SIZE [mkfs options]: the same on a loop device, whose name is then in IMAGE. Fails if
+# no loop device is available. A mount writes to a device differently than to a file: writes are
+# answered before the device has them.
 make_device() {
     plain && return
     local size=$1 device
@@ -141,14 +140,14 @@ make_device() {
     timeout 60 "$STEADFAST" mkfs "$@" "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
 }
 
-# Devices of make_device, by the file that only we have.
+# Detaches the devices of make_device, found by their file, which only this script uses.
 drop_devices() {
     [ -e "$WORK/device" ] || return 0
     losetup --associated "$WORK/device" --output NAME --noheadings 2>/dev/null | xargs --no-run-if-empty losetup --detach
 }
 
-# mount_volume [mount options]: returns once mounted; DAEMON is the id of the process that serves
-# it, MOUNT_MS how many milliseconds the command took.
+# mount_volume [mount options]: returns when the volume is mounted. DAEMON is the id of the process
+# that serves it; MOUNT_MS is the duration of the command in milliseconds.
 mount_volume() {
     plain && return
     local begin
@@ -161,7 +160,7 @@ mount_volume() {
     mountpoint -q "$MNT" || die "mount returned, but $MNT is not a mount point"
 }
 
-# The process that runs our binary with this image among its arguments.
+# The process that runs this binary with this image among its arguments.
 daemon_of() {
     local image=$1 process executable
     for process in /proc/[0-9]*; do
@@ -178,12 +177,12 @@ umount_volume() {
     plain && return
     timeout 300 "$STEADFAST" umount "$MNT" >"$WORK/umount.log" 2>&1 || die "umount: $(cat "$WORK/umount.log")"
     ! mountpoint -q "$MNT" || die "umount returned, but $MNT is still a mount point"
-    # The volume is closed by now; the process may still be giving its memory back.
+    # The volume is closed by now; the process may still be releasing its memory.
     gone "$DAEMON" 10 || die "umount returned, but the daemon $DAEMON still runs"
     DAEMON=
 }
 
-# A power cut as far as the daemon is concerned: killed without notice, its mount detached.
+# A power cut from the daemon's view: killed without notice, and its mount detached.
 kill_daemon() {
     plain && return
     [ -n "$DAEMON" ] || die "there is no daemon to kill"
@@ -193,8 +192,8 @@ kill_daemon() {
     umount -l "$MNT" 2>/dev/null || true
 }
 
-# gone PID SECONDS: waits for a process that is not our child. Its first thread is a zombie before
-# the others have let go of what is open.
+# gone PID SECONDS: waits for a process that is not a child of this shell. Its first thread becomes
+# a zombie before the other threads have closed their files.
 gone() {
     local deadline=$(($(date +%s) + $2)) threads
     while [ -d "/proc/$1" ]; do
@@ -207,7 +206,7 @@ gone() {
     done
 }
 
-# Clean unmount and mount again.
+# Unmounts cleanly and mounts again.
 remount_volume() {
     umount_volume
     mount_volume "$@"
@@ -228,7 +227,8 @@ cleanup() {
         kill -9 "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
     done
     if ! plain && [ -n "$MNT" ]; then
-        # The daemon goes first: a mount whose daemon hangs could hang us too.
+        # The daemon is ended first, because a mount with a hanging daemon could block this script
+        # too.
         [ -n "$DAEMON" ] || DAEMON=$(daemon_of "$IMAGE")
         if [ -n "$DAEMON" ]; then
             timeout 20 "$STEADFAST" umount "$MNT" >/dev/null 2>&1
@@ -240,7 +240,7 @@ cleanup() {
         grep -q " $MNT " /proc/self/mounts && umount -l "$MNT"
         drop_devices
     fi
-    # Disks that a script has made of files in its directory.
+    # Detaches loop devices on files in the directory of the script.
     if [ -n "$WORK" ] && [ -d "$WORK" ]; then
         awk -v work="$WORK/" 'index($2, work) == 1 { print $2 }' /proc/self/mounts | tac | xargs -r -n 1 umount -l
         losetup --noheadings --output NAME,BACK-FILE 2>/dev/null | awk -v work="$WORK/" 'index($2, work) == 1 { print $1 }' |
@@ -250,7 +250,7 @@ cleanup() {
         say "kept $WORK"
     elif [ -n "$WORK" ]; then
         plain && rm -rf "$(cat "$WORK/target" 2>/dev/null)"
-        # Never descend into something that is still mounted.
+        # Never descend into a directory that is still mounted.
         rm -rf --one-file-system "$WORK"
     fi
     [ -z "$GUARD" ] || kill -9 "$GUARD" 2>/dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Resident memory of the daemon stays bounded, whatever is done: many files made, listed and
-# removed, much data written and read, with --cache 32MiB.
+# The resident memory of the daemon stays bounded under all loads: many files created, listed and
+# removed, and much data written and read, with --cache 32MiB.
 source "$(dirname "$0")/lib.sh"
 start memory
 need python3
@@ -14,7 +14,7 @@ limit_mib=${LIMIT_MIB:-128}
 make_volume 64G
 mount_volume --cache 32MiB
 
-# Largest resident size so far, KiB.
+# Peak resident size in KiB.
 peak() { awk '/^VmHWM/ {print $2}' "/proc/$DAEMON/status"; }
 now() { awk '/^VmRSS/ {print $2}' "/proc/$DAEMON/status"; }
 report() { printf '%s: %-44s %7d KiB resident, %7d KiB at most\n' "$NAME" "$1" "$(now)" "$(peak)"; }
@@ -28,7 +28,7 @@ report "listed with attributes"
 dd if=/dev/urandom of="$MNT/large" bs=1M count="$((megabytes / 10 + 1))" status=none || die "writing"
 report "$((megabytes / 10 + 1)) MiB written"
 for _ in $(seq 10); do
-    # Direct, so that every byte comes from the daemon and not from the kernel's cache.
+    # Direct I/O, so that every byte comes from the daemon and not from the kernel's cache.
     dd if="$MNT/large" of=/dev/null bs=1M iflag=direct status=none || die "reading"
 done
 report "$megabytes MiB read"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Alert rules and dashboard: a Prometheus server scrapes a mount, loads the rules, and answers what
-# the dashboard asks.
+# Alert rules and dashboard: a Prometheus server scrapes a mount, loads the rules, and evaluates the
+# queries of the dashboard.
 source "$(dirname "$0")/lib.sh"
 start metrics
 plain && skip_all "there is no daemon to look at"
@@ -36,17 +36,17 @@ prometheus --config.file="$WORK/prometheus.yml" --storage.tsdb.path="$WORK/data"
     --web.listen-address="127.0.0.1:$server_port" >"$WORK/prometheus.log" 2>&1 &
 own $!
 
-# asked EXPRESSION: whether the server has a figure for it.
+# asked EXPRESSION: whether the server has a value for it.
 asked() {
     curl -sf -G --data-urlencode "query=$1" "$server/api/v1/query" | grep -q '"value":'
 }
 
-# until_asked WHAT EXPRESSION: waits for one.
+# until_asked WHAT EXPRESSION: waits for a value.
 until_asked() {
     local i
     for i in $(seq 120); do
         asked "$2" && return
-        # Something to count.
+        # Requests to count.
         head -c 5000 /dev/urandom >"$MNT/file" && sync "$MNT/file" && cat "$MNT/file" >/dev/null
         sleep 0.5
     done
@@ -63,7 +63,7 @@ ok "dashboard: the server answers $result"
 asked 'ALERTS{alertname="SteadfastNearlyFull"}' && die "an alert without a reason"
 head -c 60M /dev/zero >"$MNT/full" || die "60 MB do not fit"
 sync "$MNT/full"
-# It is pending until it has held for as long as the rule says.
+# The alert is pending until it has held for the duration in the rule.
 until_asked "alert of a volume that is nearly full" 'ALERTS{alertname="SteadfastNearlyFull"}'
 rm "$MNT/full"
 ok "a volume that is nearly full raises its alert"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Time to mount, from the command to a usable mount, side by side: empty and full, small and large,
-# few files and many, after a clean unmount and after kill -9. It must not grow with any of these.
+# Time to mount, from the command to a usable mount. The cases are empty and full, small and large,
+# few files and many, after a clean unmount and after kill -9. The time must not grow with any of
+# these.
 source "$(dirname "$0")/lib.sh"
 start mounttime
 need python3
@@ -12,8 +13,8 @@ small=$(bounded 256M 1G)
 worst=0
 empty=
 
-# The best of three, after a clean unmount. The host's cache of the image is as it happens to be;
-# reading it anew would measure the disk.
+# The best of three, after a clean unmount. The host's cache of the image is left as it is, because
+# reading the image again would measure the disk.
 time_clean() {
     local i best=
     for i in 1 2 3; do
@@ -68,7 +69,7 @@ row "64G sparse, $many files and $(bounded 512M 8G) of data"
 umount_volume
 check_volume "$many files"
 
-# Generous, for machines that are busy: growth with size would be seen as seconds.
+# Generous for busy machines: growth with size would amount to seconds.
 limit=$((empty * 4 + 500))
 [ "$worst" -le "$limit" ] || die "the slowest mount took $worst ms, an empty one $empty ms"
 ok "the slowest mount took $worst ms, an empty one $empty ms"

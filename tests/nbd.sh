@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# The NBD server beside the programs of others: libnbd (nbdinfo, nbdcopy), qemu (qemu-img, qemu-io,
-# qemu-storage-daemon) and nbdkit, and the remote medium on their servers. Memory, a raw image, and
-# a file inside a volume whose flushes are transaction points. TLS with certificates. Debian
-# packages: nbdkit, libnbd-bin, qemu-utils, qemu-system-common, openssl, dosfstools, mtools; what is
-# not installed is skipped.
+# The NBD server with programs of other projects: libnbd (nbdinfo, nbdcopy), qemu (qemu-img,
+# qemu-io, qemu-storage-daemon) and nbdkit; and the remote medium on their servers. The exports are
+# memory, a raw image, and a file in a volume whose flushes are transaction points. Also TLS with
+# certificates.
+#
+# Debian packages: nbdkit, libnbd-bin, qemu-utils, qemu-system-common, openssl, dosfstools, mtools.
+# Tests of missing programs are skipped.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=nbd
@@ -12,7 +14,7 @@ start nbd
 has() { command -v "$1" >/dev/null || { say "skipped: $1 is not installed"; return 1; }; }
 
 SERVER=
-# serve ARGUMENTS: starts a server on a free port; ADDRESS is where.
+# serve ARGUMENTS: starts a server on a free port and sets ADDRESS.
 serve() {
     : >"$WORK/serve.out"
     "$STEADFAST" serve "$@" --listen 127.0.0.1:0 >"$WORK/serve.out" 2>"$WORK/serve.err" &
@@ -61,13 +63,13 @@ if has qemu-io; then
         -c 'discard 1M 1M' -c 'write -f -P 9 0 4k' -c flush -c 'read -P 9 0 4k' "nbd://$ADDRESS/b"
     ! grep -qi 'fail\|error' "$WORK/run.log" || die "qemu-io: $(cat "$WORK/run.log")"
     run qemu-img convert -f raw -O raw -n "$WORK/data" "nbd://$ADDRESS/b"
-    # The export is longer than the file.
+    # The export is larger than the file.
     run qemu-img compare -f raw -F raw "$WORK/data" "nbd://$ADDRESS/b"
     ok "qemu-io and qemu-img"
 fi
 serve_no_more
 
-# A raw image, and who else wants it.
+# A raw image, and a second program that tries to open it.
 cp "$WORK/data" "$WORK/raw.img"
 serve nbd "$WORK/raw.img"
 if has qemu-io; then
@@ -79,14 +81,13 @@ serve_no_more
 has qemu-io && [ "$(head -c 1 "$WORK/raw.img" | od -An -tu1 | tr -d ' ')" != 5 ] && die "the image was not written"
 ok "a raw image"
 
-# A file inside a volume: what was flushed is found after the server was killed, what was not is
-# not.
+# A file in a volume: after the server was killed, flushed data exists and unflushed data does not.
 make_volume 64M
 serve nbd "$IMAGE" --file /disk --create 16M
 if has qemu-io; then
     run qemu-io -f raw -c 'write -P 1 0 1M' -c flush -c 'write -P 2 0 1M' -c 'write -P 3 4M 64k' "nbd://$ADDRESS" &
     wait $!
-    # qemu flushes when it closes; so this is a state that was flushed as a whole.
+    # qemu flushes when it closes, so this state was flushed as a whole.
     "$STEADFAST" rollback "$IMAGE" 2>"$WORK/second" && die "rolled back while it is served"
     run nbdcopy "nbd://$ADDRESS" "$WORK/before"
     timeout 30 python3 - "$ADDRESS" <<'PY' || die "a client that writes without a flush"

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# A mount exported over NFS 3 by nfs-ganesha, a server in user space, to a client in user space
-# (libnfs): files can be listed, copied in and out; and a client's handle of an open file means the
-# same file after the volume was unmounted and mounted again. In a network of its own, so nobody
-# else's ports and mounts are touched. Needs root, and the Debian packages nfs-ganesha,
-# nfs-ganesha-vfs and libnfs-utils.
+# Exports a mount over NFS 3 with nfs-ganesha, a user-space server, to libnfs, a user-space client.
+# Files can be listed and copied in and out. A client's handle of an open file refers to the same
+# file after a remount. The test runs in its own network namespace, so it affects no other ports and
+# mounts. Needs root, and the Debian packages nfs-ganesha, nfs-ganesha-vfs and libnfs-utils.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=nfs

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The packages and the integration with the system: `make deb`, installation in a Debian that has
-# nothing else, a volume mounted there with mount(8), a C program compiled against what was
-# installed, the systemd unit, the udev properties.
+# The packages and the integration with the system: `make deb`, installation in a minimal Debian,
+# and a volume mounted there with mount(8). A C program is compiled with the installed files. Also
+# the systemd unit and the udev properties.
 #
-# A clean Debian comes from debootstrap and is kept beside the build. Where no mirror can be
-# reached, the packages are installed with `dpkg --root` into an empty directory that gets the
-# host's C library, and the command runs in there.
-#   PACKAGES        a directory with packages that `make deb` made before
-#   DEBIAN_MIRROR   where packages come from (default http://deb.debian.org/debian)
+# debootstrap creates a clean Debian, which is kept beside the build. If no mirror can be reached,
+# `dpkg --root` installs the packages into an empty directory with the host's C library, and the
+# command runs there.
+#   PACKAGES        a directory with existing packages of `make deb`
+#   DEBIAN_MIRROR   the source of packages (default http://deb.debian.org/debian)
 source "$(dirname "$0")/lib.sh"
 plain && { echo "package: skipped: nothing of this is about another file system"; exit 0; }
 start package
@@ -59,15 +59,16 @@ if [ -e "$cache" ]; then
     clean="a clean Debian"
     force=()
 else
-    # No mirror: an empty root with the C library of this machine, to which dpkg adds the packages.
+    # No mirror: an empty root with the C library of this machine, into which dpkg installs the
+    # packages.
     clean="an empty root (no package mirror could be reached)"
     force=(--force-depends)
     mkdir -p "$root"/{etc,tmp,usr,var/lib/dpkg/updates,var/lib/dpkg/info} && : >"$root/var/lib/dpkg/status"
-    # As in every Debian; mount(8) looks for helpers in /sbin.
+    # As in every Debian, because mount(8) looks for helpers in /sbin.
     for directory in bin sbin lib lib64; do
         mkdir "$root/usr/$directory" && ln -s "usr/$directory" "$root/$directory"
     done
-    # Lines of libraries begin with a tab, those that say whose they are do not.
+    # Lines of libraries begin with a tab; the lines with file names do not.
     for library in $(ldd "$target/release/steadfast" /bin/sh /bin/mount /bin/umount | grep '^\s' | grep -o '/[^ ]*' | sort -u); do
         mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"
     done
@@ -77,8 +78,8 @@ dpkg --root="$root" "${force[@]}" --install "${packages[@]}" >"$WORK/dpkg.log" 2
     die "dpkg: $(tail -n 5 "$WORK/dpkg.log")"
 ok "installed in $clean"
 
-# Its own mounts, which are gone with the last process in it, and its own process table, whose end
-# takes the daemon along.
+# The command gets its own mounts, which disappear with its last process. It also gets its own
+# process table, whose end stops the daemon.
 cat >"$root/tmp/try.sh" <<'INSIDE'
 set -e
 /bin/mount -t proc proc /proc
@@ -106,7 +107,7 @@ said=$(timeout 60 unshare --mount --pid --fork --kill-child --propagation privat
 grep -qx LABEL=packed <<<"$said" && grep -qx TYPE=steadfast <<<"$said" || die "info --export said: $said"
 ok "a volume mounted with mount -t fuse.steadfast in $clean"
 
-# --- the development files, as a program finds them
+# --- the development files, as a program uses them
 export PKG_CONFIG_LIBDIR=$root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
 # shellcheck disable=SC2046 # flags are words
 cc -std=c99 -Wall -Werror "$root/usr/share/doc/libsteadfast-dev/examples/logger.c" \
@@ -114,7 +115,7 @@ cc -std=c99 -Wall -Werror "$root/usr/share/doc/libsteadfast-dev/examples/logger.
 LD_LIBRARY_PATH=$root/usr/lib "$WORK/logger" >"$WORK/logger.log" || die "the example does not run"
 readelf -d "$WORK/logger" >"$WORK/needed"
 grep -q 'NEEDED.*libsteadfast\.so\.1\]' "$WORK/needed" || die "the library has not the name that it should have"
-# Nothing but the interface is visible in it.
+# Only the symbols of the interface are visible.
 strange=$(nm -D --defined-only "$root/usr/lib/libsteadfast.so.1" | awk '$3 !~ /^sf_/ { print $3 }')
 [ -z "$strange" ] || die "the library shows more than its interface: $strange"
 ok "a program compiled against the packages"

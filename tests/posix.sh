@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The POSIX compliance suite on mounts of several kinds. POSIX_SUITE names the program; otherwise it
-# is built. Arguments go to it.
+# Runs the POSIX compliance suite on several kinds of mounts. POSIX_SUITE names the program;
+# otherwise it is built. The script passes its arguments to the program.
 source "$(dirname "$0")/lib.sh"
 start posix
 
@@ -10,8 +10,8 @@ if [ -z "${POSIX_SUITE:-}" ]; then
     POSIX_SUITE=${CARGO_TARGET_DIR:-$REPO/target}/release/posix-suite
 fi
 
-# What is known to deviate and stays so, for the reasons that docs/POSIX.md gives. A check that
-# passes again fails the script until it is taken off this list.
+# Known and permanent deviations, for the reasons in docs/POSIX.md. If such a check passes, the
+# script fails until the check is removed from this list.
 deviations=()
 
 # suite WHAT [options of the suite]
@@ -42,7 +42,7 @@ if plain; then
     exit 0
 fi
 
-# Everything that Linux file systems may have is required.
+# All optional operations of Linux file systems are required.
 variant "default" "" "" --require-all "$@"
 variant "write-through" "" "-o writethrough" --require-all "$@"
 # Small nodes cannot hold large attribute values.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every command that the README shows in a block marked `<!-- test -->`, in order, in an empty
-# directory; and `make run`, twice, over a mount whose daemon was killed, and `make stop`.
+# Runs every command in the blocks of the README marked `<!-- test -->`, in order, in an empty
+# directory. Also runs `make run` twice, over a mount whose daemon was killed, and `make stop`.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export STEADFAST=${STEADFAST:-$root/target/release/steadfast}
@@ -26,7 +26,7 @@ mkdir -p "$scratch"
 (cd "$scratch" && bash -euxo pipefail -c "$blocks")
 echo "commands of the README: ok"
 
-# The files that the tour printed have to be what the comments say.
+# The output of these commands must be what the comments in the README say.
 [ "$(steadfast cat "$scratch/disk.img" /app.conf /app.data)" = $'version 1\nversion 1' ]
 echo "rollback and power cut of the tour: ok"
 

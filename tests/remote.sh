@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# A volume on the memory of three servers with parity: made, mounted, used while a server is killed,
-# comes back empty and is rebuilt, and another one is killed; then checked by a new client with one
-# server missing. Looked at read-only, drained and rebuilt by command, restored from a write-behind
-# log after all servers are lost, with TLS; and on the memory of nbdkit and of qemu-storage-daemon,
-# where those are installed.
+# A volume on the memory of three servers with parity. A server is killed during use, comes back
+# empty and is rebuilt; then another one is killed. A new client checks the volume with one server
+# missing.
+#
+# Further tests: read-only access, draining and rebuilding by command, restoring from a write-behind
+# log after the loss of all servers, and TLS. Also the memory of nbdkit and of qemu-storage-daemon,
+# if they are installed.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 NAME=remote
@@ -12,7 +14,7 @@ start remote
 PIDS=()
 PORTS=()
 LEND=()
-# lend INDEX [PORT]: a server, on a free port where none is given.
+# lend INDEX [PORT]: starts a server, on a free port by default.
 lend() {
     local out=$WORK/server$1.out try
     : >"$out"
@@ -31,9 +33,9 @@ lose() {
     gone "${PIDS[$1]}" 30 || die "server $1 does not die"
 }
 states() { timeout 60 "$STEADFAST" remote status --json "$IMAGE" | sed '/^  "live"/,$d' | grep -c '"state": "good"' || true; }
-# epoch: the newest one.
+# epoch: the newest epoch.
 epoch() { timeout 60 "$STEADFAST" remote status "$IMAGE" | sed -n 's/^array.*, epoch \([0-9]*\).*/\1/p'; }
-# wait_port PORT: somebody listens there.
+# wait_port PORT: waits until a server listens there.
 wait_port() {
     local try
     for try in $(seq 100); do
@@ -89,8 +91,8 @@ timeout 60 "$STEADFAST" ls "$IMAGE" / >/dev/null 2>"$WORK/refused" && die "opene
 grep -q 'more servers are lost' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
 ok "beyond what parity survives it refuses"
 
-# Commands: a member is emptied for a spare to take its place, and one that was lost meanwhile is
-# rebuilt.
+# Commands: one member is emptied and a spare takes its place; a member that was lost in the
+# meantime is rebuilt.
 for index in 3 4 5 6; do lend $index; done
 place() { echo "127.0.0.1:${PORTS[$1]}"; }
 fresh=remote://$(place 3),$(place 4),$(place 5)
@@ -124,7 +126,7 @@ lose 3
 check_volume "after a rebuild, with another server lost"
 ok "drain and rebuild by command"
 
-# A write-behind log: all servers are lost, and the array is made anew out of it on others.
+# A write-behind log: all servers are lost, and the array is restored from the log on other servers.
 for index in 10 11 12; do lend $index; done
 logged="log=$WORK/behind&log_behind=8&$words"
 IMAGE="remote://$(place 10),$(place 11),$(place 12)?$logged"
@@ -136,7 +138,7 @@ cp -r "$TESTS" "$MNT/a"
 head -c 20M /dev/urandom >"$MNT/large"
 timeout 60 "$STEADFAST" transact "$MNT" || die "transact"
 sum=$(sha256sum <"$MNT/large")
-# log_line: what status says of the log.
+# log_line: the log in the output of status.
 log_line() { timeout 60 "$STEADFAST" remote status "$IMAGE" | grep '^write-behind log' || true; }
 for try in $(seq 240); do
     ! log_line | grep -q ': complete, flushed .*, 0 .* behind' || break
@@ -163,7 +165,7 @@ umount_volume
 log_line | grep -q 'can be restored' || die "the log did not go on: $(log_line)"
 ok "all servers are lost, and the array is restored from the write-behind log"
 
-# complete: the log has everything.
+# complete: waits until the log is complete.
 complete() {
     for try in $(seq 240); do
         ! log_line | grep -q ': complete, flushed .*, 0 .* behind' || return 0
@@ -171,7 +173,7 @@ complete() {
     done
     die "the log is not complete ($try): $(log_line)"
 }
-# made_anew INDEX INDEX INDEX: the array is restored on new servers.
+# made_anew INDEX INDEX INDEX: restores the array on new servers.
 made_anew() {
     local index
     for index in "$@"; do lend "$index"; done
@@ -180,8 +182,8 @@ made_anew() {
     check_volume "restored from $1 on"
 }
 
-# Without its log an array is refused, unless the address says that it is left behind; whoever names
-# it next brings it up to date.
+# An array is refused without its log, unless the address says that the log is left behind. The next
+# client that names the log brings it up to date.
 without="remote://$(place 13),$(place 14),$(place 15)?$words"
 timeout 60 "$STEADFAST" put -r "$without" "$TESTS" /c >/dev/null 2>"$WORK/refused" && die "used without its log"
 grep -q 'log=none' "$WORK/refused" || die "the refusal names the way out: $(cat "$WORK/refused")"
@@ -210,7 +212,7 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
     logged="log=$loop&log_behind=8&$words"
     timeout 60 "$STEADFAST" mkfs "$on?policy=parity&$logged" --force >/dev/null 2>"$WORK/refused" && die "a device that holds something was overwritten"
     grep -q 'holds no write-behind log' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
-    # What else is on it is no harm.
+    # Other data on it does no harm.
     head -c 64M /dev/urandom >"$loop"
     head -c 64K /dev/zero >"$loop"
     IMAGE="$on?$logged"
@@ -233,14 +235,14 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
     for index in 23 24 25; do lose $index; done
     ok "a write-behind log on a block device"
 
-    # full_disk WHERE INDEX: the log's disk has no room; the array goes on, and the log once there
-    # is some. Servers from INDEX on.
+    # full_disk WHERE INDEX: the log's disk is full. The array continues, and the log continues when
+    # there is space again. Uses servers from INDEX.
     full_disk() {
         local first=$2 second=$(($2 + 3)) index
         for index in $(seq "$first" $((first + 5))); do lend "$index"; done
         logged="log=$1/behind&log_behind=8&$words"
         IMAGE="remote://$(place "$first"),$(place $((first + 1))),$(place $((first + 2)))?$logged"
-        # All but 40 MiB.
+        # All space except 40 MiB.
         fallocate -l $(($(df --output=avail -B1 "$1" | tail -n 1) - (40 << 20))) "$1/other"
         timeout 60 "$STEADFAST" mkfs --force "$IMAGE&policy=parity" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
         mount_volume
@@ -260,7 +262,8 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
         timeout 60 "$STEADFAST" remote restore "remote://$(place "$second"),$(place $((second + 1)))?policy=mirror&$logged" \
             >/dev/null 2>"$WORK/refused" && die "restored from a log that was given up"
         grep -q 'was given up\|never complete' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
-        # While there is no room whoever asks for the log is told, and may leave it behind.
+        # While the disk is full, a client that names the log gets an error. It may leave the log
+        # behind.
         timeout 60 "$STEADFAST" mount "$IMAGE" "$MNT" >/dev/null 2>"$WORK/refused" && die "mounted with a log that has no room"
         grep -q 'No space left' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
         timeout 60 "$STEADFAST" put -r "${IMAGE/log=*log_behind=8/log=none}" "$TESTS" /c || die "put with log=none"
@@ -282,7 +285,8 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
     umount "$WORK/tmpfs"
     if command -v mkfs.ext4 >/dev/null; then
         truncate -s 300M "$WORK/ext4.img"
-        # Nothing is kept back for root, who we are: what is meant to be full would have room.
+        # No reserve for root: this script runs as root, so a reserve would leave space on a full
+        # disk.
         mkfs.ext4 -q -m 0 "$WORK/ext4.img"
         mount -o loop "$WORK/ext4.img" "$WORK/ext4"
         full_disk "$WORK/ext4" 40
@@ -291,7 +295,7 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
     ok "a write-behind log on a disk that is full"
 fi
 
-# TLS from our client to our server, and to nbdkit; a client without the authority gets nowhere.
+# TLS from this client to this server and to nbdkit. A client without the authority cannot connect.
 pki=$WORK/pki
 if command -v openssl >/dev/null; then
     mkdir "$pki"

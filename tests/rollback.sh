@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Rollback of a live mount: extended, truncated, mapped, new and renamed files come back as they
-# were at the last transaction point; EBUSY while files are open for writing, unless --force; what
-# was rolled back never reappears.
+# Rollback of a running mount. Extended, truncated, mapped, new and renamed files return to their
+# state at the last transaction point. EBUSY while files are open for writing, unless --force.
+# Changes that were rolled back never reappear.
 source "$(dirname "$0")/lib.sh"
 start rollback
 need python3
@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE=1
 
 make_volume 1G
 mount_volume
-# Only we say when: neither the timer nor fsync sets a transaction point.
+# Only this script sets transaction points; neither the timer nor fsync does.
 "$STEADFAST" mask set "$MNT" manual
 
 originals=$WORK/originals
@@ -33,7 +33,7 @@ as_before() {
     ok "$1"
 }
 
-# --- nothing open
+# --- no open files
 echo changed >"$MNT/extended"
 rm "$MNT/other" "$MNT/large"
 rmdir "$MNT/directory"
@@ -43,7 +43,7 @@ ls -l "$MNT" >/dev/null
 timeout 60 "$STEADFAST" rollback "$MNT" || die "rollback with nothing open"
 as_before "nothing open"
 
-# --- open in every way
+# --- files open in every way
 coproc HOLDER { exec python3 "$TESTS/helpers/rollback_holder.py" "$MNT"; }
 own "$HOLDER_PID"
 holder=$HOLDER_PID
@@ -81,7 +81,7 @@ echo quit >&"$to"
 gone "$holder" 30 || die "the holder does not end"
 as_before "after the old descriptors are closed"
 
-# --- shells that stand in directories, and watchers
+# --- shells with working directories on the mount, and watchers
 mkdir "$MNT/stays" "$MNT/gone"
 "$STEADFAST" transact "$MNT" || die "transact"
 rmdir "$MNT/gone"
@@ -100,7 +100,8 @@ watcher_says() {
 for pair in "root $MNT" "stays $MNT/stays" "vanishes $MNT/vanishes" "file $MNT/truncated"; do
     watcher_says "watch $pair"
 done
-# shell DIR: a shell that stands there, told commands by a FIFO, and what each answers.
+# shell DIR: a shell with this working directory. It gets commands by a FIFO and returns an answer
+# to each.
 for place in stays vanishes; do
     mkfifo "$WORK/$place.in" "$WORK/$place.out"
     (cd "$MNT/$place" && exec bash --norc -s) <"$WORK/$place.in" >"$WORK/$place.out" 2>&1 &
@@ -154,7 +155,7 @@ rmdir "$MNT/stays" "$MNT/gone"
 "$STEADFAST" transact "$MNT" || die "transact"
 ok "a shell and a watch in a directory that stays go on"
 
-# --- the mount is as good as new
+# --- the mount works as before
 echo fresh >"$MNT/fresh"
 cat "$originals/large" >>"$MNT/extended"
 "$STEADFAST" transact "$MNT" || die "transact after a rollback"
@@ -167,7 +168,7 @@ for name in truncated mapped other large; do
 done
 ok "work after a rollback is durable"
 
-# --- in a loop, with readers at work
+# --- repeated rollbacks with active readers
 "$STEADFAST" mask set "$MNT" manual
 "$STEADFAST" transact "$MNT"
 (while [ ! -e "$WORK/read-enough" ]; do cat "$MNT/large" "$MNT/truncated" >/dev/null 2>&1 || true; done) &

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# rsync -aHAX of a real tree, with hard links, extended attributes, ACLs and odd files added, onto
-# the mount and back: the same content and metadata each time.
+# rsync -aHAX of a real tree to the mount and back. The tree also has hard links, extended
+# attributes, ACLs and special files. Content and metadata must be equal each time.
 source "$(dirname "$0")/lib.sh"
 start rsync
 need rsync setfacl getfacl setfattr getfattr
@@ -8,7 +8,7 @@ need rsync setfacl getfacl setfattr getfattr
 make_volume 8G
 mount_volume
 
-# The original lies on the scratch file system.
+# The original is on the scratch file system.
 origin=$WORK/origin
 mkdir "$origin"
 for candidate in $(bounded "/usr/lib/python3 /usr/share/doc" "/usr/share /usr/lib/python3"); do
@@ -47,10 +47,10 @@ if [ "$(id -u)" = 0 ]; then
     setfattr -n trusted.secret -v x "$odd/file14"
 fi
 
-# The tools list in the order of the directory, which is the file system's own business.
+# The tools list in directory order, which differs between file systems.
 sort_paragraphs() { awk 'BEGIN { RS = ""; ORS = "\0" } { print }' | sort -z | tr '\0' '\n'; }
 
-# Everything that counts, one line a file; sizes of directories are the file system's own business.
+# All relevant metadata, one line per file. Sizes of directories differ between file systems.
 list() {
     (
         cd "$1"
@@ -68,7 +68,7 @@ compare() {
 }
 
 copy() {
-    # The window of -1 makes it look at nanoseconds, too.
+    # With a window of -1 rsync also compares nanoseconds.
     timeout 3600 rsync -aHAX --numeric-ids --sparse --modify-window=-1 "$@" >"$WORK/rsync.log" 2>&1 ||
         die "rsync: $(tail -n 10 "$WORK/rsync.log")"
 }

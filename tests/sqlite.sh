@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# SQLite with WAL and with a rollback journal: the daemon is killed in mid-run several times; the
-# database stays whole and every acknowledged transaction is in it.
+# SQLite with WAL and with a rollback journal. The daemon is killed several times during the work.
+# The database must be intact and contain every acknowledged transaction.
 source "$(dirname "$0")/lib.sh"
 start sqlite
 need python3
@@ -18,7 +18,7 @@ for journal in wal delete; do
         writer=$!
         own "$writer"
         before=$(wc -l <"$acknowledged")
-        # From the middle of the work, at no regular moment.
+        # Kill in the middle of the work, at an irregular moment.
         sleep "$((1 + RANDOM % 2)).$((RANDOM % 1000))"
         if plain; then kill "$writer"; else kill_daemon; fi
         # The writer ends by itself when its file system is gone.

@@ -8,9 +8,9 @@ make_volume 8G
 mount_volume
 mkdir -m 777 "$MNT/stress"
 
-# Not about the file system of the temporary directory: kernel file systems, mounts of others, and
-# fanotify, which marks every mount of the machine and hangs in some kernels whatever the file
-# system.
+# Excluded stressors: those that do not use the file system of the temporary directory but kernel
+# file systems or other mounts. Also fanotify, which marks every mount of the machine and hangs in
+# some kernels on any file system.
 exclude=${EXCLUDE:-binderfs,bind-mount,procfs,fanotify}
 seconds=$(bounded 1 10)
 stressors=$(stress-ng --class 'filesystem?' 2>/dev/null | sed 's/^[^:]*://' | tr -s ' \n' '\n' | grep .)
@@ -22,8 +22,7 @@ for stressor in ${STRESSORS:-$stressors}; do
         ok "$stressor ($(($(now_ms) - begin)) ms)"
     else
         status=$?
-        # 3: not enough of some resource, 4: not supported here; stress-ng's own words for "cannot
-        # be run".
+        # stress-ng's codes for "cannot run": 3 is a lack of some resource, 4 is not supported here.
         case $status in
         3 | 4) say "skipped: $stressor ($(grep -iE 'skipp|not ' "$WORK/stress.out" | head -n 1))" ;;
         *) die "$stressor: exit $status: $(grep -iE 'fail|error' "$WORK/stress.out" | head -n 10)" ;;

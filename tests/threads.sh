@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Mounts where few threads are allowed (the pids controller of a cgroup): each is refused in one
-# line and leaves no mount behind, or serves, has the threads that it cannot do without, and ends at
-# a signal.
+# Mounts with a limit on the number of threads (the pids controller of a cgroup). Each mount either
+# fails with one line and leaves no mount behind, or works with the minimum of threads and ends at a
+# signal.
 source "$(dirname "$0")/lib.sh"
 plain && skip_all "nothing to do with $TARGET_DIR"
 for parent in /sys/fs/cgroup/pids /sys/fs/cgroup; do
     group=$parent/steadfast-threads-$$
     mkdir "$group" 2>/dev/null || continue
-    # On a machine with one hierarchy the controller may be for others to give.
+    # On a machine with a single hierarchy the controller may not be available to this script.
     [ -w "$group/pids.max" ] && break
     rmdir "$group"
     group=

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# FUSE over io_uring: the tests of the mount (where cargo is there), and the POSIX suite, with the
-# kernel's parameter switched on for the time of this script. `-o io_uring=on` says so in the
-# mounts, so that none of them falls back.
+# FUSE over io_uring: the tests of the mount (if cargo is installed) and the POSIX suite, with the
+# kernel's parameter enabled for the duration of this script. The mounts use `-o io_uring=on`, so
+# none of them can fall back.
 source "$(dirname "$0")/lib.sh"
 parameter=/sys/module/fuse/parameters/enable_uring
 plain && skip_all "nothing to do with $TARGET_DIR"
@@ -12,7 +12,7 @@ start uring
 before=$(cat "$parameter")
 trap 'status=$?; set +e; echo "$before" >"$parameter"; (exit "$status"); cleanup' EXIT
 
-# Mounts that insist say what is missing.
+# Mounts that require io_uring report what is missing.
 echo N >"$parameter"
 make_volume 64M
 if "$STEADFAST" mount -o io_uring=on "$IMAGE" "$MNT" 2>"$WORK/refused"; then
@@ -36,7 +36,7 @@ umount_volume
 check_volume "after a killed daemon"
 
 if command -v cargo >/dev/null; then
-    # As `make test` builds them, so that nothing is built again.
+    # With the settings of `make test`, so that existing artifacts are used.
     mount_tests=(cargo test -q --locked --workspace --test mount)
     (cd "$REPO" && "${mount_tests[@]}" --no-run) >"$WORK/cargo.log" 2>&1 || die "cargo build: $(tail -n 20 "$WORK/cargo.log")"
     (cd "$REPO" && STEADFAST_TEST_IO_URING=on timeout 300 "${mount_tests[@]}") >"$WORK/cargo.log" 2>&1 ||
@@ -50,8 +50,8 @@ fi
 if [ -n "${POSIX_SUITE:-}" ]; then
     make_volume 1G
     mount_volume -o io_uring=on,suid,dev
-    # docs/POSIX.md says of that one check why it can fail, more often where requests really run
-    # side by side.
+    # docs/POSIX.md explains why that one check can fail. It fails more often if requests really run
+    # concurrently.
     timeout 300 "$POSIX_SUITE" "$MNT" --require-all --exclude create-and-remove-of-one-name >"$WORK/suite.log" ||
         die "POSIX suite: $(grep -v '^ok' "$WORK/suite.log" | tail -n 20)"
     ok "POSIX suite: $(tail -n 1 "$WORK/suite.log")"

@@ -1,5 +1,4 @@
-//! Gives the shared library its name for the dynamic linker: one that changes when the ABI breaks
-//! (`SF_ABI_VERSION`).
+//! Sets the soname of the shared library, which changes when the ABI breaks (`SF_ABI_VERSION`).
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -2,8 +2,9 @@
 
 Usage: dashboard.py PROMETHEUS-URL METRICS-TEXT RULES DASHBOARD
 
-Every metric that rules and dashboard name is in the text of a mount, or is one of remote memory alone. The server takes
-every expression of the dashboard, and those that every mount has give a figure. No two panels overlap.
+Every metric in the rules and the dashboard is in the text of a mount, or belongs to remote memory
+only. The server accepts every expression of the dashboard, and expressions for metrics of every
+mount have a value. No two panels overlap.
 """
 
 import json

@@ -1,11 +1,12 @@
-"""Fills a file system and says how it went.
+"""Fills a file system and reports the result.
 
 Usage: fill.py DIRECTORY METHOD [LIMIT-MIB]
 
-Methods: `synced` appends with fsync; `buffered` writes without fsync and looks at every error up to close; `files` makes
-small files; `names` makes empty files and directories; `mapped` stores through a shared map. Each ends at the first error,
-which must be ENOSPC, before LIMIT-MIB (default 1024) MiB or as many thousand names were taken. Prints how many bytes or
-names were accepted; whatever was synced is read back and must be right.
+Methods: `synced` appends with fsync. `buffered` writes without fsync and checks every error up to
+close. `files` creates small files. `names` creates empty files and directories. `mapped` stores
+through a shared map. Each method ends at the first error, which must be ENOSPC. The error must
+occur before LIMIT-MIB (default 1024) MiB or as many thousand names are used. Prints the number of
+accepted bytes or names. Synced data is read back and must be correct.
 """
 
 import errno
@@ -27,7 +28,7 @@ def block(number):
 
 
 def verify(path, length):
-    """The first `length` bytes are the blocks that were written."""
+    """Checks that the first `length` bytes are the written blocks."""
     with open(path, "rb") as file:
         for number in range(length // 65536):
             if file.read(65536) != block(number):
@@ -66,7 +67,7 @@ def buffered(directory, limit):
     except OSError as error:
         expect_full(error, "write")
         seen = "write"
-    # A kernel that caches writes may find out only when it sends them.
+    # A kernel that caches writes may detect the error only at write-back.
     for call in (os.fsync, os.close):
         try:
             call(descriptor)
@@ -141,7 +142,7 @@ def main():
     limit = (int(sys.argv[3]) if len(sys.argv) > 3 else 1024) * MIB
     methods = {"synced": synced, "buffered": buffered, "files": files, "names": names, "mapped": mapped}
     print(methods[method](directory, limit))
-    # What is still open or mapped has had its error; its end must not be another.
+    # Open and mapped files have reported their error; exiting must not cause another one.
     sys.stdout.flush()
     os._exit(0)
 

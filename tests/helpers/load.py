@@ -1,17 +1,22 @@
-"""A mixed load that notes what the file system has promised, until the file system goes away.
+"""A mixed load that records the file system's promises until the file system is gone.
 
 Usage: load.py DIRECTORY NOTES SECONDS SEED
 
-DIRECTORY lies on the file system under test, NOTES on another one. A line is written to NOTES only after the call that
-it speaks of has returned, so every line is a promise. Lines (fields separated by tabs):
+DIRECTORY is on the file system under test, NOTES on another one. A line is written to NOTES only
+after the call that it describes has returned, so every line is a promise. Lines (fields separated
+by tabs):
 
-  file NAME SHA256       a file was written once, fsync'd together with its directory, and is never touched again
-  slot NAME VERSION      all pages of the file NAME held VERSION when fsync returned; later versions only grow
-  gone NAME              the file was removed and its directory fsync'd; the name is never used again
+  file NAME SHA256       a file was written once, fsync'd together with its directory, and is never
+                         changed again
+  slot NAME VERSION      all pages of the file NAME held VERSION when fsync returned; later versions
+                         only grow
+  gone NAME              the file was removed and its directory fsync'd; the name is never used
+                         again
   moved OLD NEW SHA256   the file was renamed and its directory fsync'd
-  order N                the N-th empty file of `order` was created (not synced: after a power cut, a prefix remains)
+  order N                the N-th empty file of `order` was created (not synced: after a power cut,
+                         a prefix remains)
 
-See load_verify.py for what must hold afterwards.
+load_verify.py lists the conditions that must hold afterwards.
 """
 
 import hashlib
@@ -25,7 +30,7 @@ PAGE = 4096
 
 
 class Notes:
-    """Appends lines, each with one write, so that lines of several threads do not mix."""
+    """Appends lines, each with one write, so that lines of several threads stay whole."""
 
     def __init__(self, path):
         self.file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o644)
@@ -58,12 +63,12 @@ def write_synced(path, data):
 
 
 def page(version):
-    """A page whose every part says its version."""
+    """A page in which every part contains the version."""
     return f"{version:015d}\n".encode() * (PAGE // 16)
 
 
 def files(directory, notes, rng, run, end):
-    """New files, some renamed, some removed."""
+    """Creates files, renames some, removes some."""
     place = f"{directory}/files-{run}"
     os.mkdir(place)
     kept = []
@@ -92,7 +97,7 @@ def files(directory, notes, rng, run, end):
 
 
 def slot(directory, notes, rng, run, end, number):
-    """One file, overwritten with rising versions."""
+    """Overwrites one file with increasing versions."""
     name = f"slot-{run}-{number}"
     pages = rng.choice([1, 3, 16, 200])
     descriptor = os.open(f"{directory}/{name}", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
@@ -101,7 +106,7 @@ def slot(directory, notes, rng, run, end, number):
     while time.monotonic() < end:
         version += 1
         if version % 7 == 0:
-            # The size goes down and up again with each version, too.
+            # With each version the size also shrinks and grows again.
             os.ftruncate(descriptor, PAGE)
         write_all(descriptor, page(version) * pages)
         if version % 3 == 0:
@@ -112,7 +117,7 @@ def slot(directory, notes, rng, run, end, number):
 
 
 def order(directory, notes, rng, run, end):
-    """Empty files in strict order, never synced."""
+    """Creates empty files in strict order, without sync."""
     place = f"{directory}/order-{run}"
     os.mkdir(place)
     number = 0
@@ -124,7 +129,7 @@ def order(directory, notes, rng, run, end):
 
 
 def noise(directory, notes, rng, run, end):
-    """Whatever else happens: trees that come and go, attributes, links, holes; nothing is promised."""
+    """Other operations without promises: trees, attributes, links, holes."""
     place = f"{directory}/noise-{run}"
     os.mkdir(place)
     number = 0
@@ -159,7 +164,7 @@ def main():
         try:
             function(directory, notes, rng, run, end, *extra)
         except OSError as error:
-            # The end of the file system; the caller knows whether it was meant to end.
+            # The file system is gone; the caller knows whether that was intended.
             problems.append(str(error))
 
     threads = [

@@ -1,9 +1,9 @@
-"""Verifies what load.py was promised, after the file system came back.
+"""Verifies the promises that load.py recorded, after the file system is back.
 
 Usage: load_verify.py DIRECTORY NOTES...
 
-Every promise in NOTES holds; pages of slots are whole and no older than promised; of the files in each `order` directory
-a prefix exists.
+Every promise in NOTES holds. Pages of slots are whole and no older than promised. Of the files in
+each `order` directory a prefix exists.
 """
 
 import glob

@@ -1,4 +1,4 @@
-"""Makes many small files: make_files.py DIRECTORY COUNT [BYTES-EACH], a thousand to a directory."""
+"""Creates many small files: make_files.py DIRECTORY COUNT [BYTES-EACH], 1000 per directory."""
 
 import os
 import sys

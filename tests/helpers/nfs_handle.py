@@ -1,7 +1,7 @@
-"""A client of NFS 3 that keeps the handle of an open file: nfs_handle.py EXPORT PATH
+"""An NFS 3 client that keeps the handle of an open file: nfs_handle.py EXPORT PATH
 
-Reads the file and prints it; then, for each line on standard input, reads it again through the same handle, prints it and
-writes the line into it.
+Reads the file and prints it. Then, for each line on standard input, reads the file again through
+the same handle, prints it, and writes the line to it.
 """
 
 import ctypes

@@ -1,12 +1,12 @@
-"""Holds files of a mount open in several ways while the volume is rolled back, and says what it sees.
+"""Holds files of a mount open in several ways during a rollback, and reports what it observes.
 
 Usage: rollback_holder.py DIRECTORY; commands on standard input, one answer line each:
 
   open       opens what the test needs: `extended`, `truncated`, `mapped`, `reader`
-  change     extends, truncates, stores through the map, makes `new`
-  close      closes what is open for writing, keeps the read-only descriptor
-  map        says what reading and storing through the map does after the rollback, in children
-  stale      says how old descriptors answer after the rollback
+  change     extends, truncates, stores through the map, creates `new`
+  close      closes the files that are open for writing, keeps the read-only descriptor
+  map        reports the effect of reads and stores through the map after the rollback, in children
+  stale      reports the results of old descriptors after the rollback
   quit
 """
 
@@ -44,7 +44,7 @@ class Holder:
         return "changed"
 
     def touch(self, action):
-        """What happens to a child that uses the map."""
+        """Returns how a child process ends that uses the map."""
         child = os.fork()
         if child == 0:
             try:
@@ -103,7 +103,7 @@ def main():
     for line in sys.stdin:
         word = line.strip()
         if word == "quit":
-            # Maps and descriptors go with the process, as in a program that ends.
+            # Maps and descriptors end with the process, as in any program.
             os._exit(0)
         try:
             answer = commands[word]()

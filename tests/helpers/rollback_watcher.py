@@ -1,4 +1,4 @@
-"""Watches directories and files with inotify; told what to do line by line, for rollback.sh.
+"""Watches directories and files with inotify, for rollback.sh. Commands on standard input:
 
     watch NAME PATH    adds a watch, answers "watched"
     events             answers the events since the last time, as NAME:EVENT[:FILE] words, or "none"
@@ -28,7 +28,10 @@ def check(result):
 
 
 def events(descriptor, names):
-    """What has come by now. Events come with the call that causes them; a moment is for those of the daemon."""
+    """Returns the events so far.
+
+    Most events arrive with the call that causes them; the wait is for those of the daemon.
+    """
     found = []
     end = time.monotonic() + 0.3
     while select.select([descriptor], [], [], max(0, end - time.monotonic()))[0]:

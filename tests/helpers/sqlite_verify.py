@@ -2,8 +2,8 @@
 
 Usage: sqlite_verify.py DATABASE ACKNOWLEDGED
 
-The database is whole, its rows are 1 to n without a gap, each with its content, and n is at least the last row that was
-acknowledged.
+The database is intact. Its rows are 1 to n without a gap, each with its content, and n is at least
+the last acknowledged row.
 """
 
 import sqlite3
@@ -14,7 +14,7 @@ from sqlite_writer import content
 
 def main():
     path, acknowledged = sys.argv[1:]
-    # The last line may be cut short by the end of the writer.
+    # The last line may be incomplete, because the writer was ended.
     with open(acknowledged) as log:
         numbers = [int(line) for line in log if line.endswith("\n")]
     last = max(numbers, default=0)

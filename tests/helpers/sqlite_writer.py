@@ -1,9 +1,10 @@
-"""Writes to an SQLite database until it fails, and notes each row after its transaction was acknowledged.
+"""Writes to an SQLite database until it fails, and records each acknowledged row.
 
 Usage: sqlite_writer.py DATABASE ACKNOWLEDGED wal|delete
 
-Each row holds its number and a text that follows from it, so that a reader can tell a wrong row. The list of
-acknowledged rows lies on another file system.
+Each row holds its number and a text derived from it, so that a reader can detect a wrong row. A row
+is recorded after its transaction was acknowledged. The list of acknowledged rows is on another file
+system.
 """
 
 import errno
@@ -14,7 +15,7 @@ import sys
 
 
 def content(number):
-    """A few hundred to a few thousand characters that depend on the number only."""
+    """A few hundred to a few thousand characters that only depend on the number."""
     digest = hashlib.sha256(str(number).encode()).hexdigest()
     return digest * (1 + number % 40)
 
@@ -28,8 +29,11 @@ def connect(path, journal):
 
 
 def check_alive(path):
-    """Asks the file system something that it has to answer itself. SQLite takes a directory that cannot be opened for one that is
-    synced, so where the daemon dies between the removal of the journal and that, COMMIT succeeds though nobody has acknowledged it."""
+    """Makes a request that only the file system itself can answer.
+
+    SQLite treats a directory that cannot be opened as synced. So if the daemon dies between the
+    removal of the journal and the sync, COMMIT succeeds without an acknowledgement.
+    """
     try:
         os.stat(f"{path}-{os.urandom(8).hex()}")
     except OSError as error:
@@ -49,7 +53,7 @@ def main():
             database.execute("BEGIN IMMEDIATE")
             database.execute("INSERT INTO rows VALUES (?, ?)", (number, content(number)))
             if number % 5 == 0:
-                # Something besides appending: touches old pages too.
+                # Also change old pages, not only append.
                 database.execute("UPDATE rows SET content = content WHERE number = ?", (number // 2,))
             database.execute("COMMIT")
             check_alive(path)

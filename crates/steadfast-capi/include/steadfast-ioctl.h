@@ -1,11 +1,12 @@
-/* Steadfast: commands to a mounted volume, for programs that use the mount and not the library.
+/* Steadfast: commands for a mounted volume, for programs that use the mount and not the library.
  *
- * Each is an ioctl on any file or directory of the mount, usually the mount point:
+ * Each command is an ioctl on any file or directory of the mount, usually the mount point:
  *
  *     int fd = open("/mnt", O_RDONLY | O_DIRECTORY);
  *     if (ioctl(fd, SF_IOC_TRANSACT) != 0) perror("transact");
  *
- * ENOTTY: not a Steadfast mount. EPERM: only the user who mounted, and root. A test compares this file with the mount.
+ * ENOTTY: not a Steadfast mount. EPERM: only the mounting user and root may use the command. A test
+ * compares this file with the mount.
  */
 #ifndef STEADFAST_IOCTL_H
 #define STEADFAST_IOCTL_H
@@ -17,18 +18,20 @@
 
 /* Argument of SF_IOC_ROLLBACK. */
 struct sf_ioc_rollback {
-    uint32_t force;    /* not 0: also while files are open for writing */
+    uint32_t force;    /* not 0: roll back even while files are open for writing */
     uint32_t reserved; /* 0 */
 };
 
-/* Argument of SF_IOC_MASK_GET and SF_IOC_MASK_SET. Setting fails with EOPNOTSUPP for SF_ON_WRITE on a mount with the write-back
-   cache, and with EBUSY for SF_ON_CLOSE where files have been closed while the mask did not have it. */
+/* Argument of SF_IOC_MASK_GET and SF_IOC_MASK_SET. Setting SF_ON_WRITE fails with EOPNOTSUPP on a
+ * mount with the write-back cache. Setting SF_ON_CLOSE fails with EBUSY if files were closed while
+ * the mask did not have it. */
 struct sf_ioc_mask {
     uint32_t mask;     /* SF_ON_... of steadfast.h */
     uint32_t timer_ms; /* interval of the transaction timer */
 };
 
-/* Argument of SF_IOC_INFO. Sizes are bytes; texts are padded with zeros, and have no zero at the end where they are full. */
+/* Argument of SF_IOC_INFO. Sizes are in bytes. Texts are padded with zeros; a text that fills its
+ * field has no zero at the end. */
 struct sf_ioc_info {
     uint32_t version;
     uint32_t block_size;
@@ -46,35 +49,38 @@ struct sf_ioc_info {
     uint64_t log_used;
     uint64_t transaction_points;
     uint64_t repaired_reads;
-    uint64_t incarnation; /* rollbacks since it was mounted */
-    uint64_t uncommitted; /* changes that a power cut now would lose */
+    uint64_t incarnation; /* rollbacks since the mount */
+    uint64_t uncommitted; /* changes that a power cut at this moment would lose */
     uint32_t mask;
     uint32_t timer_ms;
     uint32_t flags; /* SF_IOC_INFO_... */
     uint32_t reserved;
-    char poisoned[128]; /* why the volume went read-only by itself */
+    char poisoned[128]; /* why the volume became read-only by itself */
 };
 
-#define SF_IOC_INFO_SUPERBLOCK_DAMAGED 1 /* a copy of the superblock was found damaged */
+#define SF_IOC_INFO_SUPERBLOCK_DAMAGED 1 /* one copy of the superblock is damaged */
 #define SF_IOC_INFO_READ_ONLY 2          /* mounted read-only */
-#define SF_IOC_INFO_POISONED 4           /* went read-only by itself */
+#define SF_IOC_INFO_POISONED 4           /* became read-only by itself */
 
-/* Pulls dirty pages out of the kernel's cache and makes everything durable: a transaction point. */
+/* Sets a transaction point: writes back the dirty pages of the kernel's cache, then makes all
+ * changes durable. */
 #define SF_IOC_TRANSACT _IO(SF_IOC_TYPE, 1)
-/* Returns to the last durable transaction point. EBUSY: files are open for writing. */
+/* Rolls back to the last durable transaction point. EBUSY: files are open for writing. */
 #define SF_IOC_ROLLBACK _IOW(SF_IOC_TYPE, 2, struct sf_ioc_rollback)
-/* The transaction mask and the timer. */
+/* Returns the transaction mask and the timer. */
 #define SF_IOC_MASK_GET _IOR(SF_IOC_TYPE, 3, struct sf_ioc_mask)
-/* Sets the transaction mask and the timer. EOPNOTSUPP: `write` in the mask of a mount with a write-back cache. */
+/* Sets the transaction mask and the timer. EOPNOTSUPP: SF_ON_WRITE on a mount with a write-back
+ * cache. */
 #define SF_IOC_MASK_SET _IOW(SF_IOC_TYPE, 4, struct sf_ioc_mask)
-/* What the volume is and how it is doing. */
+/* Returns properties and state of the volume. */
 #define SF_IOC_INFO _IOR(SF_IOC_TYPE, 5, struct sf_ioc_info)
-/* As SF_IOC_TRANSACT, and empties the intent log. */
+/* Like SF_IOC_TRANSACT, and empties the intent log. */
 #define SF_IOC_CHECKPOINT _IO(SF_IOC_TYPE, 6)
 
-/* Several files, all or nothing: open SF_CONTROL_FILE in the root directory of the mount, begin, change files, and commit
- * or abort on the same descriptor. Closing it, for whatever reason, without a commit rolls back. Nobody else can set a
- * transaction point meanwhile (EALREADY), and fsync returns at once. For the user who mounted, and root. */
+/* Changes several files atomically: open SF_CONTROL_FILE in the root directory of the mount, begin,
+ * change files, then commit or abort on the same descriptor. Closing the descriptor without a
+ * commit, for any reason, rolls back. In between other processes cannot set a transaction point
+ * (EALREADY), and fsync returns immediately. Only the mounting user and root may begin. */
 #define SF_CONTROL_FILE ".steadfast-control"
 #define SF_IOC_ATOMIC_BEGIN _IO(SF_IOC_TYPE, 32)
 #define SF_IOC_ATOMIC_COMMIT _IO(SF_IOC_TYPE, 33)
@@ -82,15 +88,17 @@ struct sf_ioc_info {
 
 /* Argument of SF_IOC_ATOMIC_STATUS. */
 struct sf_ioc_atomic {
-    uint32_t flags;   /* 1: somebody holds the volume; 2: it had no space left for what was done meanwhile */
-    uint32_t process; /* who began */
+    /* 1: an atomic change is under way; 2: the volume ran out of space during it */
+    uint32_t flags;
+    uint32_t process; /* id of the process that began it */
 };
 #define SF_IOC_ATOMIC_STATUS _IOR(SF_IOC_TYPE, 35, struct sf_ioc_atomic)
 
-/* Makes the volume, and the image file below it, as large as this many bytes. */
+/* Grows the volume, and the image file below it, to this many bytes. */
 #define SF_IOC_GROW _IOW(SF_IOC_TYPE, 36, uint64_t)
 
-/* Argument of SF_IOC_DEFRAGMENT, on an open file: zeros at first, given back until done. */
+/* Argument of SF_IOC_DEFRAGMENT, on an open file. Zero for the first call; pass it again until
+ * `done` is not 0. */
 struct sf_ioc_defragment {
     uint64_t block;
     uint64_t goal;
@@ -103,19 +111,21 @@ struct sf_ioc_defragment {
 struct sf_ioc_fragmentation {
     uint64_t blocks;
     uint64_t extents;
-    uint64_t runs; /* of adjoining blocks */
+    uint64_t runs; /* runs of adjacent blocks */
 };
 #define SF_IOC_FRAGMENTATION _IOR(SF_IOC_TYPE, 38, struct sf_ioc_fragmentation)
 
-/* Argument of SF_IOC_LOST_WRITES: writes of the kernel's cache that could not be stored since the volume was mounted. */
+/* Argument of SF_IOC_LOST_WRITES: writes from the kernel's cache since the mount that could not be
+ * stored. */
 struct sf_ioc_lost_writes {
     uint64_t bytes;
     uint64_t writes;
-    uint64_t errno_last; /* why the last one failed; 0: there was none */
+    uint64_t errno_last; /* error of the last such write; 0: none */
 };
 #define SF_IOC_LOST_WRITES _IOR(SF_IOC_TYPE, 39, struct sf_ioc_lost_writes)
 
-/* A snapshot: argument of SF_IOC_SNAPSHOT_CREATE, _DELETE and _ROLLBACK. What a command does not take is zero. */
+/* A snapshot: argument of SF_IOC_SNAPSHOT_CREATE, _DELETE and _ROLLBACK. Fields that a command does
+ * not use are zero. */
 struct sf_ioc_snapshot {
     char name[64]; /* UTF-8, padded with zeros, at most 63 bytes */
     uint64_t generation;
@@ -123,19 +133,21 @@ struct sf_ioc_snapshot {
     uint64_t inodes;
     uint64_t used_blocks;
     uint32_t created_nanoseconds;
-    uint32_t flags; /* of _ROLLBACK: 1: also while files are open for writing; 2: newer snapshots are destroyed */
+    /* _ROLLBACK: 1: roll back even while files are open for writing; 2: destroy newer snapshots */
+    uint32_t flags;
 };
-/* Takes a snapshot, name in, all of it out. EEXIST; EINVAL, ENAMETOOLONG: the name. */
+/* Takes a snapshot. In: the name. Out: all fields. EEXIST: the name exists. EINVAL, ENAMETOOLONG:
+ * the name is invalid. */
 #define SF_IOC_SNAPSHOT_CREATE _IOWR(SF_IOC_TYPE, 0x30, struct sf_ioc_snapshot)
-/* ENOENT: there is none of this name. */
+/* Deletes a snapshot. ENOENT: no snapshot has this name. */
 #define SF_IOC_SNAPSHOT_DELETE _IOW(SF_IOC_TYPE, 0x31, struct sf_ioc_snapshot)
-/* EBUSY: files are open for writing. ENOTEMPTY: there are newer snapshots. */
+/* Rolls back to a snapshot. EBUSY: files are open for writing. ENOTEMPTY: newer snapshots exist. */
 #define SF_IOC_SNAPSHOT_ROLLBACK _IOW(SF_IOC_TYPE, 0x32, struct sf_ioc_snapshot)
 
 /* Argument of SF_IOC_SNAPSHOT_LIST. */
 struct sf_ioc_snapshots {
-    uint64_t after; /* in: snapshots of later generations are wanted; 0: all */
-    uint64_t count; /* out: how many there are below; fewer than 32: these are the last ones */
+    uint64_t after; /* in: list snapshots of later generations; 0: all */
+    uint64_t count; /* out: number of entries below; fewer than 32: the list ends here */
     struct sf_ioc_snapshot snapshots[32];
 };
 #define SF_IOC_SNAPSHOT_LIST _IOWR(SF_IOC_TYPE, 0x33, struct sf_ioc_snapshots)
@@ -144,7 +156,7 @@ struct sf_ioc_snapshots {
 struct sf_ioc_snapshot_diff {
     char before[64];
     char after[64]; /* empty: the live volume */
-    uint64_t next;  /* in: inodes from here on. out: where to go on; 0: these were the last ones */
+    uint64_t next;  /* in: first inode. out: inode to continue from; 0: the list ends here */
     uint64_t count;
     struct {
         uint64_t inode;
@@ -154,28 +166,29 @@ struct sf_ioc_snapshot_diff {
 };
 #define SF_IOC_SNAPSHOT_DIFF _IOWR(SF_IOC_TYPE, 0x34, struct sf_ioc_snapshot_diff)
 
-/* Reads everything and compares it with the checksums, in the background. EBUSY: a pass is under way. */
+/* Starts a scrub pass in the background, which verifies all checksums. EBUSY: a pass is running. */
 struct sf_ioc_scrub_start {
-    uint64_t rate; /* bytes a second; 0: as fast as it goes */
+    uint64_t rate; /* bytes a second; 0: no limit */
 };
 #define SF_IOC_SCRUB_START _IOW(SF_IOC_TYPE, 0x50, struct sf_ioc_scrub_start)
 #define SF_IOC_SCRUB_STOP _IO(SF_IOC_TYPE, 0x51)
-/* Argument of SF_IOC_SCRUB_STATUS: how far the pass is, or what the last one has found. */
+/* Argument of SF_IOC_SCRUB_STATUS: progress of the running pass, or results of the last one. */
 struct sf_ioc_scrub_status {
-    uint32_t state; /* 0: never, 1: under way, 2: done, 3: stopped, 4: could not go on */
+    uint32_t state; /* 0: never, 1: under way, 2: done, 3: stopped, 4: failed */
     uint32_t reserved;
     uint64_t rate;
     uint64_t elapsed_ms;
     uint64_t bytes;       /* read */
-    uint64_t bytes_total; /* to be read, about */
+    uint64_t bytes_total; /* estimated total */
     uint64_t nodes;
     uint64_t data_blocks;
-    uint64_t healed; /* copies that were bad and are good again */
-    uint64_t bad;    /* what is bad and stays so */
-    char text[8192]; /* findings, a line each */
+    uint64_t healed; /* bad copies that were rewritten */
+    uint64_t bad;    /* damage that remains */
+    char text[8192]; /* findings, one a line */
 };
 #define SF_IOC_SCRUB_STATUS _IOR(SF_IOC_TYPE, 0x52, struct sf_ioc_scrub_status)
 
-/* Clones have no number: copy_file_range(2) shares blocks. Counters are in `steadfast top --json` and in metrics. */
+/* Clones have no command here: copy_file_range(2) shares blocks. Counters are in `steadfast top
+ * --json` and in the metrics. */
 
 #endif /* STEADFAST_IOCTL_H */

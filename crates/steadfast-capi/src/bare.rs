@@ -1,5 +1,5 @@
-//! The surroundings where there is no operating system, or one that Rust does not know: the program
-//! links in memory, clock and the end of the world as functions of its own.
+//! The platform without an operating system that Rust supports. The program links in functions for
+//! memory, clock, waiting and panics.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::{c_char, c_void};
@@ -8,20 +8,23 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use engine::{Platform, Timestamp};
 use lock_api::{RawMutex, RawRwLock};
 
+// SAFETY: these signatures match the prototypes in `steadfast.h`, which the program implements.
+// Only `sf_bare_release` has a precondition: the memory must come from `sf_bare_allocate`, with the
+// same size and alignment.
 unsafe extern "C" {
-    /// Memory of `size` bytes at a multiple of `alignment` (a power of two), or NULL.
+    /// Returns `size` bytes at a multiple of `alignment` (a power of two), or NULL.
     safe fn sf_bare_allocate(size: usize, alignment: usize) -> *mut c_void;
-    /// Gives memory of `sf_bare_allocate` back.
+    /// Frees memory from `sf_bare_allocate`.
     fn sf_bare_release(memory: *mut c_void, size: usize, alignment: usize);
     /// Nanoseconds since 1970-01-01 UTC, for time stamps.
     safe fn sf_bare_now_ns() -> i64;
-    /// Milliseconds since any moment, never going backwards, for the transaction timer.
+    /// Monotonic milliseconds since any fixed moment, for the transaction timer.
     safe fn sf_bare_monotonic_ms() -> u64;
-    /// Called again and again while a lock is held by another task: let that task run. In a program
-    /// with one task nobody ever waits, and it can be empty.
+    /// Called repeatedly while another task holds a lock: lets that task run. A program with one
+    /// task never waits, so this function may be empty.
     safe fn sf_bare_yield();
-    /// An internal error, with a line about it. Must not return: reset the machine. What was
-    /// acknowledged is safe.
+    /// Called after an internal error, with a line about it. Must not return: reset the machine.
+    /// Acknowledged data is safe.
     safe fn sf_bare_panic(text: *const c_char) -> !;
 }
 
@@ -30,15 +33,18 @@ struct Memory;
 #[global_allocator]
 static MEMORY: Memory = Memory;
 
-// SAFETY: the program's functions keep to what is asked of them above, which is what this trait
-// asks for.
+// SAFETY: the program's functions fulfil the contract that `steadfast.h` states, which is the
+// contract of this trait.
 unsafe impl GlobalAlloc for Memory {
+    // SAFETY: the function has no precondition beyond the trait's: any size and alignment may be
+    // passed.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         sf_bare_allocate(layout.size(), layout.align()).cast()
     }
 
+    // SAFETY: the caller passes memory from `alloc` with the layout that it was allocated with.
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: memory that `alloc` returned for this layout.
+        // SAFETY: `alloc` returned this memory for this layout.
         unsafe { sf_bare_release(memory.cast(), layout.size(), layout.align()) }
     }
 }
@@ -68,10 +74,10 @@ impl Platform for Bare {
     }
 }
 
-/// Waits by giving the processor to others.
+/// A lock that waits by yielding to other tasks.
 pub struct Spin(AtomicBool);
 
-// SAFETY: one holder at a time: only who changes false to true goes on.
+// SAFETY: at most one task holds the lock: only the task that changes false to true continues.
 unsafe impl RawMutex for Spin {
     const INIT: Spin = Spin(AtomicBool::new(false));
     type Guard = ();
@@ -86,6 +92,7 @@ unsafe impl RawMutex for Spin {
         self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok().map(drop)
     }
 
+    // SAFETY: the caller holds the lock, so no other task is inside.
     unsafe fn unlock(&self, _guard: ()) {
         self.0.store(false, Ordering::Release);
     }
@@ -95,12 +102,13 @@ unsafe impl RawMutex for Spin {
     }
 }
 
-/// Number of readers, or [`WRITER`].
+/// The number of readers, or [`WRITER`].
 pub struct SpinShared(AtomicUsize);
 
 const WRITER: usize = usize::MAX;
 
-// SAFETY: the count is WRITER for one writer and nobody else, otherwise the number of readers.
+// SAFETY: the value is WRITER while one writer holds the lock, otherwise it is the number of
+// readers.
 unsafe impl RawRwLock for SpinShared {
     const INIT: SpinShared = SpinShared(AtomicUsize::new(0));
     type SharedGuard = ();
@@ -117,6 +125,7 @@ unsafe impl RawRwLock for SpinShared {
         self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).ok().map(drop)
     }
 
+    // SAFETY: the caller holds the lock shared, so the count is at least 1 and not WRITER.
     unsafe fn unlock_shared(&self, _guard: ()) {
         self.0.fetch_sub(1, Ordering::Release);
     }
@@ -131,6 +140,8 @@ unsafe impl RawRwLock for SpinShared {
         self.0.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed).ok().map(drop)
     }
 
+    // SAFETY: the caller holds the lock exclusively, so the value is WRITER and no reader is
+    // inside.
     unsafe fn unlock_exclusive(&self, _guard: ()) {
         self.0.store(0, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! The numbers of errors: those of Linux on every system, so that a program need not care which one
-//! it was built for.
+//! Error numbers. They are those of Linux on every system, so a program does not depend on the
+//! system that it was built for.
 
 use core::ffi::{CStr, c_char, c_int};
 
@@ -11,13 +11,13 @@ pub const SF_EPERM: c_int = 1;
 pub const SF_ENOENT: c_int = 2;
 /// The medium failed, or data does not match its checksum.
 pub const SF_EIO: c_int = 5;
-/// No data, or no file, behind this offset.
+/// No data, or no file, at or after this offset.
 pub const SF_ENXIO: c_int = 6;
 /// A value is too long, or a structure is newer than the library.
 pub const SF_E2BIG: c_int = 7;
-/// The file is not open for this.
+/// The file is not open for this operation.
 pub const SF_EBADF: c_int = 9;
-/// Try again.
+/// Temporary failure: try again.
 pub const SF_EAGAIN: c_int = 11;
 /// Memory could not be allocated.
 pub const SF_ENOMEM: c_int = 12;
@@ -25,25 +25,25 @@ pub const SF_ENOMEM: c_int = 12;
 pub const SF_EACCES: c_int = 13;
 /// A pointer that must not be NULL is NULL.
 pub const SF_EFAULT: c_int = 14;
-/// In use: files are open, or another process has the image.
+/// In use: files are open, or another process has locked the image.
 pub const SF_EBUSY: c_int = 16;
 /// The name exists already.
 pub const SF_EEXIST: c_int = 17;
 /// The files are on different volumes.
 pub const SF_EXDEV: c_int = 18;
-/// The medium has gone.
+/// The device has been removed.
 pub const SF_ENODEV: c_int = 19;
-/// A directory was needed.
+/// The path must lead to a directory.
 pub const SF_ENOTDIR: c_int = 20;
-/// Does not work on directories.
+/// The operation does not work on directories.
 pub const SF_EISDIR: c_int = 21;
 /// An argument is out of range.
 pub const SF_EINVAL: c_int = 22;
 /// The file would be too large.
 pub const SF_EFBIG: c_int = 27;
-/// No space left. Delete something, or commit or roll back.
+/// No space left. Delete files, or commit, or roll back.
 pub const SF_ENOSPC: c_int = 28;
-/// The volume is read-only, or went read-only after a failure.
+/// The volume is read-only, or became read-only after a failure.
 pub const SF_EROFS: c_int = 30;
 /// Too many hard links.
 pub const SF_EMLINK: c_int = 31;
@@ -51,22 +51,23 @@ pub const SF_EMLINK: c_int = 31;
 pub const SF_ERANGE: c_int = 34;
 /// A name is too long.
 pub const SF_ENAMETOOLONG: c_int = 36;
-/// The directory has entries, or there are newer snapshots.
+/// The directory is not empty, or newer snapshots exist.
 pub const SF_ENOTEMPTY: c_int = 39;
 /// Too many symbolic links on a path.
 pub const SF_ELOOP: c_int = 40;
 /// No such extended attribute.
 pub const SF_ENODATA: c_int = 61;
-/// Not supported: by this build, or a volume of a newer format.
+/// Not supported by this build, or the volume has a newer format.
 pub const SF_EOPNOTSUPP: c_int = 95;
-/// The file is gone: deleted, or rolled back to before it was made.
+/// The file does not exist any more: it was deleted, or a rollback went back to before its
+/// creation.
 pub const SF_ESTALE: c_int = 116;
 /// Metadata is damaged.
 pub const SF_EUCLEAN: c_int = 117;
 /// Not a Steadfast volume.
 pub const SF_EMEDIUMTYPE: c_int = 124;
-/// An internal error of the library. The volume can only be closed; what was acknowledged is safe
-/// on the medium.
+/// An internal error of the library. The volume can only be closed. Acknowledged data is safe on
+/// the medium.
 pub const SF_ENOTRECOVERABLE: c_int = 131;
 
 /// Every code with its text.
@@ -105,7 +106,7 @@ const TEXTS: &[(c_int, &CStr)] = &[
     (SF_ENOTRECOVERABLE, c"internal error"),
 ];
 
-/// The (positive) number of an error of the core.
+/// The positive error number for an error of the core.
 pub fn of(error: &Error) -> c_int {
     use Error::*;
     match error {
@@ -136,7 +137,7 @@ pub fn of(error: &Error) -> c_int {
         ReadOnly | Poisoned(_) => SF_EROFS,
         Busy | Held => SF_EBUSY,
         OutOfMemory => SF_ENOMEM,
-        // What the caller's own callback said is more use than a guess.
+        // The error number from the caller's callback is more precise than a mapped one.
         Medium(error) if error.os_error > 0 => error.os_error,
         CorruptMetadata { .. }
         | SuperblockDamaged
@@ -148,8 +149,8 @@ pub fn of(error: &Error) -> c_int {
     }
 }
 
-/// The meaning of an error number, negative as functions return it or positive. Never NULL, never
-/// to be freed.
+/// Returns the meaning of an error number, which may be negative (as functions return it) or
+/// positive. Never NULL; do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn sf_strerror(code: c_int) -> *const c_char {
     let number = code.checked_abs().unwrap_or(c_int::MAX);

@@ -1,4 +1,4 @@
-//! Copying between open files, by sharing blocks where that is possible.
+//! Copying between open files, with shared blocks where possible.
 
 use engine::InodeNumber;
 
@@ -8,16 +8,17 @@ use crate::error::Failure;
 use crate::file::{SF_READ, SF_WRITE, offset_of, on_file, sf_file};
 use crate::guard::{Outcome, call};
 
-/// Checks both files and runs work on their volume with the inodes.
+/// Checks both files, then runs `work` on their volume with the two inode numbers.
 ///
 /// # Safety
-/// Both are NULL or came from `sf_file_open` and were not closed.
+/// Each pointer is NULL, or came from `sf_file_open` and is not closed.
 unsafe fn between<T>(
     from: *const sf_file,
     to: *const sf_file,
     work: impl FnOnce(&Core, InodeNumber, InodeNumber) -> Outcome<T>,
 ) -> Outcome<T> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the contract in `# Safety`, which is that of `on_file` for both
+    // files.
     unsafe {
         on_file(from, |from| {
             from.check_open_for(SF_READ)?;
@@ -35,10 +36,11 @@ unsafe fn between<T>(
     }
 }
 
-/// Copies up to `length` bytes from one file to another (or the same) of one volume. Returns how
-/// many: fewer at the end of the source. Whole blocks at the same place within a block in both
-/// files are shared instead of copied and take no space until one of the files changes them.
-/// -SF_EINVAL: the ranges overlap in one file.
+/// Copies up to `length` bytes between two files of one volume, or within one file. Returns the
+/// number of bytes: less than `length` only at the end of the source. Blocks that the range covers
+/// completely at the same offset within a block in both files are shared, not copied. Shared blocks
+/// take no extra space until one of the files changes them. -SF_EINVAL: the ranges overlap in one
+/// file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_copy_range(
     from: *mut sf_file,
@@ -50,18 +52,19 @@ pub unsafe extern "C" fn sf_copy_range(
     call("sf_copy_range", || {
         let (at, to_at) =
             (offset_of(from_offset, "from_offset")?, offset_of(to_offset, "to_offset")?);
-        // SAFETY: the header asks for files that are open.
+        // SAFETY: the header requires open files.
         unsafe {
             between(from, to, |core, from, to| Ok(core.copy_range(from, at, to, to_at, length)?))
         }
     })
 }
 
-/// Makes `length` bytes (0: up to the end of the source) of one file the same as those of another
-/// one (or the same) of one volume by sharing their blocks, or fails. Returns how many bytes that
-/// are. Offsets and length are multiples of the block size; only the end may be that of the source,
-/// where it is not before that of the target. -SF_EINVAL: they are not, or the ranges overlap in
-/// one file, or end behind the source.
+/// Makes a range of one file equal to a range of another file of the same volume, or of the same
+/// file, by sharing blocks. Fails if sharing is impossible. `length` 0 means up to the end of the
+/// source. Returns the number of bytes. Offsets and length must be multiples of the block size. The
+/// range may end off a block boundary only at the end of the source, if the target does not
+/// continue after it. -SF_EINVAL: this rule is violated, the ranges overlap in one file, or the
+/// range extends beyond the end of the source.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_clone_range(
     from: *mut sf_file,
@@ -73,7 +76,7 @@ pub unsafe extern "C" fn sf_clone_range(
     call("sf_clone_range", || {
         let (at, to_at) =
             (offset_of(from_offset, "from_offset")?, offset_of(to_offset, "to_offset")?);
-        // SAFETY: the header asks for files that are open.
+        // SAFETY: the header requires open files.
         unsafe {
             between(from, to, |core, from, to| Ok(core.clone_range(from, at, to, to_at, length)?))
         }

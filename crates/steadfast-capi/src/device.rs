@@ -1,4 +1,4 @@
-//! A medium made of the caller's functions.
+//! A medium on top of the caller's functions.
 
 use core::ffi::{c_int, c_void};
 
@@ -8,22 +8,21 @@ use crate::codes;
 use crate::error::Failure;
 use crate::guard::{Outcome, check_flags};
 
-/// One request at a time: the library never calls two functions of this device at once.
+/// The library never calls two functions of this device at the same time.
 pub const SF_DEVICE_SERIAL: u32 = 1;
-/// Nothing survives a power cut (plain memory). Without this flag the device promises that what it
-/// has flushed stays.
+/// The device is plain memory: nothing survives a power cut. Without this flag the device
+/// guarantees that flushed data survives.
 pub const SF_DEVICE_VOLATILE: u32 = 2;
 
-/// A block device as functions of the program.
+/// A block device that the program implements with functions.
 ///
 /// Offsets and lengths are multiples of `atomic_unit`, and requests lie within `size`. Functions
-/// return 0, or a negative error number: -SF_EAGAIN asks for another try, -SF_ENODEV says that the
-/// device has gone for good, any other that this request cannot be served. They must not call into
-/// the library with the volume that they serve.
+/// return 0 or a negative error number. -SF_EAGAIN: the library tries again. -SF_ENODEV: the device
+/// has been removed. Any other: this request failed. The functions must not call the library with
+/// the volume that uses this device.
 ///
-/// What the device promises: once `flush` has returned 0, everything that was written before
-/// survives a power cut; an aligned piece of `atomic_unit` bytes is old or new after one, never a
-/// mixture.
+/// The device guarantees: after `flush` has returned 0, everything written before survives a power
+/// cut. After a power cut each aligned unit of `atomic_unit` bytes is old or new, never a mixture.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sf_device {
@@ -33,12 +32,12 @@ pub struct sf_device {
     pub flags: u32,
     /// Bytes of the device.
     pub size: u64,
-    /// Smallest unit that is written whole or not at all, bytes: a power of two up to 65536, the
-    /// sector or page.
+    /// Smallest unit that is written completely or not at all (sector or page), in bytes: a power
+    /// of two up to 65536.
     pub atomic_unit: u32,
     /// Zero.
     pub reserved: u32,
-    /// Handed to every function. Must stay valid until the volume is closed.
+    /// Passed to every function. Must stay valid until the volume is closed.
     pub user: *mut c_void,
     /// Fills `buffer` from `offset`.
     pub read: Option<
@@ -58,16 +57,16 @@ pub struct sf_device {
             length: usize,
         ) -> c_int,
     >,
-    /// Makes everything that was written durable. NULL: a write is durable when it returns.
+    /// Makes all earlier writes durable. NULL: a write is durable when it returns.
     pub flush: Option<unsafe extern "C" fn(user: *mut c_void) -> c_int>,
-    /// Says that these bytes are not needed any more (TRIM, erase). NULL: nothing is to be done.
+    /// The given range is no longer needed (TRIM, erase). NULL: the device needs no such hint.
     pub discard: Option<unsafe extern "C" fn(user: *mut c_void, offset: u64, length: u64) -> c_int>,
 }
 
 type Read = unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize) -> c_int;
 type Lock = lock_api::Mutex<<crate::Surroundings as engine::Platform>::Mutex, ()>;
 
-/// The device as a medium.
+/// A medium that calls the caller's functions.
 pub struct Callbacks {
     device: sf_device,
     read: Read,
@@ -75,14 +74,14 @@ pub struct Callbacks {
     serial: Option<Lock>,
 }
 
-// SAFETY: the header asks for functions that may be called from any thread that calls the library,
-// and, without SF_DEVICE_SERIAL, from several at once.
+// SAFETY: the header requires functions that any thread may call. Without SF_DEVICE_SERIAL the
+// library may also call them concurrently.
 unsafe impl Send for Callbacks {}
-// SAFETY: as above.
+// SAFETY: as for `Send`; with SF_DEVICE_SERIAL a lock serialises the calls.
 unsafe impl Sync for Callbacks {}
 
 impl Callbacks {
-    /// Takes a description over, after checking it.
+    /// Checks and copies a description.
     pub fn new(device: &sf_device) -> Outcome<Callbacks> {
         if device.struct_size as usize != size_of::<sf_device>() {
             return Err(Failure::invalid("device.struct_size is not that of this version"));
@@ -97,7 +96,7 @@ impl Callbacks {
         Ok(Callbacks { device: *device, read, geometry, serial })
     }
 
-    /// Whether it can be written to.
+    /// Whether the device has no `write` function.
     pub fn is_read_only(&self) -> bool {
         self.device.write.is_none()
     }
@@ -116,7 +115,7 @@ impl Callbacks {
         if answer == 0 {
             return Ok(());
         }
-        // A positive answer is against the rules, and no success.
+        // A positive answer violates the contract and counts as a failure.
         let code =
             if answer < 0 { answer.checked_neg().unwrap_or(codes::SF_EIO) } else { codes::SF_EIO };
         let class = match code {
@@ -137,8 +136,8 @@ impl Medium for Callbacks {
         let length = buffer.len();
         self.geometry.check(MediumOperation::Read, offset, length as u64)?;
         self.request(MediumOperation::Read, offset, length as u64, |user| {
-            // SAFETY: a function of the caller's with what the header promises it: a buffer of this
-            // length.
+            // SAFETY: the caller's function gets a valid buffer of this length, as the header
+            // promises.
             unsafe { (self.read)(user, offset, buffer.as_mut_ptr().cast(), length) }
         })
     }
@@ -148,7 +147,7 @@ impl Medium for Callbacks {
         self.geometry.check(MediumOperation::Write, offset, length as u64)?;
         self.request(MediumOperation::Write, offset, length as u64, |user| {
             match self.device.write {
-                // SAFETY: as for reading; the bytes are only read.
+                // SAFETY: as in `read`; the function only reads the bytes.
                 Some(write) => unsafe { write(user, offset, data.as_ptr().cast(), length) },
                 None => -codes::SF_EROFS,
             }
@@ -157,14 +156,14 @@ impl Medium for Callbacks {
 
     fn flush(&self) -> Result<(), MediumError> {
         let Some(flush) = self.device.flush else { return Ok(()) };
-        // SAFETY: a function of the caller's.
+        // SAFETY: the caller's function gets its own `user` pointer, as the header promises.
         self.request(MediumOperation::Flush, 0, 0, |user| unsafe { flush(user) })
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
         let Some(discard) = self.device.discard else { return Ok(()) };
         self.geometry.check(MediumOperation::Discard, offset, length)?;
-        // SAFETY: a function of the caller's.
+        // SAFETY: the caller's function gets its own `user` pointer, as the header promises.
         self.request(MediumOperation::Discard, offset, length, |user| unsafe {
             discard(user, offset, length)
         })

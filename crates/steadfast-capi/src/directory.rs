@@ -30,7 +30,7 @@ pub const SF_KIND_SYMLINK: u32 = 10;
 /// `sf_entry.kind`: socket.
 pub const SF_KIND_SOCKET: u32 = 12;
 
-/// That these are the numbers of the core.
+/// The numbers are those of the core.
 const _: () = {
     assert!(SF_KIND_FIFO == FileKind::Fifo as u32);
     assert!(SF_KIND_CHAR_DEVICE == FileKind::CharDevice as u32);
@@ -51,32 +51,33 @@ pub struct sf_entry {
     pub kind: u32,
     /// Bytes of the name.
     pub length: u32,
-    /// The name, with a zero at its end.
+    /// The name, zero-terminated.
     pub name: [c_char; 256],
 }
 
-/// An open directory. Threads that share one get each entry once between them.
+/// An open directory. Threads that share it share one position: each entry is returned once in
+/// total.
 pub struct sf_dir {
     volume: &'static sf_volume,
     inode: InodeNumber,
     place: lock_api::Mutex<<Surroundings as Platform>::Mutex, Place>,
 }
 
-/// Where to go on, and entries that were read already, the next one last.
+/// The position to continue from, and entries read ahead, in reverse order.
 struct Place {
     cookie: u64,
     ready: Vec<DirectoryEntry>,
 }
 
 impl Place {
-    /// Behind `.` and `..`, which nobody asked for.
+    /// After `.` and `..`, which callers do not get.
     const START: Place = Place { cookie: 2, ready: Vec::new() };
 }
 
-/// Entries read at once.
+/// Entries read in one batch.
 const CHUNK: usize = 32;
 
-/// Opens a directory for reading its entries. On failure `*directory` is left alone.
+/// Opens a directory for reading its entries. On failure `*directory` is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_dir_open(
     volume: *mut sf_volume,
@@ -85,7 +86,7 @@ pub unsafe extern "C" fn sf_dir_open(
 ) -> c_int {
     call_int("sf_dir_open", || {
         check_place(directory, "directory")?;
-        // SAFETY: the header asks for a volume that is open, a text and room for a pointer.
+        // SAFETY: the header requires an open volume, a C string and room for a pointer.
         unsafe {
             let path = text(path, "path")?;
             let opened = with(volume, |volume| {
@@ -102,13 +103,14 @@ pub unsafe extern "C" fn sf_dir_open(
     })
 }
 
-/// Copies the next entry, without `.` and `..`, in no particular order. Returns 1, and 0 at the
-/// end. An entry that is there all the time is seen once, whatever else changes.
+/// Copies the next entry, in no particular order and without `.` and `..`. Returns 1, or 0 at the
+/// end. An entry that exists during the whole listing is returned exactly once, whatever else
+/// changes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_dir_read(directory: *mut sf_dir, entry: *mut sf_entry) -> c_int {
     call_int("sf_dir_read", || {
         check_place(entry, "entry")?;
-        // SAFETY: the header asks for a directory that is open.
+        // SAFETY: the header requires an open directory.
         let directory = unsafe { reference(directory, "directory") }?;
         let next = on(directory.volume, |volume| {
             let mut place = directory.place.lock();
@@ -137,17 +139,17 @@ pub unsafe extern "C" fn sf_dir_read(directory: *mut sf_dir, entry: *mut sf_entr
         for (to, from) in found.name.iter_mut().zip(&next.name) {
             *to = *from as c_char;
         }
-        // SAFETY: the header asks for room for an entry.
+        // SAFETY: the header requires room for an entry.
         unsafe { store(entry, found, "entry") }?;
         Ok(true)
     })
 }
 
-/// Starts again with the first entry.
+/// Continues with the first entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_dir_rewind(directory: *mut sf_dir) -> c_int {
     call_int("sf_dir_rewind", || {
-        // SAFETY: the header asks for a directory that is open.
+        // SAFETY: the header requires an open directory.
         let directory = unsafe { reference(directory, "directory") }?;
         *directory.place.lock() = Place::START;
         Ok(())
@@ -161,10 +163,10 @@ pub unsafe extern "C" fn sf_dir_close(directory: *mut sf_dir) -> c_int {
         if directory.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for a directory that is open, and that no other thread uses it
-        // any more.
+        // SAFETY: the header requires an open directory, and that no other thread uses it any
+        // more.
         unsafe { reference(directory, "directory") }?;
-        // SAFETY: as above; the box was made when it was opened.
+        // SAFETY: as above; `sf_dir_open` created the box.
         let closing = unsafe { Box::from_raw(directory) };
         closing.volume.let_go();
         Ok(())

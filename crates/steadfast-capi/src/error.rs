@@ -1,4 +1,4 @@
-//! A failure on its way to the caller, and the text of the last one.
+//! A failure on its way to the caller, and the text of the last failure.
 
 use core::ffi::{c_char, c_int};
 use core::fmt::{self, Write};
@@ -7,10 +7,10 @@ use engine::Error;
 
 use crate::codes;
 
-/// Longest text, bytes, with the zero at its end.
+/// Longest text in bytes, including the zero at its end.
 const TEXT_MAX: usize = 256;
 
-/// What went wrong: a positive number and a line for people. Holds no memory.
+/// An error: a positive number and a line of text. Owns no heap memory.
 #[derive(Clone, Copy)]
 pub struct Failure {
     pub code: c_int,
@@ -25,7 +25,7 @@ impl Failure {
         failure
     }
 
-    /// An argument that must not be NULL.
+    /// The failure for an argument that must not be NULL.
     pub fn null(name: &str) -> Failure {
         Failure::new(codes::SF_EFAULT, format_args!("{name} is NULL"))
     }
@@ -39,7 +39,7 @@ impl Failure {
     }
 }
 
-/// Cuts what does not fit, at a character boundary.
+/// Truncates at a character boundary.
 impl Write for Failure {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = TEXT_MAX - 1 - self.length;
@@ -47,7 +47,7 @@ impl Write for Failure {
         for (to, from) in
             self.text.iter_mut().skip(self.length).zip(text.as_bytes().iter().take(end))
         {
-            // A line is a line, and ends where C thinks it ends.
+            // The text stays one line, and a zero byte must not end it early.
             *to = if from.is_ascii_control() { b' ' } else { *from };
         }
         self.length += end;
@@ -73,9 +73,9 @@ mod last {
     }
 
     pub fn set(text: &[u8; TEXT_MAX]) {
-        // SAFETY: the cell is this thread's own, nobody in Rust holds a reference to it, and the
-        // assignment calls nothing. At the end of a thread there is no cell any more, and nobody
-        // left to read it.
+        // SAFETY: the cell belongs to this thread, Rust code holds no reference to it, and the
+        // assignment calls nothing. While a thread ends the cell may be gone; then no call can read
+        // the text either.
         let _ = LAST.try_with(|last| unsafe { *last.get() = *text });
     }
 
@@ -91,8 +91,7 @@ mod last {
 
     use super::TEXT_MAX;
 
-    /// One for all tasks. The last byte is never anything but zero, so that a reader always finds
-    /// an end.
+    /// One line for all tasks. The last byte always stays zero, so a reader always finds an end.
     static LAST: [AtomicU8; TEXT_MAX] = [const { AtomicU8::new(0) }; TEXT_MAX];
 
     pub fn set(text: &[u8; TEXT_MAX]) {
@@ -106,7 +105,7 @@ mod last {
     }
 }
 
-/// Keeps the text of a failure of the function `name` for [`sf_last_error`].
+/// Stores the text of a failure of the function `name` for [`sf_last_error`].
 pub fn remember(name: &str, failure: &Failure) {
     let mut line = Failure { code: 0, text: [0; TEXT_MAX], length: 0 };
     let text = failure.text.get(..failure.length).unwrap_or_default();
@@ -114,10 +113,9 @@ pub fn remember(name: &str, failure: &Failure) {
     last::set(&line.text);
 }
 
-/// A line about the last failure of this thread: the function, and what was wrong, where and what
-/// to do, as far as it is known. Empty where nothing has failed. Valid until the next call of this
-/// library on this thread. In a library without an operating system there is one line for all
-/// tasks.
+/// Returns a line about the last failure of this thread: the function, the cause, the place and the
+/// remedy, as far as they are known. Empty if nothing has failed. Valid until the next call of this
+/// library on this thread. In a library without an operating system all tasks share one line.
 #[unsafe(no_mangle)]
 pub extern "C" fn sf_last_error() -> *const c_char {
     last::get()

@@ -22,35 +22,36 @@ use crate::volume::{boxed, sf_volume};
 pub const SF_READ: u32 = 1;
 /// Open for writing.
 pub const SF_WRITE: u32 = 2;
-/// Make the file where it does not exist.
+/// Create the file if it does not exist.
 pub const SF_CREATE: u32 = 4;
-/// With SF_CREATE: fail with -SF_EEXIST where it exists.
+/// With SF_CREATE: fail with -SF_EEXIST if the file exists.
 pub const SF_EXCLUSIVE: u32 = 8;
-/// Empty the file; needs SF_WRITE.
+/// Truncate the file to 0 bytes; needs SF_WRITE.
 pub const SF_TRUNCATE: u32 = 16;
-/// `sf_write` writes to the end of the file.
+/// `sf_write` appends to the end of the file.
 pub const SF_APPEND: u32 = 32;
 /// Each write is a transaction point, if the mask has SF_ON_SYNC_WRITE.
 pub const SF_SYNC: u32 = 64;
 
 /// `sf_seek`: from the start.
 pub const SF_SEEK_SET: c_int = 0;
-/// `sf_seek`: from the present position.
+/// `sf_seek`: from the current position.
 pub const SF_SEEK_CUR: c_int = 1;
 /// `sf_seek`: from the end.
 pub const SF_SEEK_END: c_int = 2;
 /// `sf_seek`: the first data at or after this offset.
 pub const SF_SEEK_DATA: c_int = 3;
-/// `sf_seek`: the first hole at or after this offset; the end of the file is one.
+/// `sf_seek`: the first hole at or after this offset; the end of the file counts as a hole.
 pub const SF_SEEK_HOLE: c_int = 4;
 
-/// `sf_allocate`: leave the size of the file as it is.
+/// `sf_allocate`: keep the size of the file.
 pub const SF_KEEP_SIZE: u32 = 1;
-/// `sf_allocate`: make the range a hole instead, which frees its space; the size stays as it is.
+/// `sf_allocate`: make the range a hole, which frees its space. The size of the file stays the
+/// same.
 pub const SF_PUNCH_HOLE: u32 = 2;
 
-/// An open file. Several threads may use it at once, except for closing it; `sf_read`, `sf_write`
-/// and `sf_seek` share one position and take turns.
+/// An open file. Several threads may use it at the same time, except for closing it. `sf_read`,
+/// `sf_write` and `sf_seek` share one position and run one at a time.
 pub struct sf_file {
     file: ManuallyDrop<File<'static, AnyMedium, Surroundings>>,
     volume: &'static sf_volume,
@@ -60,7 +61,8 @@ pub struct sf_file {
 
 impl Drop for sf_file {
     fn drop(&mut self) {
-        // SAFETY: dropped here and nowhere else; closing took it out and forgot the rest.
+        // SAFETY: the field is dropped only here. `sf_file_close` takes the field out and never
+        // runs this drop.
         unsafe { ManuallyDrop::drop(&mut self.file) };
         self.volume.let_go();
     }
@@ -75,7 +77,7 @@ impl sf_file {
         Err(Failure::new(codes::SF_EBADF, format_args!("the file is not open for {what}")))
     }
 
-    /// As much of the caller's buffer as the file fills from `offset` on.
+    /// The part of the caller's buffer that the file can fill from `offset`.
     ///
     /// # Safety
     /// As [`bytes_mut`].
@@ -88,7 +90,7 @@ impl sf_file {
         check_length_of(buffer.cast::<u8>(), length, "buffer")?;
         let left = self.file.attributes()?.size.saturating_sub(offset);
         let fills = usize::try_from(left).map_or(length, |left| left.min(length));
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees `length` bytes, and `fills` is at most `length`.
         unsafe { bytes_mut(buffer, fills, "buffer") }
     }
 
@@ -104,25 +106,25 @@ impl sf_file {
 /// Runs work on a file.
 ///
 /// # Safety
-/// `file` is NULL or came from `sf_file_open` and was not closed.
+/// `file` is NULL, or came from `sf_file_open` and is not closed.
 pub(crate) unsafe fn on_file<T>(
     file: *const sf_file,
     work: impl FnOnce(&sf_file) -> Outcome<T>,
 ) -> Outcome<T> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the contract in `# Safety`, so a pointer that is not NULL is valid.
     let file = unsafe { reference(file, "file") }?;
     on(file.volume, |_| work(file))
 }
 
-/// An offset that a file can have.
+/// Converts an offset, which must not be negative.
 pub(crate) fn offset_of(offset: i64, name: &str) -> Outcome<u64> {
     u64::try_from(offset).map_err(|_| Failure::invalid(format_args!("{name} is negative")))
 }
 
-/// Opens a regular file; symbolic links are followed. `flags`: SF_READ, SF_WRITE or both, with
+/// Opens a regular file and follows symbolic links. `flags`: SF_READ, SF_WRITE or both, with
 /// SF_CREATE, SF_EXCLUSIVE, SF_TRUNCATE, SF_APPEND, SF_SYNC. `mode`: permissions of a new file,
-/// such as 0644. On failure `*file` is left alone. A file that is open stays usable when its name
-/// is removed; after a rollback to before it was made it answers -SF_ESTALE.
+/// such as 0644. On failure `*file` is unchanged. An open file stays usable after its name is
+/// removed. After a rollback to before its creation it returns -SF_ESTALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_file_open(
     volume: *mut sf_volume,
@@ -139,7 +141,7 @@ pub unsafe extern "C" fn sf_file_open(
         if flags & SF_EXCLUSIVE != 0 && flags & SF_CREATE == 0 {
             return Err(Failure::invalid("SF_EXCLUSIVE needs SF_CREATE"));
         }
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         let path = unsafe { text(path, "path") }?;
         let has = |flag| flags & flag != 0;
         let options = FileOptions::new()
@@ -151,7 +153,7 @@ pub unsafe extern "C" fn sf_file_open(
             .sync(has(SF_SYNC))
             .permissions(mode & 0o7777)
             .caller(Caller::default());
-        // SAFETY: as above.
+        // SAFETY: as above, the volume is open.
         let opened = unsafe {
             with(volume, |volume| {
                 let volume = volume.hold();
@@ -165,12 +167,12 @@ pub unsafe extern "C" fn sf_file_open(
                 })
             })
         }?;
-        // SAFETY: the header asks for room for a pointer.
+        // SAFETY: the header requires room for a pointer.
         unsafe { store(file, Box::into_raw(opened), "file") }
     })
 }
 
-/// Closes a file. The pointer is not valid afterwards, whatever this returns. NULL is allowed and
+/// Closes a file. The pointer becomes invalid, whatever this function returns. NULL is allowed and
 /// does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_file_close(file: *mut sf_file) -> c_int {
@@ -178,15 +180,14 @@ pub unsafe extern "C" fn sf_file_close(file: *mut sf_file) -> c_int {
         if file.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for a file that is open, and that no other thread uses it any
-        // more.
+        // SAFETY: the header requires an open file that no other thread uses any more.
         unsafe { reference(file, "file") }?;
-        // SAFETY: as above; the box was made when it was opened.
+        // SAFETY: as above; `sf_file_open` created the box.
         let mut closing = ManuallyDrop::new(unsafe { Box::from_raw(file) });
         let volume = closing.volume;
-        // SAFETY: taken out once: the drop of `closing`, which would do it again, never runs.
+        // SAFETY: taken out once. The drop of `closing`, which would drop it again, never runs.
         let file = unsafe { ManuallyDrop::take(&mut closing.file) };
-        // SAFETY: the memory of the box, without running the drop of what was in it.
+        // SAFETY: frees the memory of the box, with its own layout, without dropping the contents.
         unsafe {
             alloc::alloc::dealloc(
                 (&raw mut **closing).cast(),
@@ -199,8 +200,8 @@ pub unsafe extern "C" fn sf_file_close(file: *mut sf_file) -> c_int {
     })
 }
 
-/// Reads up to `length` bytes at `offset`. Returns how many: fewer only at the end of the file,
-/// where it is 0.
+/// Reads up to `length` bytes at `offset`. Returns the number of bytes: less than `length` only at
+/// the end of the file, 0 at or after the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_pread(
     file: *mut sf_file,
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn sf_pread(
     offset: i64,
 ) -> i64 {
     call("sf_pread", || {
-        // SAFETY: the header asks for a file that is open and a buffer of this length.
+        // SAFETY: the header requires an open file and a buffer of this length.
         unsafe {
             on_file(file, |file| {
                 file.check_open_for(SF_READ)?;
@@ -221,8 +222,8 @@ pub unsafe extern "C" fn sf_pread(
     })
 }
 
-/// Writes all of `data` at `offset`. Returns `length`, or an error, and then bytes at the start of
-/// it may be written.
+/// Writes all of `data` at `offset`. Returns `length` or an error. After an error a first part of
+/// `data` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_pwrite(
     file: *mut sf_file,
@@ -231,7 +232,7 @@ pub unsafe extern "C" fn sf_pwrite(
     offset: i64,
 ) -> i64 {
     call("sf_pwrite", || {
-        // SAFETY: the header asks for a file that is open and data of this length.
+        // SAFETY: the header requires an open file and data of this length.
         unsafe {
             on_file(file, |file| {
                 file.check_open_for(SF_WRITE)?;
@@ -243,12 +244,12 @@ pub unsafe extern "C" fn sf_pwrite(
     })
 }
 
-/// Reads up to `length` bytes at the position of the file, and moves it. Returns how many; 0 at the
-/// end.
+/// Reads up to `length` bytes at the position of the file and advances it. Returns the number of
+/// bytes; 0 at the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_read(file: *mut sf_file, buffer: *mut c_void, length: usize) -> i64 {
     call("sf_read", || {
-        // SAFETY: the header asks for a file that is open and a buffer of this length.
+        // SAFETY: the header requires an open file and a buffer of this length.
         unsafe {
             on_file(file, |file| {
                 file.check_open_for(SF_READ)?;
@@ -262,12 +263,12 @@ pub unsafe extern "C" fn sf_read(file: *mut sf_file, buffer: *mut c_void, length
     })
 }
 
-/// Writes all of `data` at the position of the file (with SF_APPEND: at its end), and moves it.
-/// Returns `length`, or an error, and then the position has not moved.
+/// Writes all of `data` at the position of the file (with SF_APPEND: at its end) and advances it.
+/// Returns `length` or an error. After an error the position is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_write(file: *mut sf_file, data: *const c_void, length: usize) -> i64 {
     call("sf_write", || {
-        // SAFETY: the header asks for a file that is open and data of this length.
+        // SAFETY: the header requires an open file and data of this length.
         unsafe {
             on_file(file, |file| {
                 file.check_open_for(SF_WRITE)?;
@@ -285,8 +286,8 @@ pub unsafe extern "C" fn sf_write(file: *mut sf_file, data: *const c_void, lengt
     })
 }
 
-/// Moves the position of the file; `whence` is one of SF_SEEK_…. Returns the new one. -SF_ENXIO: no
-/// data follows.
+/// Moves the position of the file; `whence` is one of SF_SEEK_…. Returns the new position.
+/// -SF_ENXIO: no data follows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_seek(file: *mut sf_file, offset: i64, whence: c_int) -> i64 {
     call("sf_seek", || {
@@ -310,12 +311,12 @@ pub unsafe extern "C" fn sf_seek(file: *mut sf_file, offset: i64, whence: c_int)
                 target.ok_or_else(|| Failure::invalid("the position would leave the file"))?;
             Ok(*position)
         };
-        // SAFETY: the header asks for a file that is open.
+        // SAFETY: the header requires an open file.
         unsafe { on_file(file, work) }
     })
 }
 
-/// Sets the size of a file: shorter cuts, longer leaves a hole.
+/// Sets the size of a file. A smaller size cuts the file; a larger size adds a hole.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_file_truncate(file: *mut sf_file, size: i64) -> c_int {
     call_int("sf_file_truncate", || {
@@ -323,12 +324,12 @@ pub unsafe extern "C" fn sf_file_truncate(file: *mut sf_file, size: i64) -> c_in
             file.check_open_for(SF_WRITE)?;
             Ok(file.file.set_size(offset_of(size, "size")?)?)
         };
-        // SAFETY: the header asks for a file that is open.
+        // SAFETY: the header requires an open file.
         unsafe { on_file(file, work) }
     })
 }
 
-/// Reserves space for a range, so that writing there does not run out of it. `flags`: 0,
+/// Reserves space for a range, so that writes to it do not run out of space. `flags`: 0,
 /// SF_KEEP_SIZE, or SF_PUNCH_HOLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_allocate(
@@ -349,33 +350,33 @@ pub unsafe extern "C" fn sf_allocate(
             let (offset, length) = (offset_of(offset, "offset")?, offset_of(length, "length")?);
             Ok(file.volume.core.allocate(file.inode(), offset, length, mode)?)
         };
-        // SAFETY: the header asks for a file that is open.
+        // SAFETY: the header requires an open file.
         unsafe { on_file(file, work) }
     })
 }
 
-/// Makes everything accepted so far durable, if the mask has SF_ON_FSYNC; without it, returns at
-/// once.
+/// Makes everything accepted so far durable if the mask has SF_ON_FSYNC. Otherwise returns
+/// immediately.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_fsync(file: *mut sf_file) -> c_int {
-    // SAFETY: the header asks for a file that is open.
+    // SAFETY: the header requires an open file.
     call_int("sf_fsync", || unsafe { on_file(file, |file| Ok(file.file.fsync()?)) })
 }
 
-/// The attributes of an open file.
+/// Returns the attributes of an open file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_file_stat(file: *mut sf_file, attributes: *mut sf_attributes) -> c_int {
     call_int("sf_file_stat", || {
         check_place(attributes, "attributes")?;
-        // SAFETY: the header asks for a file that is open.
+        // SAFETY: the header requires an open file.
         let found = unsafe { on_file(file, |file| Ok(file.file.attributes()?)) }?;
-        // SAFETY: the header asks for room for the structure.
+        // SAFETY: the header requires room for the structure.
         unsafe { store(attributes, sf_attributes::from(&found), "attributes") }
     })
 }
 
-/// Reads a whole file of at most `size` bytes. Returns its length. -SF_ERANGE: it has more, and
-/// nothing was read; with `size` 0 the length is all that is asked for.
+/// Reads a whole file of at most `size` bytes. Returns its length. -SF_ERANGE: the file is longer,
+/// and nothing was read. With `size` 0 the function only returns the length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_read_file(
     volume: *mut sf_volume,
@@ -384,7 +385,7 @@ pub unsafe extern "C" fn sf_read_file(
     size: usize,
 ) -> i64 {
     call("sf_read_file", || {
-        // SAFETY: the header asks for a volume that is open, a text and a buffer of this size.
+        // SAFETY: the header requires an open volume, a C string and a buffer of this size.
         unsafe {
             let path = text(path, "path")?;
             check_length_of(buffer.cast::<u8>(), size, "buffer")?;
@@ -407,8 +408,8 @@ pub unsafe extern "C" fn sf_read_file(
     })
 }
 
-/// Makes a file hold exactly `data`; makes it with permissions 0644 where it does not exist. To
-/// change it and others as one, call `sf_transact` after the last of them and have no other event
+/// Makes a file hold exactly `data`. Creates the file with permissions 0644 if it does not exist.
+/// To change several files atomically, call `sf_transact` after the last one, with no other event
 /// in the mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_write_file(
@@ -418,7 +419,7 @@ pub unsafe extern "C" fn sf_write_file(
     length: usize,
 ) -> c_int {
     call_int("sf_write_file", || {
-        // SAFETY: the header asks for a volume that is open, a text and data of this length.
+        // SAFETY: the header requires an open volume, a C string and data of this length.
         unsafe {
             let path = text(path, "path")?;
             let data = bytes(data, length, "data")?;

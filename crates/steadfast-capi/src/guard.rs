@@ -1,4 +1,4 @@
-//! The boundary: what every function of the interface goes through.
+//! The boundary that every function of the interface goes through.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::slice;
@@ -10,7 +10,7 @@ use crate::volume::sf_volume;
 
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// What a function returns where it succeeds.
+/// The value that a function returns on success.
 pub trait Answer {
     fn number(self) -> i64;
 }
@@ -39,8 +39,8 @@ impl Answer for u64 {
     }
 }
 
-/// Runs the body of the function `name`: a failure is remembered and becomes a negative number, a
-/// panic does, too.
+/// Runs the body of the function `name`. A failure or a panic is remembered and becomes a negative
+/// number.
 pub fn call<T: Answer>(name: &str, body: impl FnOnce() -> Outcome<T>) -> i64 {
     match caught(body) {
         Ok(answer) => answer.number(),
@@ -51,7 +51,7 @@ pub fn call<T: Answer>(name: &str, body: impl FnOnce() -> Outcome<T>) -> i64 {
     }
 }
 
-/// As [`call`] for functions that return an `int`.
+/// Like [`call`], for functions that return an `int`.
 pub fn call_int<T: Answer>(name: &str, body: impl FnOnce() -> Outcome<T>) -> c_int {
     c_int::try_from(call(name, body)).unwrap_or(c_int::MAX)
 }
@@ -59,26 +59,25 @@ pub fn call_int<T: Answer>(name: &str, body: impl FnOnce() -> Outcome<T>) -> c_i
 #[cfg(feature = "std")]
 fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    // Nothing half changed is seen afterwards: the volume is marked as broken on the way (see
-    // `on`).
+    // Later calls see no half-made change: `on` marks the volume as broken while the panic unwinds.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text =
             text.or_else(|| panic.downcast_ref::<std::string::String>().map(|text| text.as_str()));
         let failure = Failure::internal(text.unwrap_or("unknown"));
-        // What was thrown may throw again when it is dropped.
+        // The payload may panic again when it is dropped.
         core::mem::forget(panic);
         Err(failure)
     })
 }
 
-/// Without an operating system a panic does not unwind: it ends in `sf_bare_panic`.
+/// Without an operating system a panic does not unwind; it ends in `sf_bare_panic`.
 #[cfg(not(feature = "std"))]
 fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     body()
 }
 
-/// Marks a volume as broken unless told otherwise: dropped on the way of a panic.
+/// Marks a volume as broken if it is dropped, which only a panic causes.
 struct Breaker<'v>(&'v sf_volume);
 
 impl Drop for Breaker<'_> {
@@ -87,7 +86,7 @@ impl Drop for Breaker<'_> {
     }
 }
 
-/// Runs work on a volume.
+/// Runs `work` on a volume, unless an earlier panic has broken the volume.
 pub fn on<T>(volume: &sf_volume, work: impl FnOnce(&sf_volume) -> Outcome<T>) -> Outcome<T> {
     if volume.broken.load(Ordering::Acquire) {
         return Err(Failure::new(
@@ -101,19 +100,19 @@ pub fn on<T>(volume: &sf_volume, work: impl FnOnce(&sf_volume) -> Outcome<T>) ->
     result
 }
 
-/// Runs work on the volume of a handle.
+/// Runs `work` on the volume of a handle.
 ///
 /// # Safety
-/// `volume` is NULL or came from an open function and was not closed.
+/// `volume` is NULL, or came from an open function and is not closed.
 pub unsafe fn with<T>(
     volume: *const sf_volume,
     work: impl FnOnce(&sf_volume) -> Outcome<T>,
 ) -> Outcome<T> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees that a handle that is not NULL is an open volume.
     on(unsafe { reference(volume, "volume") }?, work)
 }
 
-/// A reference to what a pointer points to.
+/// Converts a pointer to a reference, after checking alignment and NULL.
 ///
 /// # Safety
 /// `pointer` is NULL or points to a `T` that lives and is not written to during `'a`.
@@ -121,28 +120,29 @@ pub unsafe fn reference<'a, T>(pointer: *const T, name: &str) -> Outcome<&'a T> 
     if !pointer.is_aligned() {
         return Err(Failure::new(codes::SF_EFAULT, format_args!("{name} is not a valid pointer")));
     }
-    // SAFETY: aligned, and as the caller says.
+    // SAFETY: the pointer is aligned, and the caller guarantees a live `T` that is not written to
+    // during `'a`.
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::null(name))
 }
 
-/// Writes `value` to where a pointer points.
+/// Writes `value` to the place that a pointer points to.
 ///
 /// # Safety
 /// `pointer` is NULL or has room for a `T`.
 pub unsafe fn store<T>(pointer: *mut T, value: T, name: &str) -> Outcome {
     check_place(pointer, name)?;
-    // SAFETY: not NULL, and as the caller says. What was there is not dropped: it may be no value
-    // at all.
+    // SAFETY: not NULL, and the caller guarantees room for a `T`. The old bytes are not dropped:
+    // they may be uninitialised.
     unsafe { pointer.write_unaligned(value) };
     Ok(())
 }
 
-/// That there is a place for an answer, before anything is done.
+/// Checks that a place for an answer exists, before the function does any work.
 pub fn check_place<T>(pointer: *mut T, name: &str) -> Outcome {
     if pointer.is_null() { Err(Failure::null(name)) } else { Ok(()) }
 }
 
-/// The bytes of a text.
+/// The bytes of a C string.
 ///
 /// # Safety
 /// `text` is NULL or ends with a zero, and is not written to during `'a`.
@@ -150,11 +150,11 @@ pub unsafe fn text<'a>(text: *const c_char, name: &str) -> Outcome<&'a [u8]> {
     if text.is_null() {
         return Err(Failure::null(name));
     }
-    // SAFETY: not NULL, and as the caller says.
+    // SAFETY: not NULL, and the caller guarantees the zero at the end.
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// The bytes of a buffer that is read from. NULL is good where there are none.
+/// The bytes of a buffer that the library reads. NULL is allowed for an empty buffer.
 ///
 /// # Safety
 /// `buffer` is NULL or has `length` bytes that are not written to during `'a`.
@@ -166,16 +166,17 @@ pub unsafe fn bytes<'a>(buffer: *const c_void, length: usize, name: &str) -> Out
         return Err(Failure::null(name));
     }
     check_length(length)?;
-    // SAFETY: not NULL, no longer than an object can be, and as the caller says.
+    // SAFETY: not NULL, no longer than an object can be, and the caller guarantees `length` bytes
+    // that are not written to.
     Ok(unsafe { slice::from_raw_parts(buffer.cast(), length) })
 }
 
-/// The bytes of a buffer that is written to, all of them zero: a caller in C may never have written
-/// to its buffer, and a reference to bytes without a value is not allowed, whether they are read or
-/// not. NULL is good where there is no room.
+/// The bytes of a buffer that the library writes, set to zero first. A caller in C may pass a
+/// buffer that it has never written to, and Rust does not allow references to uninitialised bytes.
+/// NULL is allowed for an empty buffer.
 ///
 /// # Safety
-/// `buffer` is NULL or has `length` bytes that nobody else uses during `'a`.
+/// `buffer` is NULL or has `length` bytes to which no other access happens during `'a`.
 pub unsafe fn bytes_mut<'a>(
     buffer: *mut c_void,
     length: usize,
@@ -188,15 +189,15 @@ pub unsafe fn bytes_mut<'a>(
         return Err(Failure::null(name));
     }
     check_length(length)?;
-    // SAFETY: not NULL, no longer than an object can be, as the caller says, and written before it
-    // becomes a slice.
+    // SAFETY: not NULL, no longer than an object can be, and the caller guarantees `length` bytes
+    // for this use alone. The bytes are initialised before the slice is made.
     unsafe {
         buffer.cast::<u8>().write_bytes(0, length);
         Ok(slice::from_raw_parts_mut(buffer.cast(), length))
     }
 }
 
-/// That there is a place for `count` values, before anything is done.
+/// Checks that a place for `count` values exists, before the function does any work.
 pub fn check_length_of<T>(place: *mut T, count: usize, name: &str) -> Outcome {
     if count > 0 {
         check_place(place, name)?;
@@ -211,11 +212,11 @@ fn check_length(length: usize) -> Outcome {
     Ok(())
 }
 
-/// Copies a value to the caller as `getxattr` and `readlink` do where the buffer is large enough,
-/// and only says how long it is where there is no buffer.
+/// Copies a value to the caller, as `getxattr` and `readlink` do. Without a buffer it only returns
+/// the length. Fails with -SF_ERANGE if the buffer is too small.
 ///
 /// # Safety
-/// As [`bytes_mut`].
+/// As for [`bytes_mut`].
 pub unsafe fn copy_out(value: &[u8], buffer: *mut c_void, size: usize) -> Outcome<usize> {
     if size > 0 {
         check_place(buffer, "buffer")?;
@@ -225,14 +226,15 @@ pub unsafe fn copy_out(value: &[u8], buffer: *mut c_void, size: usize) -> Outcom
                 format_args!("the value has {} bytes, the buffer {size}", value.len()),
             ));
         }
-        // SAFETY: as the caller says; no more of the buffer is touched than the value fills.
+        // SAFETY: the caller guarantees `size` bytes, and `value.len()` is at most `size`. The rest
+        // of the buffer stays untouched.
         let room = unsafe { bytes_mut(buffer, value.len(), "buffer") }?;
         room.copy_from_slice(value);
     }
     Ok(value.len())
 }
 
-/// Refuses flags that this version does not know: they may mean something in the next one.
+/// Refuses flags that this version does not know, because a later version may define them.
 pub fn check_flags(flags: u32, known: u32) -> Outcome {
     if flags & !known != 0 {
         return Err(Failure::invalid(format_args!("unknown flags {:#x}", flags & !known)));
@@ -249,7 +251,7 @@ mod tests {
     use crate::volume::sf_close;
 
     fn last_error() -> String {
-        // SAFETY: the text of this thread, copied at once.
+        // SAFETY: the text belongs to this thread and is copied before the next call.
         unsafe { CStr::from_ptr(error::sf_last_error()) }.to_string_lossy().into_owned()
     }
 
@@ -259,7 +261,7 @@ mod tests {
         let path = directory.path().join("disk.img").to_str().unwrap().to_owned();
         let path = std::ffi::CString::new(path).unwrap();
         let mut volume = core::ptr::null_mut();
-        // SAFETY: everything is as the header asks for it.
+        // SAFETY: all arguments fulfil the contract of the header.
         unsafe {
             let mut options = core::mem::MaybeUninit::<sf_format_options>::uninit();
             assert_eq!(
@@ -280,7 +282,7 @@ mod tests {
             assert_eq!(sf_mkdir(volume, c"after".as_ptr(), 0o755), -codes::SF_ENOTRECOVERABLE);
             assert_eq!(sf_close(volume), -codes::SF_ENOTRECOVERABLE);
 
-            // The image is free again, and as it was at the last transaction point.
+            // The image is unlocked again, in the state of the last transaction point.
             assert_eq!(sf_open_image(path.as_ptr(), core::ptr::null(), &raw mut volume), 0);
             assert_eq!(sf_mkdir(volume, c"before".as_ptr(), 0o755), 0);
             assert_eq!(sf_close(volume), 0);
@@ -290,14 +292,14 @@ mod tests {
     #[test]
     fn a_buffer_has_a_value_before_it_is_a_slice() {
         let mut memory = [0xaa_u8; 16];
-        // SAFETY: the first eight bytes of an array.
+        // SAFETY: the pointer and length name the first eight bytes of the array.
         let room =
             unsafe { bytes_mut(memory.as_mut_ptr().cast(), 8, "buffer") }.unwrap_or_default();
         assert_eq!(room, [0; 8]);
         assert_eq!(memory[8..], [0xaa; 8]);
-        // What does not fit leaves the buffer alone, and so does the room behind a value.
+        // A value that does not fit leaves the buffer unchanged, and so do the bytes after a value.
         let place = memory[8..].as_mut_ptr().cast();
-        // SAFETY: the last eight bytes of the array.
+        // SAFETY: the pointer and length name the last eight bytes of the array.
         unsafe {
             assert!(copy_out(&[1; 9], place, 8).is_err());
             assert_eq!(copy_out(&[1; 3], place, 8).unwrap_or_default(), 3);

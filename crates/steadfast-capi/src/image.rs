@@ -19,9 +19,10 @@ use crate::options::{self, SF_FORMAT_OVERWRITE, sf_format_options, sf_open_optio
 use crate::volume::{self, sf_volume};
 use crate::{Core, Surroundings};
 
-/// A sector of a disk, bytes; smaller blocks are for other media and only have to fit the file.
+/// A sector of a disk, in bytes. Smaller blocks are meant for other media; here they only have to
+/// fit the file.
 const SECTOR: u32 = 512;
-/// Bytes wiped at each end of what is formatted again: more than the fixed structures of a volume
+/// Bytes to wipe at each end before formatting again: more than the fixed structures of a volume
 /// take there.
 const WIPE: u64 = 256 << 10;
 
@@ -53,17 +54,17 @@ fn open_file(path: &Path, options: &FileOptions) -> Outcome<FileMedium> {
     FileMedium::open(path, options).map_err(|error| failure(&error))
 }
 
-/// The path of a C string.
+/// The path in a C string.
 ///
 /// # Safety
 /// As [`text`].
 unsafe fn host_path<'a>(path: *const c_char) -> Outcome<&'a Path> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the contract of `text`.
     let path = unsafe { text(path, "path") }?;
     Ok(Path::new(OsStr::from_bytes(path)))
 }
 
-/// A file to format: a new one, or, if allowed, one that exists.
+/// Creates a file to format, or opens an existing one if `overwrite` allows it.
 fn make(path: &Path, size: u64, block_size: u32, overwrite: bool) -> Outcome<FileMedium> {
     let options = file_options(false, block_size);
     if size != 0 {
@@ -77,7 +78,7 @@ fn make(path: &Path, size: u64, block_size: u32, overwrite: bool) -> Outcome<Fil
     } else if !overwrite {
         return Err(failure(&OpenError::AlreadyExists(path.to_owned())));
     }
-    // Locked before it is touched.
+    // Opening locks the file, so the lock comes before any change.
     let mut medium = open_file(path, &options)?;
     if size != 0 && !medium.is_block_device() && size != medium.geometry().size {
         let resized = HostOptions::new().write(true).open(path).and_then(|file| {
@@ -91,7 +92,7 @@ fn make(path: &Path, size: u64, block_size: u32, overwrite: bool) -> Outcome<Fil
         drop(medium);
         medium = open_file(path, &options)?;
     }
-    // An older volume must not be taken for the new one.
+    // Wiping prevents that an older volume is taken for the new one.
     let length = WIPE.min(medium.geometry().size);
     let zeros = std::vec![0; usize::try_from(length).unwrap_or(0)];
     medium.write(0, &zeros).map_err(Error::from)?;
@@ -99,17 +100,17 @@ fn make(path: &Path, size: u64, block_size: u32, overwrite: bool) -> Outcome<Fil
     Ok(medium)
 }
 
-/// Makes a volume in an image file, or on a block device of the system. A file that does not exist
-/// is made with `options->size` bytes. One that exists is refused with -SF_EEXIST unless
-/// `options->flags` has SF_FORMAT_OVERWRITE; then a size of 0 keeps its size. The file is
-/// synchronised when this returns.
+/// Creates a volume in an image file, or on a block device of the system. A file that does not
+/// exist is created with `options->size` bytes. An existing file fails with -SF_EEXIST unless
+/// `options->flags` has SF_FORMAT_OVERWRITE; then a size of 0 keeps the file's size. The file is
+/// synchronised when the function returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_format_image(
     path: *const c_char,
     options: *const sf_format_options,
 ) -> c_int {
     call_int("sf_format_image", || {
-        // SAFETY: the header asks for a text and a valid structure.
+        // SAFETY: the header requires a C string and a valid structure.
         let (path, (options, flags)) = unsafe { (host_path(path)?, options::format(options)?) };
         let overwrite = flags & SF_FORMAT_OVERWRITE != 0;
         let medium = make(path, options.size.unwrap_or(0), options.block_size, overwrite)?;
@@ -117,9 +118,9 @@ pub unsafe extern "C" fn sf_format_image(
     })
 }
 
-/// Opens the volume in an image file or on a block device, and locks it: for this volume alone, or
-/// among readers where it is opened read-only. `options` may be NULL. On failure `*volume` is left
-/// alone.
+/// Opens the volume in an image file or on a block device, and locks it. The lock is exclusive, or
+/// shared if the volume is opened read-only. `options` may be NULL. On failure `*volume` is
+/// unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_open_image(
     path: *const c_char,
@@ -128,18 +129,18 @@ pub unsafe extern "C" fn sf_open_image(
 ) -> c_int {
     call_int("sf_open_image", || {
         check_place(volume, "volume")?;
-        // SAFETY: the header asks for a text and a valid structure.
+        // SAFETY: the header requires a C string and a valid structure.
         let (path, (options, background)) = unsafe { (host_path(path)?, options::open(options)?) };
         let core = open_core(path, &options, None)?;
-        // SAFETY: the header asks for room for a pointer.
+        // SAFETY: the header requires room for a pointer.
         unsafe { volume::open(core, background, volume) }
     })
 }
 
-/// Opens a snapshot of the volume in an image file or on a block device as a volume of its own, for
-/// reading. The image is locked as by `sf_open_image` with SF_OPEN_READ_ONLY: nobody may have it
-/// open for writing. Close it with `sf_close`. `options` may be NULL. On failure `*volume` is left
-/// alone.
+/// Opens a snapshot of the volume in an image file or on a block device as a separate read-only
+/// volume. The image is locked as `sf_open_image` does with SF_OPEN_READ_ONLY: it must not be open
+/// for writing. Close the snapshot with `sf_close`. `options` may be NULL. On failure `*volume` is
+/// unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_open_image(
     path: *const c_char,
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn sf_snapshot_open_image(
 ) -> c_int {
     call_int("sf_snapshot_open_image", || {
         check_place(volume, "volume")?;
-        // SAFETY: the header asks for texts, a valid structure and room for a pointer.
+        // SAFETY: the header requires C strings, a valid structure and room for a pointer.
         unsafe {
             let (path, name) = (host_path(path)?, crate::snapshot::name(name, "name")?);
             let (mut options, background) = options::open(options)?;
@@ -174,7 +175,7 @@ fn open_core(path: &Path, options: &OpenOptions, snapshot: Option<&str>) -> Outc
     let at_path =
         |error: Error| Failure::new(codes::of(&error), format_args!("{}: {error}", path.display()));
     match attempt(SECTOR)? {
-        // The image of a medium with smaller blocks than a disk has.
+        // The image was made for a medium with smaller blocks than a disk.
         (true, Err(Error::BadBlockSize(block_size))) => attempt(block_size)?.1.map_err(at_path),
         (_, result) => result.map_err(at_path),
     }

@@ -1,24 +1,24 @@
-//! The C interface: `include/steadfast.h`, made from this crate by cbindgen, in front of the crate
-//! `steadfast`.
+//! The C interface in front of the crate `steadfast`. cbindgen generates `include/steadfast.h` from
+//! this crate.
 //!
 //! Invariants of every function:
-//! - no panic crosses the boundary: [`guard`] turns one into `SF_ENOTRECOVERABLE`, and the volume
-//!   answers nothing else from then on;
-//! - every pointer is checked for NULL and every length against what an object can have before
-//!   anything is touched;
-//! - an error is a negative number, with a line for people in [`error::sf_last_error`];
-//! - nothing that the caller gave is kept after the call but the device's description, which is
-//!   copied.
+//! - No panic crosses the boundary. [`guard`] turns a panic into `SF_ENOTRECOVERABLE`, and the
+//!   volume returns only this error from then on.
+//! - Every pointer is checked for NULL, and every length against the largest possible object,
+//!   before any memory is accessed.
+//! - An error is a negative number. [`error::sf_last_error`] describes it in one line.
+//! - The library keeps no argument after the call, except for the description of the device, which
+//!   it copies.
 //!
-//! With the feature `std` (the default) there are image files, a background thread and the system's
-//! clock. Without it the crate needs no operating system: memory, clock and the end of the world
-//! come from five functions that the program links in ([`bare`]).
+//! With the feature `std` (the default) the crate has image files, a background thread and the
+//! clock of the system. Without it the crate needs no operating system. The program then links in
+//! the functions for memory, clock, waiting and panics ([`bare`]).
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
-#![allow(non_camel_case_types)] // The names are those of C.
-#![allow(unsafe_code)] // An interface of raw pointers: each use says why it is sound, given what the header asks for.
+#![allow(non_camel_case_types)] // The names follow C.
+#![allow(unsafe_code)] // Raw pointers from C: each block states why it is sound.
 #![deny(unsafe_op_in_unsafe_fn)]
-#![allow(clippy::result_large_err)] // A failure carries its text, so that telling it needs no memory.
-#![allow(clippy::missing_safety_doc)] // What a caller must keep to is in the header, in the words of C.
+#![allow(clippy::result_large_err)] // A failure holds its text inline: no allocation.
+#![allow(clippy::missing_safety_doc)] // The header states the caller's obligations in terms of C.
 
 extern crate alloc;
 
@@ -43,10 +43,10 @@ mod types;
 mod volume;
 mod xattr;
 
-/// The surroundings of a volume.
+/// The platform of a volume: clock and locks.
 #[cfg(feature = "std")]
 type Surroundings = steadfast_host::HostPlatform;
-/// The surroundings of a volume.
+/// The platform of a volume: clock and locks.
 #[cfg(not(feature = "std"))]
 type Surroundings = bare::Bare;
 

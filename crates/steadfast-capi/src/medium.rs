@@ -1,17 +1,17 @@
-//! The media that this interface can open, as one type.
+//! All media that this interface can open, as one type.
 
 use steadfast_media::{Geometry, Medium, MediumError};
 
 use crate::device::Callbacks;
 
-/// The caller's functions, or an image file.
+/// The caller's device, or an image file.
 pub enum AnyMedium {
     Device(Callbacks),
     #[cfg(feature = "std")]
     Image(steadfast_host::FileMedium),
 }
 
-/// Passes a call on to the medium that it is.
+/// Forwards a call to the actual medium.
 macro_rules! pass {
     ($self:ident, $medium:ident => $call:expr) => {
         match $self {

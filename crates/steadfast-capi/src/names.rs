@@ -13,12 +13,13 @@ use crate::guard::{
 use crate::types::{SF_NOFOLLOW, sf_attributes, sf_time};
 use crate::volume::sf_volume;
 
-/// `sf_rename`: fail with -SF_EEXIST where the new name exists.
+/// `sf_rename`: fail with -SF_EEXIST if the new name exists.
 pub const SF_RENAME_NOREPLACE: u32 = 1;
-/// `sf_rename`: both names exist and change places.
+/// `sf_rename`: both names exist and are exchanged.
 pub const SF_RENAME_EXCHANGE: u32 = 2;
 
-/// The directory and the last name of a path, for what makes or removes that name.
+/// Splits a path into its parent directory and its last name, for functions that create or remove
+/// that name.
 fn parent<'p>(core: &Core, path: &'p [u8]) -> Outcome<(InodeNumber, &'p [u8])> {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let path = path.get(..end).unwrap_or_default();
@@ -27,7 +28,7 @@ fn parent<'p>(core: &Core, path: &'p [u8]) -> Outcome<(InodeNumber, &'p [u8])> {
     if name.is_empty() {
         return Err(Failure::invalid("the path has no last name"));
     }
-    // A slash at the end asks for a directory, and is the root where there is nothing else.
+    // A trailing slash requires a directory. A path of slashes only is the root.
     let found = core.resolve(directory, true)?;
     if found.kind != FileKind::Directory {
         return Err(Error::NotADirectory.into());
@@ -35,12 +36,12 @@ fn parent<'p>(core: &Core, path: &'p [u8]) -> Outcome<(InodeNumber, &'p [u8])> {
     Ok((found.inode, name))
 }
 
-/// The inode that a path leads to.
+/// Resolves a path to an inode.
 pub fn find(core: &Core, path: &[u8], flags: u32) -> Outcome<InodeNumber> {
     Ok(core.resolve(path, flags & SF_NOFOLLOW == 0)?.inode)
 }
 
-/// The attributes of what a path leads to. `flags`: 0 or SF_NOFOLLOW.
+/// Returns the attributes of the object at a path. `flags`: 0 or SF_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_stat(
     volume: *mut sf_volume,
@@ -51,7 +52,7 @@ pub unsafe extern "C" fn sf_stat(
     call_int("sf_stat", || {
         check_place(attributes, "attributes")?;
         check_flags(flags, SF_NOFOLLOW)?;
-        // SAFETY: the header asks for a volume that is open, a text and room for the structure.
+        // SAFETY: the header requires an open volume, a C string and room for the structure.
         unsafe {
             let path = text(path, "path")?;
             let found =
@@ -61,17 +62,17 @@ pub unsafe extern "C" fn sf_stat(
     })
 }
 
-/// Makes something at a path.
+/// Creates a node at a path.
 ///
 /// # Safety
-/// `volume` is NULL or open, `path` NULL or a text.
+/// `volume` is NULL or open; `path` is NULL or a C string.
 unsafe fn make(
     volume: *mut sf_volume,
     path: *const c_char,
     node: NewNode<'_>,
     mode: u32,
 ) -> Outcome {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the contract in `# Safety`.
     unsafe {
         let path = text(path, "path")?;
         with(volume, |volume| {
@@ -82,19 +83,19 @@ unsafe fn make(
     }
 }
 
-/// Makes a directory with permissions `mode`, such as 0755.
+/// Creates a directory with permissions `mode`, such as 0755.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_mkdir(volume: *mut sf_volume, path: *const c_char, mode: u32) -> c_int {
-    // SAFETY: the header asks for a volume that is open and a text.
+    // SAFETY: the header requires an open volume and a C string.
     call_int("sf_mkdir", || unsafe { make(volume, path, NewNode::Directory, mode) })
 }
 
-/// Makes a directory and those above it that do not exist, with permissions 0755. That it exists is
-/// no error.
+/// Creates a directory and its missing parents, with permissions 0755. An existing directory is no
+/// error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_mkdir_all(volume: *mut sf_volume, path: *const c_char) -> c_int {
     call_int("sf_mkdir_all", || {
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe {
             let path = text(path, "path")?;
             with(volume, |volume| Ok(volume.core.create_directory_all(path).map(drop)?))
@@ -102,8 +103,8 @@ pub unsafe extern "C" fn sf_mkdir_all(volume: *mut sf_volume, path: *const c_cha
     })
 }
 
-/// Makes a file of the type in `mode` (the bits of `st_mode`: regular file, FIFO, socket, character
-/// or block device). `device`: number of a device, in Linux' 32-bit encoding.
+/// Creates a file of the type in `mode` (the bits of `st_mode`: regular file, FIFO, socket,
+/// character or block device). `device`: the device number, in Linux' 32-bit encoding.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_mknod(
     volume: *mut sf_volume,
@@ -120,12 +121,12 @@ pub unsafe extern "C" fn sf_mknod(
             Some(FileKind::BlockDevice) => NewNode::BlockDevice(device),
             _ => return Err(Failure::invalid("mode has no type that sf_mknod makes")),
         };
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe { make(volume, path, node, mode) }
     })
 }
 
-/// Makes a symbolic link at `path` that leads to `target`.
+/// Creates a symbolic link at `path` that leads to `target`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_symlink(
     volume: *mut sf_volume,
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn sf_symlink(
     path: *const c_char,
 ) -> c_int {
     call_int("sf_symlink", || {
-        // SAFETY: the header asks for a volume that is open and texts.
+        // SAFETY: the header requires an open volume and C strings.
         unsafe {
             let target = text(target, "target")?;
             make(volume, path, NewNode::Symlink(target), 0o777)
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn sf_symlink(
 }
 
 /// Copies the target of a symbolic link, without a zero at its end. Returns its length. -SF_ERANGE:
-/// the buffer is too small; with `size` 0 the length is all that is asked for.
+/// the buffer is too small. With `size` 0 the function only returns the length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_readlink(
     volume: *mut sf_volume,
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn sf_readlink(
     size: usize,
 ) -> i64 {
     call("sf_readlink", || {
-        // SAFETY: the header asks for a volume that is open, a text and a buffer of this size.
+        // SAFETY: the header requires an open volume, a C string and a buffer of this size.
         unsafe {
             let path = text(path, "path")?;
             with(volume, |volume| {
@@ -162,8 +163,8 @@ pub unsafe extern "C" fn sf_readlink(
     })
 }
 
-/// Gives the file at `path` another name. A symbolic link as the last name of `path` gets the name
-/// itself.
+/// Adds the name `new_path` to the file at `path`. If the last name of `path` is a symbolic link,
+/// the link itself gets the new name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_link(
     volume: *mut sf_volume,
@@ -171,7 +172,7 @@ pub unsafe extern "C" fn sf_link(
     new_path: *const c_char,
 ) -> c_int {
     call_int("sf_link", || {
-        // SAFETY: the header asks for a volume that is open and texts.
+        // SAFETY: the header requires an open volume and C strings.
         unsafe {
             let (path, new_path) = (text(path, "path")?, text(new_path, "new_path")?);
             with(volume, |volume| {
@@ -184,12 +185,12 @@ pub unsafe extern "C" fn sf_link(
     })
 }
 
-/// Removes a name. The space of the file comes back when the last name and the last open file are
-/// gone.
+/// Removes a name. The space of the file is freed after its last name is removed and its last open
+/// handle is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_unlink(volume: *mut sf_volume, path: *const c_char) -> c_int {
     call_int("sf_unlink", || {
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe {
             let path = text(path, "path")?;
             with(volume, |volume| {
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn sf_unlink(volume: *mut sf_volume, path: *const c_char) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_rmdir(volume: *mut sf_volume, path: *const c_char) -> c_int {
     call_int("sf_rmdir", || {
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe {
             let path = text(path, "path")?;
             with(volume, |volume| {
@@ -220,11 +221,12 @@ pub unsafe extern "C" fn sf_rmdir(volume: *mut sf_volume, path: *const c_char) -
     })
 }
 
-/// Removes a file, or a directory with everything in it. An error leaves what was not reached yet.
+/// Removes a file, or a directory with all its contents. After an error the part that was not
+/// reached remains.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_remove_all(volume: *mut sf_volume, path: *const c_char) -> c_int {
     call_int("sf_remove_all", || {
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe {
             let path = text(path, "path")?;
             with(volume, |volume| Ok(volume.core.remove_all(path)?))
@@ -232,8 +234,8 @@ pub unsafe extern "C" fn sf_remove_all(volume: *mut sf_volume, path: *const c_ch
     })
 }
 
-/// Renames; what has the new name is replaced. `flags`: 0, SF_RENAME_NOREPLACE or
-/// SF_RENAME_EXCHANGE.
+/// Renames a file or directory. An object that has the new name is replaced. `flags`: 0,
+/// SF_RENAME_NOREPLACE or SF_RENAME_EXCHANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_rename(
     volume: *mut sf_volume,
@@ -252,7 +254,7 @@ pub unsafe extern "C" fn sf_rename(
                 ));
             }
         };
-        // SAFETY: the header asks for a volume that is open and texts.
+        // SAFETY: the header requires an open volume and C strings.
         unsafe {
             let (path, new_path) = (text(path, "path")?, text(new_path, "new_path")?);
             with(volume, |volume| Ok(volume.core.rename_path(path, new_path, mode)?))
@@ -260,10 +262,10 @@ pub unsafe extern "C" fn sf_rename(
     })
 }
 
-/// Changes attributes of what a path leads to.
+/// Changes attributes of the object at a path.
 ///
 /// # Safety
-/// `volume` is NULL or open, `path` NULL or a text.
+/// `volume` is NULL or open; `path` is NULL or a C string.
 unsafe fn change(
     volume: *mut sf_volume,
     path: *const c_char,
@@ -271,7 +273,7 @@ unsafe fn change(
     set: &SetAttributes,
 ) -> Outcome {
     check_flags(flags, SF_NOFOLLOW)?;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the contract in `# Safety`.
     unsafe {
         let path = text(path, "path")?;
         with(volume, |volume| {
@@ -281,17 +283,17 @@ unsafe fn change(
     }
 }
 
-/// Sets permissions: the low 12 bits of `mode`.
+/// Sets the permissions to the low 12 bits of `mode`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_chmod(volume: *mut sf_volume, path: *const c_char, mode: u32) -> c_int {
     call_int("sf_chmod", || {
         let set = SetAttributes { permissions: Some(mode & 0o7777), ..SetAttributes::default() };
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe { change(volume, path, 0, &set) }
     })
 }
 
-/// Sets owner and group; 0xffffffff leaves one as it is. `flags`: 0 or SF_NOFOLLOW.
+/// Sets owner and group; 0xffffffff keeps the present value. `flags`: 0 or SF_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_chown(
     volume: *mut sf_volume,
@@ -303,13 +305,13 @@ pub unsafe extern "C" fn sf_chown(
     call_int("sf_chown", || {
         let given = |id: u32| (id != u32::MAX).then_some(id);
         let set = SetAttributes { uid: given(uid), gid: given(gid), ..SetAttributes::default() };
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe { change(volume, path, flags, &set) }
     })
 }
 
-/// Sets the times of the last access and of the last change of the content; NULL leaves one as it
-/// is, SF_TIME_NOW in `nanoseconds` is the present. `flags`: 0 or SF_NOFOLLOW.
+/// Sets the times of the last access and of the last content change. NULL keeps a time. SF_TIME_NOW
+/// in `nanoseconds` means the present time. `flags`: 0 or SF_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_utimens(
     volume: *mut sf_volume,
@@ -323,7 +325,7 @@ pub unsafe extern "C" fn sf_utimens(
             if pointer.is_null() {
                 return Ok(None);
             }
-            // SAFETY: the header asks for valid structures.
+            // SAFETY: the header requires valid structures.
             let set = unsafe { reference(pointer, name) }?.to_set();
             set.map(Some)
                 .ok_or_else(|| Failure::invalid(format_args!("{name} has more than 999999999 ns")))
@@ -333,12 +335,12 @@ pub unsafe extern "C" fn sf_utimens(
             modified: time(modified, "modified")?,
             ..SetAttributes::default()
         };
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe { change(volume, path, flags, &set) }
     })
 }
 
-/// Sets the size of a file: shorter cuts, longer leaves a hole.
+/// Sets the size of a file. A smaller size cuts the file; a larger size adds a hole.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_truncate(
     volume: *mut sf_volume,
@@ -348,7 +350,7 @@ pub unsafe extern "C" fn sf_truncate(
     call_int("sf_truncate", || {
         let size = u64::try_from(size).map_err(|_| Failure::invalid("size is negative"))?;
         let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe { change(volume, path, 0, &set) }
     })
 }

@@ -1,8 +1,8 @@
 //! Parameters of formatting and opening.
 //!
-//! An options structure begins with its size, so that it can grow: `…_init` fills as much of it as
-//! the caller's version has, and a function takes a larger one only where everything that it does
-//! not know is zero.
+//! An options structure begins with its size, so that later versions can extend it. `…_init` fills
+//! the fields that the caller's version has. A function accepts a larger structure only if all
+//! fields that it does not know are zero.
 
 use alloc::string::String;
 use core::ffi::{c_char, c_int};
@@ -13,25 +13,25 @@ use crate::codes;
 use crate::error::Failure;
 use crate::guard::{Outcome, bytes, call_int, check_flags, check_place};
 
-/// In `sf_format_options.log_size`: choose by the size of the volume.
+/// In `sf_format_options.log_size`: choose the size of the log by the size of the volume.
 pub const SF_LOG_AUTOMATIC: u64 = 0xffff_ffff_ffff_ffff;
 
-/// Format over what is there already.
+/// Format even if the image exists already.
 pub const SF_FORMAT_OVERWRITE: u32 = 1;
 
-/// Open the volume for reading only: nothing is written to the medium.
+/// Open the volume read-only: nothing is written to the medium.
 pub const SF_OPEN_READ_ONLY: u32 = 1;
-/// Do not keep access times.
+/// Do not update access times.
 pub const SF_OPEN_NO_ATIME: u32 = 2;
-/// Do the background work in a thread of the library instead of in `sf_background`. The device's
-/// functions are called from it, too. Not in a library without an operating system.
+/// Run the background work in a thread of the library, not in `sf_background`. This thread also
+/// calls the functions of the device. Not available without an operating system.
 pub const SF_OPEN_BACKGROUND: u32 = 4;
-/// Where the newest state is damaged open an older one for writing, and give up what was newer.
-/// Without this such a volume opens for reading only.
+/// If the newest state is damaged, open an older state for writing and discard the newer one.
+/// Without this flag such a volume opens read-only.
 pub const SF_OPEN_RECOVER: u32 = 8;
 
-/// Parameters of a new volume. Set them with `sf_format_options_init`, then change what should be
-/// different.
+/// Parameters of a new volume. Call `sf_format_options_init` first, then change the fields that
+/// differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sf_format_options {
@@ -39,19 +39,20 @@ pub struct sf_format_options {
     pub struct_size: u32,
     /// SF_FORMAT_OVERWRITE (images).
     pub flags: u32,
-    /// Bytes of the volume; 0: all of the device.
+    /// Size of the volume in bytes; 0: the whole device.
     pub size: u64,
-    /// Block size, bytes: a power of two from 128 to 65536, not below the device's atomic unit.
-    /// Default 4096.
+    /// Block size in bytes: a power of two from 128 to 65536, not smaller than the device's atomic
+    /// unit. Default 4096.
     pub block_size: u32,
-    /// Size of a tree node, bytes; 0: the block size, at least 512; at least 8192 from 16 MiB on.
+    /// Size of a tree node in bytes; 0: the block size, but at least 512, and at least 8192 for
+    /// volumes from 16 MiB.
     pub node_size: u32,
     /// Copies of each metadata block, 1 or 2; 0: 2, or 1 on media below 128 KiB.
     pub metadata_copies: u32,
-    /// Transaction mask that is stored in the volume. Default SF_MASK_DEFAULT.
+    /// Transaction mask to store in the volume. Default SF_MASK_DEFAULT.
     pub mask: u32,
-    /// Bytes of the intent log; 0: none, every transaction point is a checkpoint. Default
-    /// SF_LOG_AUTOMATIC.
+    /// Size of the intent log in bytes; 0: no log, so every transaction point is a checkpoint.
+    /// Default SF_LOG_AUTOMATIC.
     pub log_size: u64,
     /// Interval of the transaction timer, milliseconds. Default 5000.
     pub timer_ms: u32,
@@ -61,15 +62,15 @@ pub struct sf_format_options {
     pub root_gid: u32,
     /// Permissions of the root directory. Default 0755.
     pub root_mode: u32,
-    /// Identity of the volume, which also keys the hash of names. All zeros: random bytes; without
-    /// an operating system give 16 random bytes.
+    /// Identity of the volume, which is also the key of the hash of names. All zeros: random bytes.
+    /// Without an operating system the caller must supply 16 random bytes.
     pub uuid: [u8; 16],
-    /// Label for people: UTF-8, at most 32 bytes and a zero.
+    /// Label of the volume: UTF-8, at most 32 bytes and a zero.
     pub label: [c_char; 40],
 }
 
-/// Parameters of opening a volume. Set them with `sf_open_options_init`, then change what should be
-/// different.
+/// Parameters for opening a volume. Call `sf_open_options_init` first, then change the fields that
+/// differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sf_open_options {
@@ -77,19 +78,20 @@ pub struct sf_open_options {
     pub struct_size: u32,
     /// SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND, SF_OPEN_RECOVER.
     pub flags: u32,
-    /// Bytes of memory for the cache. Default 32 MiB, without an operating system 64 KiB.
+    /// Cache memory in bytes. Default 32 MiB, without an operating system 64 KiB.
     pub cache_size: u64,
 }
 
 /// A structure of plain numbers that begins with its own size.
 ///
 /// # Safety
-/// `repr(C)`, without padding, `u32` first, and every pattern of bits is a value.
+/// The type is `repr(C)` without padding, its first field is a `u32`, and every bit pattern is
+/// valid.
 unsafe trait Plain: Copy {
     fn defaults() -> Self;
 }
 
-// SAFETY: numbers and arrays of numbers; 4+4+8, 4×4, 8, 4×4, 16, 40 bytes leave no gap.
+// SAFETY: only numbers and arrays of numbers; 4+4+8, 4×4, 8, 4×4, 16, 40 bytes leave no gap.
 unsafe impl Plain for sf_format_options {
     fn defaults() -> Self {
         let defaults = FormatOptions::default();
@@ -121,7 +123,10 @@ unsafe impl Plain for sf_open_options {
     }
 }
 
-/// Fills the caller's structure of `size` bytes with the defaults, as much as it has of them.
+/// Fills the caller's structure of `size` bytes with the defaults.
+///
+/// # Safety
+/// `options` is NULL or has `size` bytes to which no other access happens during the call.
 unsafe fn init<T: Plain>(options: *mut T, size: usize) -> Outcome {
     check_place(options, "options")?;
     if size < size_of::<T>() {
@@ -130,8 +135,8 @@ unsafe fn init<T: Plain>(options: *mut T, size: usize) -> Outcome {
     let Ok(struct_size) = u32::try_from(size) else {
         return Err(Failure::invalid("size is not that of this structure"));
     };
-    // SAFETY: the caller says that so many bytes are there, no fewer than the structure has; its
-    // first field is its size.
+    // SAFETY: the caller guarantees `size` bytes, which are at least the size of `T`. The first
+    // field of `T` is its size.
     unsafe {
         options.cast::<u8>().write_bytes(0, size);
         options.write_unaligned(T::defaults());
@@ -140,22 +145,25 @@ unsafe fn init<T: Plain>(options: *mut T, size: usize) -> Outcome {
     Ok(())
 }
 
-/// Reads the caller's structure; NULL means the defaults.
+/// Reads the caller's structure. NULL means the defaults.
+///
+/// # Safety
+/// `options` is NULL or points to a structure of the size that it states.
 unsafe fn read<T: Plain>(options: *const T) -> Outcome<T> {
     if options.is_null() {
         return Ok(T::defaults());
     }
-    // SAFETY: the size comes first in every version.
+    // SAFETY: every version of the structure begins with its size.
     let size = unsafe { options.cast::<u32>().read_unaligned() } as usize;
     if size < size_of::<T>() {
         return Err(Failure::invalid("options are not initialised: struct_size is too small"));
     }
-    // A size beyond any version was never set by an `init`, and must not lead us over the end of
-    // the structure.
+    // No `init` ever set a size above that of any version. Reading such a structure could run past
+    // its end.
     if size > 4096 {
         return Err(Failure::invalid("options are not initialised: struct_size is too large"));
     }
-    // SAFETY: the caller says that its structure has this size.
+    // SAFETY: the caller states that its structure has this size.
     let all = unsafe { bytes(options.cast(), size, "options") }?;
     if all.iter().skip(size_of::<T>()).any(|byte| *byte != 0) {
         return Err(Failure::new(
@@ -163,7 +171,7 @@ unsafe fn read<T: Plain>(options: *const T) -> Outcome<T> {
             "options use what this version of the library does not know",
         ));
     }
-    // SAFETY: there are at least this many bytes, and any are a value.
+    // SAFETY: the structure has at least this many bytes, and every bit pattern is valid.
     Ok(unsafe { options.read_unaligned() })
 }
 
@@ -173,23 +181,23 @@ pub unsafe extern "C" fn sf_format_options_init(
     options: *mut sf_format_options,
     size: usize,
 ) -> c_int {
-    // SAFETY: the header asks for a structure of this size.
+    // SAFETY: the header requires a structure of this size.
     call_int("sf_format_options_init", || unsafe { init(options, size) })
 }
 
 /// Fills `options` with the defaults. `size` is `sizeof *options`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_open_options_init(options: *mut sf_open_options, size: usize) -> c_int {
-    // SAFETY: the header asks for a structure of this size.
+    // SAFETY: the header requires a structure of this size.
     call_int("sf_open_options_init", || unsafe { init(options, size) })
 }
 
-/// The caller's wishes for a new volume, with their flags.
+/// Converts the caller's parameters for a new volume; also returns their flags.
 ///
 /// # Safety
 /// `options` is NULL or points to a structure of the size that it states.
 pub unsafe fn format(options: *const sf_format_options) -> Outcome<(FormatOptions, u32)> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the contract in `# Safety`.
     let options = unsafe { read(options) }?;
     check_flags(options.flags, SF_FORMAT_OVERWRITE)?;
     let label: alloc::vec::Vec<u8> =
@@ -238,12 +246,13 @@ fn identity(given: [u8; 16]) -> Outcome<[u8; 16]> {
     Ok(given)
 }
 
-/// The caller's wishes for opening, and whether the background work is to have a thread.
+/// Converts the caller's parameters for opening; also returns whether a thread does the background
+/// work.
 ///
 /// # Safety
 /// `options` is NULL or points to a structure of the size that it states.
 pub unsafe fn open(options: *const sf_open_options) -> Outcome<(OpenOptions, bool)> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the contract in `# Safety`.
     let options = unsafe { read(options) }?;
     let known = SF_OPEN_READ_ONLY | SF_OPEN_NO_ATIME | SF_OPEN_BACKGROUND | SF_OPEN_RECOVER;
     check_flags(options.flags, known)?;

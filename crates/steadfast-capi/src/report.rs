@@ -1,4 +1,4 @@
-//! What a volume tells about itself.
+//! Information about a volume.
 
 use core::ffi::{c_char, c_int};
 
@@ -7,9 +7,9 @@ use crate::volume::sf_volume;
 
 /// `sf_volume_info.flags`: opened for reading only.
 pub const SF_INFO_READ_ONLY: u32 = 1;
-/// `sf_volume_info.flags`: went read-only by itself; `failure` says why.
+/// `sf_volume_info.flags`: became read-only after a failure; `failure` has the cause.
 pub const SF_INFO_FAILED: u32 = 2;
-/// `sf_volume_info.flags`: a copy of the superblock was found damaged.
+/// `sf_volume_info.flags`: one copy of the superblock is damaged.
 pub const SF_INFO_SUPERBLOCK_DAMAGED: u32 = 4;
 
 /// Space and counts of a volume.
@@ -22,9 +22,9 @@ pub struct sf_space {
     pub name_max: u32,
     /// Blocks that files and metadata can use.
     pub blocks: u64,
-    /// Blocks not in use, with those that become usable at the next checkpoint.
+    /// Free blocks, including those that become usable at the next checkpoint.
     pub blocks_free: u64,
-    /// Blocks that files can still take.
+    /// Blocks still available to files.
     pub blocks_available: u64,
     /// Freed blocks that become usable at the next checkpoint.
     pub blocks_almost_free: u64,
@@ -34,7 +34,7 @@ pub struct sf_space {
     pub reserved: [u64; 4],
 }
 
-/// What a volume is and how it is doing.
+/// Properties and state of a volume.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sf_volume_info {
@@ -48,11 +48,11 @@ pub struct sf_volume_info {
     pub metadata_copies: u32,
     /// Identity of the volume.
     pub uuid: [u8; 16],
-    /// Label, with a zero at its end.
+    /// Label, zero-terminated.
     pub label: [c_char; 40],
     /// Bytes of the volume.
     pub size: u64,
-    /// Bytes of the intent log; 0: there is none.
+    /// Size of the intent log in bytes; 0: there is no log.
     pub log_size: u64,
     /// Bytes of the log in use since the last checkpoint.
     pub log_used: u64,
@@ -60,13 +60,13 @@ pub struct sf_volume_info {
     pub generation: u64,
     /// Log records that opening replayed; 0 after a clean close.
     pub replayed_records: u64,
-    /// Transaction points since it was opened.
+    /// Transaction points since the volume was opened.
     pub transaction_points: u64,
-    /// Changes that a power cut now would lose.
+    /// Changes that a power cut at this moment would lose.
     pub uncommitted: u64,
-    /// Reads of metadata that only the second copy could answer.
+    /// Metadata reads that needed the second copy.
     pub repaired_reads: u64,
-    /// Rollbacks since it was opened.
+    /// Rollbacks since the volume was opened.
     pub rollbacks: u64,
     /// The transaction mask.
     pub mask: u32,
@@ -76,13 +76,13 @@ pub struct sf_volume_info {
     pub flags: u32,
     /// Zero.
     pub reserved_flags: u32,
-    /// Why the volume went read-only by itself; empty where it did not.
+    /// Why the volume became read-only by itself; otherwise empty.
     pub failure: [c_char; 128],
     /// Zero.
     pub reserved: [u64; 4],
 }
 
-/// A text cut to a field, with a zero at its end.
+/// Truncates a text to the size of a field, with a zero at its end.
 fn field<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
     let end = text.floor_char_boundary(N - 1);
@@ -92,12 +92,12 @@ fn field<const N: usize>(text: &str) -> [c_char; N] {
     field
 }
 
-/// Space and counts.
+/// Returns space and counts of the volume.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_statistics(volume: *mut sf_volume, space: *mut sf_space) -> c_int {
     call_int("sf_statistics", || {
         check_place(space, "space")?;
-        // SAFETY: the header asks for a volume that is open, and for room for the structure.
+        // SAFETY: the header requires an open volume, and for room for the structure.
         unsafe {
             let found = with(volume, |volume| Ok(volume.core.statistics()?))?;
             let answer = sf_space {
@@ -115,12 +115,12 @@ pub unsafe extern "C" fn sf_statistics(volume: *mut sf_volume, space: *mut sf_sp
     })
 }
 
-/// What the volume is and how it is doing.
+/// Returns properties and state of the volume.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_info(volume: *mut sf_volume, info: *mut sf_volume_info) -> c_int {
     call_int("sf_info", || {
         check_place(info, "info")?;
-        // SAFETY: the header asks for a volume that is open, and for room for the structure.
+        // SAFETY: the header requires an open volume, and for room for the structure.
         unsafe {
             let found = with(volume, |volume| Ok(volume.core.info()))?;
             let flag = |set: bool, bit: u32| if set { bit } else { 0 };

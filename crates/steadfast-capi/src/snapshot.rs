@@ -1,4 +1,4 @@
-//! Snapshots: taking, listing, comparing, opening, deleting, going back.
+//! Snapshots: create, list, compare, open, delete, roll back.
 
 use core::ffi::{c_char, c_int};
 
@@ -17,21 +17,21 @@ use crate::{Core, Surroundings};
 /// Longest name of a snapshot, bytes.
 pub const SF_SNAPSHOT_NAME_MAX: usize = 63;
 
-/// `sf_snapshot_rollback`: newer snapshots are destroyed. Without it they make the call fail with
-/// -SF_ENOTEMPTY.
+/// `sf_snapshot_rollback`: destroy newer snapshots. Without this flag the call fails with
+/// -SF_ENOTEMPTY if newer snapshots exist.
 pub const SF_DESTROY_NEWER: u32 = 1;
 
-/// `sf_change.flags`: made in between.
+/// `sf_change.flags`: created between the two states.
 pub const SF_CHANGE_CREATED: u32 = 1;
-/// `sf_change.flags`: removed in between.
+/// `sf_change.flags`: removed between the two states.
 pub const SF_CHANGE_REMOVED: u32 = 2;
-/// `sf_change.flags`: data, size or target of a link.
+/// `sf_change.flags`: data, size or link target changed.
 pub const SF_CHANGE_CONTENT: u32 = 4;
-/// `sf_change.flags`: permissions, owner, links or extended attributes.
+/// `sf_change.flags`: permissions, owner, links or extended attributes changed.
 pub const SF_CHANGE_ATTRIBUTES: u32 = 8;
-/// `sf_change.flags`: names in this directory.
+/// `sf_change.flags`: names in this directory changed.
 pub const SF_CHANGE_ENTRIES: u32 = 16;
-/// `sf_change.flags`: times of modification or change.
+/// `sf_change.flags`: modification time or change time changed.
 pub const SF_CHANGE_TIMES: u32 = 32;
 
 /// A snapshot.
@@ -40,17 +40,18 @@ pub const SF_CHANGE_TIMES: u32 = 32;
 pub struct sf_snapshot {
     /// Orders snapshots by age.
     pub generation: u64,
-    /// When it was taken: seconds since 1970.
+    /// Creation time: seconds since 1970.
     pub created_s: i64,
-    /// And nanoseconds.
+    /// Creation time: nanoseconds within the second.
     pub created_ns: u32,
     /// Zero.
     pub reserved: u32,
-    /// Inodes in it.
+    /// Inodes in the snapshot.
     pub inodes: u64,
-    /// Blocks that it refers to, most of them often shared with its neighbours in time.
+    /// Blocks that the snapshot refers to. Most of them are usually shared with neighbouring
+    /// snapshots.
     pub used_blocks: u64,
-    /// Its name, with a zero at its end.
+    /// Name, zero-terminated.
     pub name: [c_char; 64],
 }
 
@@ -87,20 +88,20 @@ impl From<&Snapshot> for sf_snapshot {
 /// The name of a snapshot.
 ///
 /// # Safety
-/// As [`text`].
+/// As for [`text`].
 pub unsafe fn name<'a>(name: *const c_char, what: &str) -> Outcome<&'a str> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the contract of `text`.
     let bytes = unsafe { text(name, what) }?;
     core::str::from_utf8(bytes).map_err(|_| Failure::invalid(format_args!("{what} is not UTF-8")))
 }
 
-/// Takes a snapshot of the volume as it is now, which is a transaction point. The name has 1 to 63
-/// bytes of UTF-8 without a slash. -SF_EEXIST: there is one of this name. -SF_ENOSPC: removing
-/// files under it might not find the room that it needs.
+/// Takes a snapshot of the present state of the volume, which becomes a transaction point. The name
+/// has 1 to 63 bytes of UTF-8 without a slash. -SF_EEXIST: a snapshot of this name exists.
+/// -SF_ENOSPC: with the snapshot, later removals of files might not find the space that they need.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_create(volume: *mut sf_volume, name: *const c_char) -> c_int {
     call_int("sf_snapshot_create", || {
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe {
             let name = self::name(name, "name")?;
             with(volume, |volume| Ok(volume.core.snapshot_create(name).map(drop)?))
@@ -108,8 +109,8 @@ pub unsafe extern "C" fn sf_snapshot_create(volume: *mut sf_volume, name: *const
     })
 }
 
-/// Copies up to `count` snapshots that are younger than generation `after` (0: all), the oldest
-/// first. Returns how many; fewer than `count`: there are no more.
+/// Copies up to `count` snapshots younger than generation `after` (0: all), oldest first. Returns
+/// their number. Fewer than `count` means that no more exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_list(
     volume: *mut sf_volume,
@@ -119,12 +120,12 @@ pub unsafe extern "C" fn sf_snapshot_list(
 ) -> c_int {
     call_int("sf_snapshot_list", || {
         check_length_of(snapshots, count, "snapshots")?;
-        // SAFETY: the header asks for a volume that is open.
+        // SAFETY: the header requires an open volume.
         let found = unsafe { with(volume, |volume| Ok(volume.core.snapshots()?)) }?;
         let wanted = found.iter().filter(|snapshot| snapshot.generation.0 > after).take(count);
         let mut copied = 0;
         for snapshot in wanted {
-            // SAFETY: the header asks for room for so many, and the length was checked.
+            // SAFETY: the header requires room for `count` snapshots, and the length was checked.
             unsafe { store(snapshots.add(copied), snapshot.into(), "snapshots") }?;
             copied += 1;
         }
@@ -132,12 +133,12 @@ pub unsafe extern "C" fn sf_snapshot_list(
     })
 }
 
-/// Deletes a snapshot. Its space comes back in steps of `sf_background`. It must not be open.
-/// -SF_ENOENT: there is none of this name.
+/// Deletes a snapshot, which must not be open. Steps of `sf_background` free its space. -SF_ENOENT:
+/// no snapshot has this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_delete(volume: *mut sf_volume, name: *const c_char) -> c_int {
     call_int("sf_snapshot_delete", || {
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe {
             let name = self::name(name, "name")?;
             with(volume, |volume| Ok(volume.core.snapshot_delete(name)?))
@@ -145,8 +146,8 @@ pub unsafe extern "C" fn sf_snapshot_delete(volume: *mut sf_volume, name: *const
     })
 }
 
-/// Returns the volume to a snapshot, which stays. `flags`: SF_DESTROY_NEWER. Files that are open
-/// stay open; one that did not exist then answers -SF_ESTALE.
+/// Rolls the volume back to a snapshot, which remains. `flags`: SF_DESTROY_NEWER. Open files stay
+/// open. A file that did not exist at the time of the snapshot returns -SF_ESTALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_rollback(
     volume: *mut sf_volume,
@@ -155,7 +156,7 @@ pub unsafe extern "C" fn sf_snapshot_rollback(
 ) -> c_int {
     call_int("sf_snapshot_rollback", || {
         check_flags(flags, SF_DESTROY_NEWER)?;
-        // SAFETY: the header asks for a volume that is open and a text.
+        // SAFETY: the header requires an open volume and a C string.
         unsafe {
             let name = self::name(name, "name")?;
             with(volume, |volume| {
@@ -166,8 +167,9 @@ pub unsafe extern "C" fn sf_snapshot_rollback(
 }
 
 /// Copies up to `count` inodes that differ between the snapshot `before` and the snapshot `after`
-/// (NULL: the live volume), from inode number `*next` on: 0 at first. Sets `*next` to where to go
-/// on, 0 at the end. Returns how many it has copied, which can be none before the end.
+/// (NULL: the live volume). Begins at inode number `*next`, which is 0 for the first call. Sets
+/// `*next` to the inode number to continue from, or 0 at the end. Returns the number of copied
+/// entries, which can be 0 before the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_diff(
     volume: *mut sf_volume,
@@ -179,7 +181,7 @@ pub unsafe extern "C" fn sf_snapshot_diff(
 ) -> c_int {
     call_int("sf_snapshot_diff", || {
         check_length_of(changes, count, "changes")?;
-        // SAFETY: the header asks for a volume that is open, texts, and room for the number and for
+        // SAFETY: the header requires an open volume, C strings, and room for the number and for
         // so many changes.
         unsafe {
             let before = name(before, "before")?;
@@ -207,9 +209,9 @@ pub unsafe extern "C" fn sf_snapshot_diff(
     })
 }
 
-/// Opens a snapshot of the volume on a device as a volume of its own, for reading; also while the
-/// volume itself is open. Close it with `sf_close`. It must not be deleted meanwhile. `options` may
-/// be NULL. On failure `*volume` is left alone.
+/// Opens a snapshot of the volume on a device as a separate read-only volume. The volume itself may
+/// be open at the same time. Close the snapshot with `sf_close`. The snapshot must not be deleted
+/// while it is open. `options` may be NULL. On failure `*volume` is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_open(
     device: *const sf_device,
@@ -219,7 +221,7 @@ pub unsafe extern "C" fn sf_snapshot_open(
 ) -> c_int {
     call_int("sf_snapshot_open", || {
         check_place(volume, "volume")?;
-        // SAFETY: the header asks for valid structures, a text and room for a pointer.
+        // SAFETY: the header requires valid structures, a C string and room for a pointer.
         unsafe {
             let device = Callbacks::new(reference(device, "device")?)?;
             let name = self::name(name, "name")?;

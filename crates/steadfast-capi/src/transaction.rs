@@ -1,4 +1,4 @@
-//! Transaction points: who sets them, setting one, going back to the last.
+//! Transaction points: the events that set them, setting one, rolling back to the last one.
 
 use core::ffi::c_int;
 
@@ -7,23 +7,23 @@ use engine::TransactionMask;
 use crate::guard::{call_int, check_place, store, with};
 use crate::volume::sf_volume;
 
-/// No transaction points but those of `sf_transact` and `sf_checkpoint`.
+/// Only `sf_transact` and `sf_checkpoint` set transaction points.
 pub const SF_MASK_MANUAL: u32 = 0;
-/// At a regular interval, while there is something to commit.
+/// The timer elapsed and there are changes to commit.
 pub const SF_ON_TIMER: u32 = 0x1;
-/// A file was made.
+/// A file was created.
 pub const SF_ON_CREATE: u32 = 0x2;
 /// A name was removed.
 pub const SF_ON_UNLINK: u32 = 0x4;
-/// A directory was made.
+/// A directory was created.
 pub const SF_ON_MKDIR: u32 = 0x8;
 /// A directory was removed.
 pub const SF_ON_RMDIR: u32 = 0x10;
 /// A name was changed.
 pub const SF_ON_RENAME: u32 = 0x20;
-/// A hard link was made.
+/// A hard link was created.
 pub const SF_ON_LINK: u32 = 0x40;
-/// A symbolic link was made.
+/// A symbolic link was created.
 pub const SF_ON_SYMLINK: u32 = 0x80;
 /// Permissions, owner, times or extended attributes were changed.
 pub const SF_ON_ATTRIBUTE: u32 = 0x100;
@@ -43,10 +43,10 @@ pub const SF_ON_SYNC: u32 = 0x4000;
 pub const SF_ON_UNMOUNT: u32 = 0x8000;
 /// Space ran out, and a transaction point would free some.
 pub const SF_ON_VOLUME_FULL: u32 = 0x10000;
-/// What a new volume has: timer, write to a synchronous file, fsync, sync, unmount and volume full.
+/// The mask of a new volume: timer, synchronous write, fsync, sync, unmount and volume full.
 pub const SF_MASK_DEFAULT: u32 = 0x1e801;
 
-/// That the numbers above, which cbindgen has to be able to read, are those of the core.
+/// The literals above, which cbindgen must be able to read, equal those of the core.
 const _: () = {
     let mine = [
         SF_ON_TIMER,
@@ -77,46 +77,49 @@ const _: () = {
     assert!(SF_MASK_DEFAULT == TransactionMask::DEFAULT.0);
 };
 
-/// Sets a transaction point: makes everything durable that was accepted so far, all of it together.
+/// Sets a transaction point: makes everything accepted so far durable, atomically.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_transact(volume: *mut sf_volume) -> c_int {
-    // SAFETY: the header asks for a volume that is open.
+    // SAFETY: the header requires an open volume.
     call_int("sf_transact", || unsafe { with(volume, |volume| Ok(volume.core.transact()?)) })
 }
 
-/// Returns the volume to the last transaction point: everything accepted since is dropped, of all
-/// writers. Files that are open stay open; one that did not exist then answers -SF_ESTALE.
+/// Rolls the volume back to the last transaction point. Everything accepted since then is dropped,
+/// for all writers. Open files stay open. A file that did not exist at that point returns
+/// -SF_ESTALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_rollback(volume: *mut sf_volume) -> c_int {
-    // SAFETY: the header asks for a volume that is open.
+    // SAFETY: the header requires an open volume.
     call_int("sf_rollback", || unsafe { with(volume, |volume| Ok(volume.core.rollback()?)) })
 }
 
-/// As `sf_transact`, and empties the intent log: space that was freed can be used again at once,
-/// and the next opening has nothing to replay.
+/// Like `sf_transact`, and empties the intent log. Freed space is usable again immediately, and the
+/// next opening replays nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_checkpoint(volume: *mut sf_volume) -> c_int {
-    // SAFETY: the header asks for a volume that is open.
+    // SAFETY: the header requires an open volume.
     call_int("sf_checkpoint", || unsafe { with(volume, |volume| Ok(volume.core.checkpoint()?)) })
 }
 
-/// A transaction point, if the mask has SF_ON_SYNC.
+/// Sets a transaction point if the mask has SF_ON_SYNC.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_sync(volume: *mut sf_volume) -> c_int {
-    // SAFETY: the header asks for a volume that is open.
+    // SAFETY: the header requires an open volume.
     call_int("sf_sync", || unsafe { with(volume, |volume| Ok(volume.core.sync()?)) })
 }
 
-/// One bounded step of what nobody waits for: the transaction timer, checkpoints, the space of
-/// deleted files. Returns 1 while there is more to do at once, otherwise 0. Call it at least every
-/// 100 ms, from a task of its own or between operations; with SF_OPEN_BACKGROUND the library does.
+/// Does one bounded step of the background work: the transaction timer, checkpoints, and freeing
+/// the space of deleted files. Returns 1 while more work is due immediately, otherwise 0. Call it
+/// at least every 100 ms, from a task of its own or between operations. With SF_OPEN_BACKGROUND the
+/// library calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_background(volume: *mut sf_volume) -> c_int {
-    // SAFETY: the header asks for a volume that is open.
+    // SAFETY: the header requires an open volume.
     call_int("sf_background", || unsafe { with(volume, |volume| Ok(volume.core.background()?)) })
 }
 
-/// The transaction mask, and the interval of the timer in milliseconds. Either pointer may be NULL.
+/// Returns the transaction mask and the interval of the timer in milliseconds. Either pointer may
+/// be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_mask_get(
     volume: *mut sf_volume,
@@ -124,7 +127,7 @@ pub unsafe extern "C" fn sf_mask_get(
     timer_ms: *mut u32,
 ) -> c_int {
     call_int("sf_mask_get", || {
-        // SAFETY: the header asks for a volume that is open, and for room for the numbers.
+        // SAFETY: the header requires an open volume, and for room for the numbers.
         unsafe {
             let (bits, interval) =
                 with(volume, |volume| Ok((volume.core.mask(), volume.core.timer_ms())))?;
@@ -140,7 +143,7 @@ pub unsafe extern "C" fn sf_mask_get(
 }
 
 /// Sets the transaction mask (SF_ON_… or SF_MASK_…) and the interval of the timer in milliseconds
-/// (0: leave it). Both hold at once, and are stored with the next transaction point.
+/// (0: keep it). Both take effect immediately and are stored with the next transaction point.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_mask_set(volume: *mut sf_volume, mask: u32, timer_ms: u32) -> c_int {
     call_int("sf_mask_set", || {
@@ -151,7 +154,7 @@ pub unsafe extern "C" fn sf_mask_set(volume: *mut sf_volume, mask: u32, timer_ms
             }
             Ok(())
         };
-        // SAFETY: the header asks for a volume that is open.
+        // SAFETY: the header requires an open volume.
         unsafe { with(volume, work) }
     })
 }

@@ -1,10 +1,10 @@
-//! What callers see of files: constants and structures. A structure never changes its size: it has
-//! reserved room, which is zero.
+//! Constants and structures that describe files to callers. A structure never changes its size: it
+//! has reserved fields, which are zero.
 
 use engine::Timestamp;
 use engine::fs::{Attributes, SetTime};
 
-/// Do not follow a symbolic link that is the last name of the path.
+/// Do not follow a symbolic link in the last name of the path.
 pub const SF_NOFOLLOW: u32 = 0x100;
 
 /// In `sf_time.nanoseconds`: the present time.
@@ -14,7 +14,7 @@ pub const SF_TIME_NOW: u32 = 0xffff_ffff;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct sf_time {
-    /// Seconds since 1970-01-01 UTC, negative before.
+    /// Seconds since 1970-01-01 UTC; negative for earlier times.
     pub seconds: i64,
     /// Nanoseconds within the second, below 1000000000; or SF_TIME_NOW.
     pub nanoseconds: u32,
@@ -29,7 +29,7 @@ impl From<Timestamp> for sf_time {
 }
 
 impl sf_time {
-    /// What to set; `None` for a time that is none.
+    /// Converts the time to the core's form; `None` if the time is invalid.
     pub(crate) fn to_set(self) -> Option<SetTime> {
         match self.nanoseconds {
             SF_TIME_NOW => Some(SetTime::Now),
@@ -41,13 +41,13 @@ impl sf_time {
     }
 }
 
-/// What `sf_stat` shows of a file.
+/// Attributes of a file, as `sf_stat` returns them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct sf_attributes {
-    /// Number of the inode; not reused within the life of a volume.
+    /// Number of the inode; never reused during the life of a volume.
     pub inode: u64,
-    /// Bytes (file, symbolic link) or entries (directory).
+    /// Size in bytes (file, symbolic link), or number of entries (directory).
     pub size: u64,
     /// Bytes allocated on the medium.
     pub allocated: u64,
@@ -61,7 +61,7 @@ pub struct sf_attributes {
     pub gid: u32,
     /// Number of a device node, in Linux' 32-bit encoding.
     pub device: u32,
-    /// Preferred size of reads and writes, bytes.
+    /// Preferred size of reads and writes, in bytes.
     pub block_size: u32,
     /// Last access.
     pub accessed: sf_time,

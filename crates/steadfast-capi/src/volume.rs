@@ -1,4 +1,4 @@
-//! A volume's handle: made by opening, gone by closing.
+//! The handle of a volume, from opening to closing.
 
 use alloc::boxed::Box;
 use core::alloc::Layout;
@@ -13,30 +13,31 @@ use crate::medium::AnyMedium;
 use crate::options::{self, sf_format_options, sf_open_options};
 use crate::{Core, Surroundings};
 
-/// Version of the interface: the number in the name of the shared library. It changes when a
-/// program that was compiled with an older header would not work any more.
+/// Version of the interface, which is the number in the name of the shared library. It changes when
+/// programs compiled with an older header stop working.
 pub const SF_ABI_VERSION: u32 = 1;
 
-/// An open volume. Several threads may use it at once, except for closing it.
+/// An open volume. Several threads may use it at the same time, except for closing it.
 pub struct sf_volume {
     pub(crate) core: Core,
-    /// Files and directories that are open; each has a reference to this.
+    /// Number of open files and directories; each refers to this volume.
     handles: AtomicUsize,
-    /// A panic happened: nothing is known of what is in memory.
+    /// A panic happened: the state in memory is unknown.
     pub(crate) broken: AtomicBool,
     #[cfg(feature = "std")]
     background: std::sync::Mutex<Option<steadfast_host::BackgroundThread>>,
 }
 
-/// Puts a value on the heap, or says that there is no memory.
+/// Puts a value on the heap, or reports that memory is exhausted.
 pub fn boxed<T>(value: T) -> Outcome<Box<T>> {
     const { assert!(size_of::<T>() != 0) };
-    // SAFETY: the layout has a size.
+    // SAFETY: the layout has a size other than 0.
     let place = unsafe { alloc::alloc::alloc(Layout::new::<T>()) }.cast::<T>();
     if place.is_null() {
         return Err(Failure::new(codes::SF_ENOMEM, "out of memory"));
     }
-    // SAFETY: memory of the global allocator for a T, which is written before it is owned.
+    // SAFETY: the memory comes from the global allocator with the layout of `T`. It is written
+    // before the box owns it.
     Ok(unsafe {
         place.write(value);
         Box::from_raw(place)
@@ -44,22 +45,23 @@ pub fn boxed<T>(value: T) -> Outcome<Box<T>> {
 }
 
 impl sf_volume {
-    /// The handle counts for one more object that refers to it. The reference lives as long as the
-    /// caller keeps the count.
+    /// Counts one more object that refers to the handle. The reference is valid until
+    /// [`let_go`](Self::let_go).
     pub(crate) fn hold(&self) -> &'static sf_volume {
         self.handles.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: closing refuses while the count is not zero, so the volume outlives who holds it.
+        // SAFETY: closing refuses while the count is not zero, so the volume outlives every counted
+        // reference.
         unsafe { &*core::ptr::from_ref(self) }
     }
 
-    /// The end of what [`hold`](Self::hold) began.
+    /// Ends a reference from [`hold`](Self::hold).
     pub(crate) fn let_go(&self) {
         self.handles.fetch_sub(1, Ordering::AcqRel);
     }
 
     #[cfg(feature = "std")]
     fn start_background(&'static self) -> Outcome {
-        // What fails in the background is told by the next call that needs it, and by `sf_info`.
+        // The next call that is affected by a background failure reports it, and so does `sf_info`.
         let thread =
             steadfast_host::BackgroundThread::spawn_work(steadfast_host::turns(&self.core), |_| {});
         let thread = thread.map_err(|error| {
@@ -69,15 +71,14 @@ impl sf_volume {
         Ok(())
     }
 
-    /// Ends the thread of the background work, if there is one.
+    /// Stops the background thread, if there is one.
     #[cfg(feature = "std")]
     fn stop_background(&self) {
         drop(self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
     }
 }
 
-/// Hands an opened volume to the caller, with a thread for its background work where that is
-/// wanted.
+/// Hands an opened volume to the caller, with a background thread if `background` is set.
 ///
 /// # Safety
 /// `volume` is NULL or has room for a pointer.
@@ -91,51 +92,50 @@ pub unsafe fn open(core: Core, background: bool, volume: *mut *mut sf_volume) ->
     })?);
     #[cfg(feature = "std")]
     if background {
-        // SAFETY: from a box just now. From here on nobody has more than a shared reference until
-        // the volume is closed, and closing joins the thread before it takes the box back.
+        // SAFETY: the pointer came from a box just now. From here on only shared references exist
+        // until the volume is closed. Closing joins the thread before it takes the box back.
         let opened: &'static sf_volume = unsafe { &*pointer };
         if let Err(failure) = opened.start_background() {
-            // SAFETY: from a box above; there is no thread.
+            // SAFETY: the pointer came from the box above, and no thread refers to it.
             drop(unsafe { Box::from_raw(pointer) });
             return Err(failure);
         }
     }
     #[cfg(not(feature = "std"))]
     let _ = background;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller keeps the contract in `# Safety`.
     unsafe { store(volume, pointer, "volume") }
 }
 
-/// The version of the interface of the library that is linked or loaded: compare it with
-/// SF_ABI_VERSION.
+/// Returns the interface version of the linked or loaded library. Compare it with SF_ABI_VERSION.
 #[unsafe(no_mangle)]
 pub extern "C" fn sf_abi_version() -> u32 {
     SF_ABI_VERSION
 }
 
-/// The version of the library as text, such as "0.1.0".
+/// Returns the version of the library as text, such as "0.1.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn sf_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Makes a volume on a device. What the device holds is lost. `options` may be NULL.
+/// Creates a volume on a device. All data on the device is lost. `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_format(
     device: *const sf_device,
     options: *const sf_format_options,
 ) -> c_int {
     call_int("sf_format", || {
-        // SAFETY: the header asks for valid structures.
+        // SAFETY: the header requires valid structures.
         let device = Callbacks::new(unsafe { reference(device, "device") }?)?;
-        // SAFETY: as above.
+        // SAFETY: the header requires options that are NULL or of the size that they state.
         let (options, _) = unsafe { options::format(options) }?;
         Ok(Core::format(&AnyMedium::Device(device), &options, &Surroundings::default())?)
     })
 }
 
 /// Opens the volume on a device. The description is copied; its functions and `user` are used until
-/// the volume is closed. `options` may be NULL. On failure `*volume` is left alone.
+/// the volume is closed. `options` may be NULL. On failure `*volume` is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_open(
     device: *const sf_device,
@@ -144,28 +144,28 @@ pub unsafe extern "C" fn sf_open(
 ) -> c_int {
     call_int("sf_open", || {
         check_place(volume, "volume")?;
-        // SAFETY: the header asks for valid structures.
+        // SAFETY: the header requires valid structures.
         let device = Callbacks::new(unsafe { reference(device, "device") }?)?;
-        // SAFETY: as above.
+        // SAFETY: the header requires options that are NULL or of the size that they state.
         let (mut options, background) = unsafe { options::open(options) }?;
         options.read_only |= device.is_read_only();
         let core = Core::open(AnyMedium::Device(device), options, Surroundings::default())?;
-        // SAFETY: as above.
+        // SAFETY: the header requires room for a pointer.
         unsafe { open(core, background, volume) }
     })
 }
 
-/// Closes a volume: sets a last transaction point where the mask has SF_ON_UNMOUNT, otherwise drops
-/// what is not committed. Refuses with -SF_EBUSY while files or directories are open, and then the
-/// volume stays open. In every other case, also after another error, the volume is closed and the
-/// pointer is not valid any more. NULL is allowed and does nothing.
+/// Closes a volume. Sets a last transaction point if the mask has SF_ON_UNMOUNT; otherwise
+/// uncommitted changes are dropped. -SF_EBUSY: files or directories are open, and the volume stays
+/// open. In every other case, even after another error, the volume is closed and the pointer
+/// becomes invalid. NULL is allowed and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_close(volume: *mut sf_volume) -> c_int {
     call_int("sf_close", || {
         if volume.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for a volume that is open, and that no other thread uses it any
+        // SAFETY: the header requires an open volume, and that no other thread uses it any
         // more.
         let closing = unsafe { reference(volume, "volume") }?;
         let open = closing.handles.load(Ordering::Acquire);
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn sf_close(volume: *mut sf_volume) -> c_int {
         }
         #[cfg(feature = "std")]
         closing.stop_background();
-        // SAFETY: made from a box in `open`; no handle and no thread refers to it.
+        // SAFETY: `open` made the pointer from a box, and no handle or thread refers to it.
         let closing = unsafe { Box::from_raw(volume) };
         if closing.broken.load(Ordering::Acquire) {
             return Err(Failure::internal(

@@ -10,13 +10,13 @@ use crate::names::find;
 use crate::types::SF_NOFOLLOW;
 use crate::volume::sf_volume;
 
-/// `sf_xattr_set`: fail with -SF_EEXIST where the attribute exists.
+/// `sf_xattr_set`: fail with -SF_EEXIST if the attribute exists.
 pub const SF_XATTR_CREATE: u32 = 1;
-/// `sf_xattr_set`: fail with -SF_ENODATA where it does not.
+/// `sf_xattr_set`: fail with -SF_ENODATA if the attribute does not exist.
 pub const SF_XATTR_REPLACE: u32 = 2;
 
 /// Copies the value of an attribute, such as "user.origin". Returns its length. -SF_ERANGE: the
-/// buffer is too small; with `size` 0 the length is all that is asked for. `flags`: 0 or
+/// buffer is too small. With `size` 0 the function only returns the length. `flags`: 0 or
 /// SF_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_xattr_get(
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn sf_xattr_get(
 ) -> i64 {
     call("sf_xattr_get", || {
         check_flags(flags, SF_NOFOLLOW)?;
-        // SAFETY: the header asks for a volume that is open, texts and a buffer of this size.
+        // SAFETY: the header requires an open volume, C strings and a buffer of this size.
         unsafe {
             let (path, name) = (text(path, "path")?, text(name, "name")?);
             with(volume, |volume| {
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn sf_xattr_set(
             SF_XATTR_REPLACE => SetXattrMode::Replace,
             _ => return Err(Failure::invalid("flags are not SF_XATTR_CREATE or SF_XATTR_REPLACE")),
         };
-        // SAFETY: the header asks for a volume that is open, texts and a value of this length.
+        // SAFETY: the header requires an open volume, C strings and a value of this length.
         unsafe {
             let (path, name) = (text(path, "path")?, text(name, "name")?);
             let value = bytes(value, length, "value")?;
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn sf_xattr_remove(
 ) -> c_int {
     call_int("sf_xattr_remove", || {
         check_flags(flags, SF_NOFOLLOW)?;
-        // SAFETY: the header asks for a volume that is open and texts.
+        // SAFETY: the header requires an open volume and C strings.
         unsafe {
             let (path, name) = (text(path, "path")?, text(name, "name")?);
             with(volume, |volume| {
@@ -91,8 +91,8 @@ pub unsafe extern "C" fn sf_xattr_remove(
     })
 }
 
-/// Copies the names of all attributes, each with a zero at its end. Returns how many bytes they
-/// have together; buffer and `flags` as for `sf_xattr_get`.
+/// Copies the names of all attributes, each zero-terminated. Returns the total length in bytes.
+/// Buffer and `flags` are as for `sf_xattr_get`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_xattr_list(
     volume: *mut sf_volume,
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn sf_xattr_list(
 ) -> i64 {
     call("sf_xattr_list", || {
         check_flags(flags, SF_NOFOLLOW)?;
-        // SAFETY: the header asks for a volume that is open, a text and a buffer of this size.
+        // SAFETY: the header requires an open volume, a C string and a buffer of this size.
         unsafe {
             let path = text(path, "path")?;
             with(volume, |volume| {

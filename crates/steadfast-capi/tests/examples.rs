@@ -1,5 +1,5 @@
-//! The examples that the documentation shows, compiled as a reader would and run under the address
-//! sanitizer, and a program that calls everything the wrong way.
+//! Compiles the examples from the documentation as a reader would, and runs them under the address
+//! sanitizer. Also runs a program that misuses every function.
 
 mod toolchain;
 

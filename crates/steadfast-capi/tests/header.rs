@@ -1,4 +1,4 @@
-//! The committed header is the one that the source makes.
+//! The committed header equals the one that the source generates.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! `steadfast-ioctl.h` says what the mount does: a C compiler evaluates it, and every number of the
-//! mount is in it.
+//! `steadfast-ioctl.h` agrees with the mount: a C compiler evaluates the header, and the header
+//! contains every command number of the mount.
 
 mod toolchain;
 
@@ -10,8 +10,8 @@ use steadfast_fuse::ioctl::{self, InfoArgument, MaskArgument, RollbackArgument, 
 use steadfast_fuse::scrub::{self, ScrubStatusArgument};
 use toolchain::{Toolchain, repository};
 
-/// Every `pub const NAME: u32 = number(…)` of the mount: a command that is added there has to get
-/// into the header.
+/// Every `pub const NAME: u32 = number(…)` of the mount. A command that is added there must also be
+/// added to the header.
 fn commands_of_the_mount() -> Vec<String> {
     let read = |name: &str| {
         std::fs::read_to_string(repository().join("crates/steadfast-fuse/src").join(name)).unwrap()

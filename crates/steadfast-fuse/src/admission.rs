@@ -1,38 +1,39 @@
-//! Room for the pages that the kernel holds back.
+//! Admission of cached writes: keeps room for the pages that the kernel holds back.
 //!
-//! With the write-back cache write(2) only makes pages dirty. The volume hears of them seconds
-//! later, which is too late to say that it is full. So the dirty pages of a mount never get far
-//! beyond what the volume has room for:
+//! With the write-back cache write(2) only makes pages dirty. The volume receives the data seconds
+//! later, which is too late to report that the volume is full. So this module never lets the dirty
+//! pages of a mount exceed the room of the volume by much:
 //!
-//! - *Far* from full the kernel's limit of dirty pages ([`CacheLimits`](crate::mount::CacheLimits))
-//!   is at most a quarter of the room, and is set anew as the room shrinks. A write that meets the
-//!   limit waits until pages are written back. Each thread goes beyond it by some MiB, for it looks
-//!   only after so many pages (`nr_dirtied_pause`): what is near allows for that.
-//! - *Near* full each write(2) asks. Before it makes a page of the cache dirty, the kernel sends
-//!   GETATTR with the handle where it has no valid attributes (`fuse_cache_write_iter`). So files
-//!   that are open for writing are kept without; that GETATTR is the *admission* of one write, and
-//!   what it answers, write(2) returns.
+//! - *Far* from full, the kernel's limit of dirty pages
+//!   ([`CacheLimits`](crate::mount::CacheLimits)) is at most a quarter of the room. The limit is
+//!   set again as the room shrinks. A write that reaches the limit waits for write-back. Each
+//!   thread may exceed the limit by some MiB, because the kernel checks it only after a number of
+//!   pages (`nr_dirtied_pause`). The threshold of the near phase allows for that.
+//! - *Near* full, each write(2) asks the daemon. Before the kernel makes a cached page dirty, it
+//!   sends GETATTR with the handle if it has no valid attributes (`fuse_cache_write_iter`). So the
+//!   daemon gives the kernel no valid attributes of files that are open for writing. That GETATTR
+//!   is the *admission* of one write, and write(2) returns its result.
 //!
-//! An admission is for one `unit` of room, for it does not say how long the write is. Where the
-//! units given out would be more than the room, the control thread pulls the files that have some;
-//! then the room is known again.
+//! An admission reserves one `unit` of room, because GETATTR does not contain the length of the
+//! write. If the reserved units would exceed the room, the control thread pulls the files that have
+//! units. Then the room is known exactly again.
 //!
-//! The last unit of room is for writes that make no file longer: a full volume can be overwritten.
-//! A file that grows there is told ENOSPC. Whether a file grows is seen from its last write, or
-//! from how it was opened.
+//! The last unit of room is only for writes that do not extend a file, so a full volume can be
+//! overwritten. A file that grows there gets ENOSPC. The last write of the file, or the flags of
+//! its open, show whether it grows.
 //!
-//! What no admission can hold back: one write(2) longer than a unit, and stores into a mapping.
-//! Where the volume has no room for those, `filesystem/lost.rs` tells.
+//! Admission cannot bound two cases: a write(2) longer than a unit, and stores into a mapping. If
+//! the volume has no room for these, `filesystem/lost.rs` reports the loss.
 //!
 //! Invariants:
-//! - Near full the kernel has no valid attributes of a file that is open for writing. A
-//!   notification in front of an answer makes the kernel drop the attributes in that answer, as
-//!   older than the notification. It keeps those of SETATTR, LINK and CREATE in every case: these
-//!   are not valid for a moment.
+//! - Near full, the kernel has no valid attributes of a file that is open for writing. A
+//!   notification before an answer makes the kernel drop the attributes in that answer, because
+//!   they count as older than the notification. The kernel always keeps the attributes in answers
+//!   to SETATTR, LINK and CREATE, so those answers give them a validity of zero.
 //! - Only the control thread changes the phase.
 //!
-//! What decides is here, without a kernel or a volume ([`Surroundings`]), so that a model can be
-//! put in their place; `filesystem/admitting.rs` joins it to them.
+//! The decisions are in this module, without a kernel or a volume ([`Surroundings`]), so that a
+//! model can replace both. `filesystem/admitting.rs` connects them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,61 +43,62 @@ use crate::errno::Errno;
 use crate::open::Handle;
 
 const MIB: u64 = 1 << 20;
-/// The kernel's limit of dirty pages of a mount that root did not make, where it does not say.
+/// The kernel's usual limit of dirty pages for a mount by a non-root user, used if the kernel
+/// reports none.
 const DIRTY_MAX_USUAL: u64 = 64 * MIB;
 
-/// Room at which it is near full, bytes: an eighth of the volume within these bounds. The first has
-/// space for the pages of six threads beyond a limit of a quarter, so a volume that is smaller is
-/// always near.
+/// Room, in bytes, below which the volume is near full: an eighth of the volume, within these
+/// bounds. The lower bound has space for the pages of six threads beyond a limit of a quarter, so a
+/// smaller volume is always near full.
 const NEAR_MIN: u64 = 32 * MIB;
 const NEAR_MAX: u64 = 256 * MIB;
 
 /// The volume, and the kernel's cache above it.
 pub(crate) trait Surroundings {
-    /// Bytes that the volume has room for, whatever pieces they come in.
+    /// Bytes that the volume has room for, in pieces of any size.
     fn room(&self) -> u64;
 
-    /// Brings back what removed files still hold, until there is room for `bytes` or nothing is
-    /// left to come back.
+    /// Frees space that removed files still hold, until `bytes` are available or no such space is
+    /// left.
     fn make_room(&self, bytes: u64);
 
     /// Size of a file on the volume, bytes.
     ///
     /// # Errors
-    /// There is no such file.
+    /// No file has this node id.
     fn size(&self, nodeid: u64) -> Result<u64, Errno>;
 
     /// Files that are open for writing.
     fn written(&self) -> Vec<u64>;
 
-    /// Has the kernel ask before the next write to a file.
+    /// Makes the kernel ask before the next write to a file.
     fn have_ask(&self, nodeid: u64);
 
-    /// Has the kernel write the dirty pages of a file. What cannot be written is lost, and told
-    /// where that is.
+    /// Makes the kernel write back the dirty pages of a file. Pages that cannot be written are
+    /// lost, and the loss is recorded.
     fn pull(&self, nodeid: u64);
 
-    /// The error of a lost write that the caller tells now.
+    /// The error of a lost write, which the caller now reports.
     fn lost(&self, nodeid: u64) -> Option<Errno>;
 
-    /// Sets the kernel's limit of dirty pages, bytes, or takes it away. Whether it could be done.
+    /// Sets the kernel's limit of dirty pages in bytes, or removes it. Returns whether that worked.
     fn limit_dirty(&self, bytes: Option<u64>) -> bool;
 }
 
-/// What a file that meets the last unit of room has done there.
+/// What is known of a file that has written within the last unit of room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    /// It had this size, bytes.
+    /// The file had this size, in bytes.
     Size(u64),
-    /// It has become longer.
+    /// The file has grown.
     Growing,
 }
 
-/// Units given out near a full volume.
+/// Units that are reserved near a full volume.
 #[derive(Debug, Default)]
 struct Units {
     given: u64,
-    /// Node ids of files that have some: they may have dirty pages.
+    /// Node ids of files with units: they may have dirty pages.
     files: HashSet<u64>,
     last: HashMap<u64, Seen>,
 }
@@ -111,32 +113,33 @@ impl Units {
 /// The admission of cached writes to one mount.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Whether the kernel caches writes at all.
+    /// Whether the kernel caches writes.
     write_back: bool,
     /// Near full: each write asks.
     near: AtomicBool,
-    /// Near full and all dirty pages have been pulled since: workers may admit.
+    /// Near full, and all older dirty pages have been pulled: workers may admit.
     settled: AtomicBool,
-    /// Room at which it is near full, bytes.
+    /// Room in bytes below which the volume is near full.
     near_below: AtomicU64,
     unit: u64,
-    /// The limit of dirty pages that the kernel had by itself, bytes.
+    /// The limit of dirty pages that the kernel had by default, in bytes.
     dirty_max: AtomicU64,
-    /// The control thread looks again where the room falls below, or rises above. Bytes.
+    /// The control thread looks again when the room falls below or rises above these values, in
+    /// bytes.
     look_below: AtomicU64,
     look_above: AtomicU64,
     units: Mutex<Units>,
 }
 
 impl Admission {
-    /// For a volume of `size` bytes.
+    /// Creates the admission for a volume of `size` bytes.
     pub(crate) fn new(write_back: bool, size: u64) -> Admission {
         Admission {
             write_back,
             near: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             near_below: AtomicU64::new((size / 8).clamp(NEAR_MIN, NEAR_MAX)),
-            // No less than what cp(1) and mv(1) write at a time.
+            // At least the size of one write of cp(1) and mv(1).
             unit: (size / 64).clamp(MIB / 4, MIB).min(size / 8),
             dirty_max: AtomicU64::new(0),
             look_below: AtomicU64::new(0),
@@ -145,8 +148,8 @@ impl Admission {
         }
     }
 
-    /// From now on dirty pages are bounded; [`look`](Self::look) comes next. `dirty_max`: the
-    /// kernel's own limit, bytes, where it is known. Whether there is anything to do.
+    /// Starts to bound dirty pages; the caller then calls [`look`](Self::look). `dirty_max`: the
+    /// kernel's own limit in bytes, if known. Returns whether there is anything to bound.
     pub(crate) fn begin(&self, dirty_max: Option<u64>) -> bool {
         self.dirty_max.store(dirty_max.unwrap_or(DIRTY_MAX_USUAL), Ordering::Release);
         self.write_back
@@ -157,12 +160,12 @@ impl Admission {
         self.near.load(Ordering::SeqCst)
     }
 
-    /// Bytes that files cannot grow into.
+    /// Bytes of room that is not available to growing files.
     pub(crate) fn kept(&self) -> u64 {
         if self.write_back { self.unit } else { 0 }
     }
 
-    /// A file is open for writing no longer.
+    /// The file is not open for writing any more.
     pub(crate) fn closed(&self, nodeid: u64) {
         if self.asks() {
             let mut units = self.units();
@@ -170,8 +173,8 @@ impl Admission {
         }
     }
 
-    /// Whether the control thread has to [`look`](Self::look), now that a write or an open may have
-    /// changed the room. One of all that find this is told so.
+    /// Whether the control thread has to [`look`](Self::look), because a write or an open may have
+    /// changed the room. Of all concurrent callers that find this, only one gets `true`.
     pub(crate) fn is_due(&self, room: impl FnOnce() -> u64) -> bool {
         let (below, above) =
             (self.look_below.load(Ordering::Relaxed), self.look_above.load(Ordering::Relaxed));
@@ -191,7 +194,8 @@ impl Admission {
         self.look_above.store(above, Ordering::Relaxed);
     }
 
-    /// On the control thread: goes from far to near or back, and sets the kernel's limit.
+    /// On the control thread: changes between far and near as the room requires, and sets the
+    /// kernel's limit.
     pub(crate) fn look(&self, around: &impl Surroundings) {
         let (room, near_below) = (around.room(), self.near_below.load(Ordering::Acquire));
         if !self.asks() {
@@ -216,35 +220,36 @@ impl Admission {
         } else if around.limit_dirty(Some(room / 4)) {
             self.look_at(room / 8 * 7, room.saturating_mul(2));
         } else {
-            // The kernel keeps to a limit of its own: near is where that many pages would be too
-            // many.
+            // The kernel keeps its own limit. The near phase then begins at the room for which that
+            // limit would be too high.
             self.near_below.fetch_max(dirty_max.saturating_mul(2), Ordering::AcqRel);
             self.come_near(around);
         }
     }
 
-    /// From here on each write asks. What is dirty already is pulled, so that the room is known.
+    /// From here on each write asks. The pages that are already dirty are pulled, so that the room
+    /// is known.
     fn come_near(&self, around: &impl Surroundings) {
         self.look_at(0, u64::MAX);
         self.near.store(true, Ordering::SeqCst);
         let written = around.written();
         written.iter().for_each(|nodeid| around.have_ask(*nodeid));
         written.iter().for_each(|nodeid| around.pull(*nodeid));
-        // The kernel may have had a file that was just being made in hand the first time.
+        // At the first notification the kernel may still have been creating a file.
         around.written().iter().for_each(|nodeid| around.have_ask(*nodeid));
         self.settled.store(true, Ordering::SeqCst);
     }
 
-    /// Admits a write to a file, if there is a unit of room; else the control thread has to
+    /// Admits a write to a file if a unit of room is left. Otherwise the control thread has to call
     /// [`find_unit`](Self::find_unit).
     pub(crate) fn admit(&self, around: &impl Surroundings, nodeid: u64) -> bool {
         !self.asks() || self.settled.load(Ordering::SeqCst) && self.take(nodeid, around)
     }
 
-    /// On the control thread: finds room for a write by what takes time.
+    /// On the control thread: finds room for a write by steps that take time.
     ///
     /// # Errors
-    /// The write is not admitted: ENOSPC, or the error of an earlier one to that file.
+    /// The write is not admitted: ENOSPC, or the error of an earlier write to that file.
     pub(crate) fn find_unit(
         &self,
         around: &impl Surroundings,
@@ -259,8 +264,8 @@ impl Admission {
             (std::mem::take(&mut units.files), units.given)
         };
         files.into_iter().for_each(|file| around.pull(file));
-        // Only now: what is being pulled is in the room no longer, and not yet out of it. Workers
-        // may have given more meanwhile.
+        // Subtract the units only after the pull: until then the pulled pages still need the
+        // room. Workers may have reserved further units in the meantime.
         {
             let mut units = self.units();
             units.given = units.given.saturating_sub(given);
@@ -276,9 +281,9 @@ impl Admission {
         Err(Errno(libc::ENOSPC))
     }
 
-    /// Takes a unit of room, if there is one.
+    /// Reserves a unit of room, if one is left.
     fn take(&self, nodeid: u64, around: &impl Surroundings) -> bool {
-        // The room of the time at which the units are counted.
+        // The room must be read while the units are locked.
         let mut units = self.units();
         let room = around.room();
         let taken = units.given.saturating_add(1).saturating_mul(self.unit) <= room;
@@ -288,8 +293,8 @@ impl Admission {
         taken
     }
 
-    /// Whether a write may use the last unit of room: `handle` was opened for a file that is `size`
-    /// bytes long now.
+    /// Whether a write may use the last unit of room. `handle` was opened for the file, which now
+    /// has `size` bytes.
     fn overwrites(&self, nodeid: u64, handle: Handle, size: u64) -> bool {
         let mut units = self.units();
         let seen = units.last.entry(nodeid).or_insert(match size > 0 && !handle.starts_empty() {

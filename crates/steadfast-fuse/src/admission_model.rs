@@ -1,13 +1,15 @@
-//! A model of the kernel's page cache above a volume: whatever was admitted can be stored.
+//! A model of the kernel's page cache above a volume. It checks that every admitted write can be
+//! stored.
 //!
-//! The model does what the kernel does with the write-back cache: write(2) asks where it has no
-//! valid attributes, makes pages dirty, waits somewhere beyond the limit of dirty pages; pages are
-//! written back in any order, at any time, in requests of neighbours. Programs write files from
-//! front to back, append, write here and there, overwrite, remove, and commit; the volume is one in
-//! memory, filled until nothing goes any more, and emptied again, over and over.
+//! The model does what the kernel does with the write-back cache. write(2) asks if the kernel has
+//! no valid attributes, makes pages dirty, and waits at some point beyond the limit of dirty pages.
+//! Pages are written back in any order and at any time, in requests of adjacent pages.
 //!
-//! Checked: a write of pages that were admitted never fails, but where a file that was overwritten
-//! has grown by one write; each file has the bytes that its writes were told to have stored.
+//! Programs write files sequentially, append, write at random offsets, overwrite, remove and
+//! commit. The volume is in memory; it is filled until all writes fail, then emptied, repeatedly.
+//!
+//! Checks: a write-back of admitted pages never fails, unless one write has extended a file that
+//! was being overwritten. Each file has the bytes that its writes reported as stored.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +27,7 @@ const PAGE: u64 = 4096;
 /// Pages of one request.
 const REQUEST_MAX: u64 = 256;
 const MIB: u64 = 1 << 20;
-/// Beyond the limit of dirty pages, bytes.
+/// How far a writer may exceed the limit of dirty pages, in bytes.
 const BEYOND_MAX: u64 = 20 * MIB;
 
 struct Random(u64);
@@ -47,13 +49,14 @@ impl Random {
 #[derive(Default)]
 struct File {
     inode: u64,
-    /// What its readers see.
+    /// The contents as a reader sees them.
     bytes: Vec<u8>,
     handle: u64,
     dirty: BTreeSet<u64>,
     /// Whether the next write asks.
     asks: bool,
-    /// Has grown by a write that was admitted as one that does not: what it has dirty may be lost.
+    /// The file has grown by a write that was admitted as an overwrite: its dirty pages may be
+    /// lost.
     dared: bool,
 }
 
@@ -74,7 +77,7 @@ impl World {
         World { volume, files: RefCell::default(), limit: Cell::new(u64::MAX), lost: Cell::new(0) }
     }
 
-    /// Nothing is dirty: the volume has what was written, and zeros between.
+    /// Checks that no page is dirty and the volume has the written bytes, with zeros between them.
     fn assert_stored(&self, nodeid: u64) {
         let files = self.files.borrow();
         let file = &files[&nodeid];
@@ -90,7 +93,8 @@ impl World {
         self.files.borrow().values().map(|file| file.dirty.len() as u64 * PAGE).sum()
     }
 
-    /// Writes a run of dirty pages of a file back, from `page` or behind it. Whether there was one.
+    /// Writes back a run of dirty pages of a file, at or after `page`. Returns whether there was
+    /// one.
     fn write_back(&self, nodeid: u64, page: u64, most: u64) -> bool {
         let mut files = self.files.borrow_mut();
         let Some(file) = files.get_mut(&nodeid) else { return false };
@@ -151,13 +155,13 @@ impl Surroundings for World {
     }
 }
 
-/// Programs at work.
+/// Running programs.
 struct Run {
     world: World,
     admission: Admission,
     random: Random,
     next: u64,
-    /// How far writers go beyond the limit of dirty pages, bytes.
+    /// How far writers exceed the limit of dirty pages, in bytes.
     beyond: u64,
 }
 
@@ -180,7 +184,7 @@ impl Run {
         run
     }
 
-    /// The room may have changed, as after each request.
+    /// Checks the room after each request, as it may have changed.
     fn looked(&self) {
         if self.admission.is_due(|| self.world.room()) {
             self.admission.look(&self.world);
@@ -219,13 +223,13 @@ impl Run {
         self.world.files.borrow_mut().remove(&nodeid);
         let name = format!("f{nodeid}");
         self.world.volume.unlink(InodeNumber::ROOT, name.as_bytes()).unwrap();
-        // What it held may still have to come back when the next write asks.
+        // The space of the removed file may still be unreclaimed when the next write asks.
         if self.random.one_in(2) {
             while self.world.volume.background_step(MIB).unwrap_or(false) {}
         }
     }
 
-    /// write(2); whether it was accepted.
+    /// write(2). Returns whether the write was accepted.
     fn write(&mut self, nodeid: u64, offset: u64, length: u64) -> bool {
         let (asks, handle, size) = {
             let files = self.world.files.borrow();
@@ -238,7 +242,7 @@ impl Run {
                 if self.admission.find_unit(&self.world, nodeid, handle).is_err() {
                     return false;
                 }
-                // The last unit was given to what should make no file longer.
+                // The last unit was granted for a write that should not extend the file.
                 dared = offset + length > size || self.world.room() < length;
             }
             let again = self.admission.asks();
@@ -254,7 +258,7 @@ impl Run {
             file.bytes[offset as usize..end].fill(self.random.below(255) as u8 + 1);
             file.dirty.extend(offset / PAGE..(offset + length).div_ceil(PAGE));
         }
-        // A writer at the limit waits for pages to be written back.
+        // A writer at the limit waits for write-back.
         while self.world.dirty() > self.world.limit.get().saturating_add(self.beyond) {
             self.write_some_back();
         }
@@ -309,7 +313,7 @@ fn what_is_admitted_can_be_stored() {
     for seed in 1..=seeds.unwrap_or(60) {
         let mut run = Run::new(seed);
         for _ in 0..3 {
-            // Until the volume is full, and then on for a while.
+            // Runs until the volume is full, and for a while afterwards.
             let mut full = 0;
             for _ in 0..20_000 {
                 full += u64::from(!run.step());

@@ -1,5 +1,5 @@
 //! Aligned buffers of a worker, so that media with direct I/O read and write file data without a
-//! copy. They take memory as they are used.
+//! copy. The buffers take physical memory only as they are used.
 
 use std::io;
 
@@ -10,11 +10,11 @@ use crate::abi::input::{InHeader, WriteIn};
 /// Largest data of one READ or WRITE.
 pub(crate) const DATA_MAX: usize = 1 << 20;
 pub(crate) const PAGE: usize = 4096;
-/// Bytes in front of the data of a WRITE request.
+/// Bytes before the data of a WRITE request.
 const WRITE_PREFIX: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
-/// Zeroed pages. The allocation is of bytes, of which the system gives zeroed ones without touching
-/// them; for a type with an alignment it would fill them.
+/// Zeroed pages. The allocation has the type of bytes, because the system then supplies zeroed
+/// pages without touching them. An allocation of an aligned type would be filled explicitly.
 pub(crate) struct Pages {
     memory: Box<[u8]>,
     start: usize,
@@ -34,42 +34,42 @@ impl Pages {
         &mut self.memory[self.start..][..self.length]
     }
 
-    /// The allocation, and where in it the pages start.
+    /// The allocation, and the offset of the pages in it.
     pub(crate) fn into_raw(self) -> (*mut [u8], usize) {
         (Box::into_raw(self.memory), self.start)
     }
 }
 
-/// A huge page of the processors that we know of; where they are larger or there is none, memory is
-/// of ordinary pages.
+/// Size of a huge page on common processors. If huge pages are larger or unavailable, the memory
+/// consists of ordinary pages.
 const HUGE: usize = 2 * DATA_MAX;
 
-/// What a worker of the device needs: where requests arrive, and where answers are put together.
-/// The data of a WRITE and that of a READ lie behind one another.
+/// The memory of a device worker: one part receives requests, the other builds answers. The data of
+/// a WRITE and the data of a READ are adjacent.
 pub(crate) struct WorkerBuffers {
     memory: Box<[u8]>,
-    /// Where the data of a WRITE starts.
+    /// Offset of the data of a WRITE.
     data: usize,
 }
 
 impl WorkerBuffers {
-    /// The data of both as halves of one huge page where the system has one: a device is given one
-    /// piece of memory then instead of 256, which makes direct I/O of 1 MiB about twice as fast. It
-    /// takes all of its memory with the first byte.
+    /// Both data areas are halves of one huge page, if the system has one. A device then gets one
+    /// piece of memory instead of 256, which makes direct I/O of 1 MiB about twice as fast. A huge
+    /// page takes all of its memory on the first access.
     pub(crate) fn huge() -> io::Result<WorkerBuffers> {
         let mut buffers = WorkerBuffers::aligned(HUGE)?;
         let page = buffers.memory[buffers.data..][..HUGE].as_mut_ptr();
-        // SAFETY: the range is inside an allocation that is exclusively ours, and whole pages of
-        // it; the advice changes no contents.
+        // SAFETY: the range consists of whole pages inside an allocation that this code owns
+        // exclusively. The advice does not change the contents.
         #[allow(unsafe_code)]
         unsafe {
-            // Without it things are slower, and nothing else.
+            // A failure only costs speed.
             libc::madvise(page.cast(), HUGE, libc::MADV_HUGEPAGE);
         }
         Ok(buffers)
     }
 
-    /// In ordinary pages, which take memory as they are used.
+    /// Uses ordinary pages, which take memory as they are used.
     pub(crate) fn small() -> io::Result<WorkerBuffers> {
         WorkerBuffers::aligned(PAGE)
     }
@@ -82,7 +82,7 @@ impl WorkerBuffers {
         Ok(WorkerBuffers { memory, data })
     }
 
-    /// The bytes to receive a request into, and those for its answer. Data of a WRITE starts on a
+    /// The buffer for a request, and the buffer for its answer. The data of a WRITE starts on a
     /// page boundary, and so does the answer.
     pub(crate) fn split(&mut self) -> (&mut [u8], &mut [u8]) {
         let (request, answer) =
@@ -91,7 +91,7 @@ impl WorkerBuffers {
     }
 }
 
-/// Where requests arrive. The data of a WRITE request starts on a page boundary.
+/// The buffer for requests. The data of a WRITE request starts on a page boundary.
 pub(crate) struct RequestBuffer(Pages);
 
 impl RequestBuffer {
@@ -105,14 +105,14 @@ impl RequestBuffer {
     }
 }
 
-/// Where an answer is put together: structures and names are appended, file data is read in place.
+/// The buffer for an answer. Structures and names are appended; file data is read into place.
 pub(crate) struct AnswerBuffer<'a> {
     bytes: &'a mut [u8],
     length: usize,
 }
 
 impl<'a> AnswerBuffer<'a> {
-    /// An empty one in this memory.
+    /// Creates an empty answer in this memory.
     pub(crate) fn new(bytes: &'a mut [u8]) -> AnswerBuffer<'a> {
         AnswerBuffer { bytes, length: 0 }
     }
@@ -121,13 +121,13 @@ impl<'a> AnswerBuffer<'a> {
         &self.bytes[..self.length]
     }
 
-    /// Bytes that were appended.
+    /// The number of appended bytes.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// The next `length` bytes (fewer where the buffer ends), to be filled and then kept with
-    /// [`advance`](Self::advance).
+    /// The next `length` bytes, or fewer at the end of the buffer. The caller fills them and then
+    /// keeps them with [`advance`](Self::advance).
     pub(crate) fn space(&mut self, length: usize) -> &mut [u8] {
         let start = self.length;
         let end = self.bytes.len().min(start.saturating_add(length));
@@ -138,7 +138,7 @@ impl<'a> AnswerBuffer<'a> {
         self.length = (self.length + length).min(self.bytes.len());
     }
 
-    /// Appends bytes; `false` and nothing appended where they do not fit.
+    /// Appends bytes. If they do not fit, it appends none and returns `false`.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> bool {
         let space = self.space(bytes.len());
         if space.len() < bytes.len() {
@@ -149,7 +149,7 @@ impl<'a> AnswerBuffer<'a> {
         true
     }
 
-    /// Appends a structure; it always fits in front of data.
+    /// Appends a structure, which always fits before the data.
     pub(crate) fn put<T: IntoBytes + Immutable>(&mut self, value: &T) -> bool {
         self.append(value.as_bytes())
     }

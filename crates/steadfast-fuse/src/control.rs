@@ -1,8 +1,9 @@
-//! The control thread: whatever has to wait for the kernel, which workers must never do.
+//! The control thread. It does all work that has to wait for the kernel, which workers must never
+//! do.
 //!
-//! Jobs run one after the other. Dirty pages that a job pulls arrive as WRITE requests at the
-//! workers, which go on serving everything; only a rollback stops requests from reaching the
-//! volume.
+//! Jobs run one after the other. Dirty pages that a job pulls arrive at the workers as WRITE
+//! requests, while the workers continue to serve all requests. Only a rollback keeps requests from
+//! the volume.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,12 +28,12 @@ use crate::open::Handle;
 use crate::request::Request;
 use crate::service::{Answer, Return};
 
-/// The kernel tells of a close a moment after close(2) has returned: a file that has just been
-/// closed is not busy.
+/// The kernel reports a close a moment after close(2) has returned. A file that was closed this
+/// recently does not count as busy.
 const CLOSING_TIME: Duration = Duration::from_millis(300);
 
-/// A request that waits for its answer. One that is dropped without an answer gets EIO: nothing
-/// hangs.
+/// A request that waits for its answer. A ticket that is dropped without an answer returns EIO, so
+/// no caller hangs.
 pub(crate) struct Ticket {
     back: Return,
     unique: u64,
@@ -64,7 +65,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Commands that come by ioctl.
+/// Commands that arrive by ioctl.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     Transact,
@@ -76,7 +77,7 @@ pub(crate) enum Command {
     Grow { size: u64 },
 }
 
-/// What happens to the lease of the volume, see [`crate::filesystem::lease`].
+/// Changes of the lease of the volume, see [`crate::filesystem::lease`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseJob {
     Begin {
@@ -89,7 +90,7 @@ pub(crate) enum LeaseJob {
     Abort {
         handle: u64,
     },
-    /// The descriptor is gone.
+    /// The descriptor is closed.
     Lost {
         handle: u64,
     },
@@ -101,7 +102,7 @@ pub(crate) enum Job {
         tickets: Vec<Ticket>,
         command: Command,
     },
-    /// A command from inside this process.
+    /// A command from this process.
     Own {
         command: Command,
         done: std::sync::mpsc::Sender<Result<(), Errno>>,
@@ -124,7 +125,7 @@ pub(crate) enum Job {
         ticket: Option<Ticket>,
         job: LeaseJob,
     },
-    /// The mount is about to be cut off from open files: saves what they have written.
+    /// The mount is about to be detached from open files: saves the data that they have written.
     Rescue {
         done: std::sync::mpsc::Sender<()>,
     },
@@ -143,7 +144,7 @@ pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &
         if matches!(job, Job::Stop) {
             return;
         }
-        // Everybody who has asked by now is served by one transaction point.
+        // One transaction point serves all callers that have asked by now.
         while let Job::Command { tickets, command: Command::Transact } = &mut job
             && let Some(Job::Command { tickets: more, command: Command::Transact }) =
                 waiting.front_mut()
@@ -153,7 +154,7 @@ pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &
         }
         if catch_unwind(AssertUnwindSafe(|| filesystem.execute_job(job))).is_err() {
             log_error!("internal error in a command; answered EIO, the mount goes on");
-            // Never leave the gate shut.
+            // Reopens the gate even after a panic.
             filesystem.resume();
         }
     }
@@ -193,10 +194,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// Executes a command; what it has to say comes behind the head of the answer.
+    /// Executes a command; its output follows the header of the answer.
     fn command(&self, command: Command, out: &mut Vec<u8>) -> Result<(), Errno> {
         if self.volume.is_held() {
-            // Whoever holds the volume alone decides.
+            // While the volume is held, only the holder decides.
             return Err(Errno(libc::EALREADY));
         }
         match command {
@@ -215,7 +216,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 Ok(())
             }
             Command::SnapshotDelete { name } => {
-                // Ids of its files are stale before its blocks can be used again.
+                // Node ids of the snapshot's files must be stale before its blocks are reused.
                 self.snapshots.forget(|snapshot| snapshot.name != name);
                 Ok(self.volume.snapshot_delete(&name)?)
             }
@@ -232,7 +233,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// The medium first: the volume must not be larger.
+    /// Grows the medium first, because the volume must not exceed it.
     fn grow(&self, size: u64) -> Result<(), Errno> {
         let medium = self.volume.medium();
         let before = medium.geometry().size;
@@ -247,7 +248,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             && self.volume.info().size <= before
             && self.volume.info().poisoned.is_none()
         {
-            // What was added is of no use.
+            // The added space stays unused, so it is removed again.
             let _ = medium.set_size(before);
         }
         if grown.is_ok() {
@@ -256,8 +257,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         grown
     }
 
-    /// Makes the kernel hand over all dirty pages. They can only be of files that are open for
-    /// writing: closing the last descriptor, and the end of the last mapping, write them back.
+    /// Makes the kernel write back all dirty pages. Only files that are open for writing can have
+    /// dirty pages: the last close and the last unmapping write them back.
     pub(crate) fn pull_all(&self) -> Result<(), Errno> {
         let mut first_error = Ok(());
         for nodeid in self.files.written() {
@@ -271,7 +272,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         puller.pull(nodeid).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
-    /// Rolls back by `roll_back`, and makes the kernel forget what it knew.
+    /// Rolls back by `roll_back`, and makes the kernel forget its cached state.
     pub(crate) fn roll_back(
         &self,
         force: bool,
@@ -292,9 +293,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         result
     }
 
-    /// Shuts the gate, unless files are open for writing and that matters.
+    /// Closes the gate, unless files are open for writing and `force` is not set.
     fn stop_requests(&self, force: bool) -> bool {
-        // Waits for the operations that are under way.
+        // Waits for running operations.
         let mut phase = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let stop = force || self.files.written().is_empty();
         if stop {
@@ -303,7 +304,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         stop
     }
 
-    /// The volume is at its last durable point: nothing that the kernel knows holds any more.
+    /// Drops what the kernel has cached: the volume is already at its last durable point.
     fn forget_before_rollback(&self) {
         let directories = self.nodes.roll_back(|inode| {
             self.volume
@@ -318,10 +319,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 log_warning!("rollback: the kernel keeps {what} for a while: {error}");
             }
         };
-        // Dirty pages come as writes first, which are dropped in this phase.
+        // The kernel first sends dirty pages as writes, which this phase drops.
         for (nodeid, handles) in open {
             report("pages of an open file", self.device.invalidate_inode(nodeid, 0));
-            // Stale handles keep nothing alive; the kernel's RELEASE finds them gone.
+            // Stale handles keep no inode alive; the kernel's RELEASE does not find them.
             for _ in 0..handles {
                 self.volume.release(node::inode(nodeid));
             }
@@ -332,14 +333,14 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if self.agreement.epochs() {
             report("names", self.device.expire_entries());
         } else {
-            // Names expire by themselves; no new ones are given out meanwhile.
+            // Names expire by timeout; no new names are given out during this time.
             std::thread::sleep(
                 Duration::from_secs(VALID_SECONDS_WITHOUT_EPOCHS) + Duration::from_millis(50),
             );
         }
     }
 
-    /// Opens the gate and executes what waited in front of it.
+    /// Opens the gate and executes the parked requests.
     fn resume(&self) {
         *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Phase::Running;
         let parked =
@@ -350,7 +351,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let mut memory = Pages::new(DATA_MAX / PAGE);
         for Parked { back, bytes } in parked {
             let Some(request) = Request::parse(&bytes) else { continue };
-            // Nothing fits where there is no memory, and the answer is EIO.
+            // Without memory no answer fits, so the result is EIO.
             let mut out = AnswerBuffer::new(memory.as_mut().map_or(&mut [], Pages::bytes));
             let result = match self.execute(&|| Ok(back.clone()), &request, &mut out) {
                 Ok(Answer::Ready) => Ok(out.filled()),

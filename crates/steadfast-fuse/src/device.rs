@@ -1,9 +1,8 @@
-//! `/dev/fuse`: requests come in with one read, answers and notifications go out with one gathered
-//! write.
+//! `/dev/fuse`: one read receives a request; one gathered write sends an answer or a notification.
 //!
-//! Each worker has a clone of the device with a queue of its own for the requests that it has
-//! taken: an answer has to go to the device that its request came from, so an answer given later by
-//! another thread carries the device along.
+//! Each worker has a clone of the device, with its own queue of the requests that it has taken. An
+//! answer must go to the device that the request came from. So an answer that another thread gives
+//! later carries its device.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
@@ -23,7 +22,7 @@ const IOC_CLONE: libc::c_ulong = 0x8004_e500;
 #[derive(Debug, Clone)]
 pub(crate) struct Device(Arc<File>);
 
-/// What [`Device::receive`] found.
+/// Result of [`Device::receive`].
 pub(crate) enum Received {
     /// A request of this many bytes.
     Request(usize),
@@ -41,11 +40,12 @@ impl Device {
         self.0.as_raw_fd()
     }
 
-    /// Another queue of the same connection.
+    /// Creates another queue of the same connection.
     pub(crate) fn clone_queue(&self) -> io::Result<Device> {
         let clone = File::options().read(true).write(true).open("/dev/fuse")?;
         let mut source = self.0.as_raw_fd() as u32;
-        // SAFETY: both descriptors are open and the argument points to a u32, as this ioctl wants.
+        // SAFETY: both descriptors are open, and the argument points to a u32, as this ioctl
+        // requires.
         #[allow(unsafe_code)]
         let result = unsafe { libc::ioctl(clone.as_raw_fd(), IOC_CLONE as _, &raw mut source) };
         if result < 0 {
@@ -54,18 +54,19 @@ impl Device {
         Ok(Device(Arc::new(clone)))
     }
 
-    /// Waits for a request and puts it at the start of `buffer`.
+    /// Waits for a request and stores it at the start of `buffer`.
     ///
     /// # Errors
-    /// Any other than interruption; the connection is of no use afterwards.
+    /// All errors except interruption; the connection is unusable afterwards.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         loop {
             return match (&*self.0).read(buffer) {
                 Ok(length) => Ok(Received::Request(length)),
                 Err(error) => match error.raw_os_error() {
-                    // ENOENT: the request was interrupted before it was taken.
+                    // ENOENT: the request was interrupted before a worker took it.
                     Some(libc::ENOENT | libc::EINTR | libc::EAGAIN) => continue,
-                    // ECONNABORTED: the same after an abort, with ABORT_ERROR agreed on.
+                    // ECONNABORTED replaces ENODEV after an abort if both sides agreed on
+                    // ABORT_ERROR.
                     Some(libc::ENODEV | libc::ECONNABORTED) => Ok(Received::Unmounted),
                     _ => Err(error),
                 },
@@ -80,7 +81,7 @@ impl Device {
             Err(errno) => (-errno.0, &[][..]),
         };
         match self.send(error, unique, &[data]) {
-            // The caller has gone away, or the mount has.
+            // The caller or the mount does not exist any more.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -93,10 +94,10 @@ impl Device {
         }
     }
 
-    /// Drops what the kernel has cached of an inode: attributes always, pages from `offset` on
-    /// where it is not negative. Waits for the kernel, which writes dirty pages to this daemon
-    /// first; never call it with pages from a thread that has to serve those writes. An inode that
-    /// the kernel does not know is fine.
+    /// Drops the kernel's cached attributes of an inode, and its pages from `offset` if `offset` is
+    /// not negative. Waits until the kernel has written dirty pages to this daemon. A thread that
+    /// has to serve those writes must never call it with pages. An inode that the kernel does not
+    /// know is no error.
     pub(crate) fn invalidate_inode(&self, nodeid: u64, offset: i64) -> io::Result<()> {
         let body = NotifyInvalInode { nodeid, offset, length: 0 };
         match self.send(notify::INVAL_INODE, 0, &[body.as_bytes()]) {
@@ -105,7 +106,7 @@ impl Device {
         }
     }
 
-    /// Makes every directory entry that the kernel holds expire.
+    /// Makes all directory entries in the kernel expire.
     pub(crate) fn expire_entries(&self) -> io::Result<()> {
         self.send(notify::INC_EPOCH, 0, &[])
     }
@@ -132,10 +133,9 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     Ok(File::options().read(true).write(true).open("/dev/fuse")?.into())
 }
 
-/// Takes ownership of a descriptor that the kernel has just handed to this process.
+/// Takes ownership of a descriptor that the kernel has just given to this process.
 #[allow(unsafe_code)]
 pub(crate) fn own(descriptor: i32) -> OwnedFd {
-    // SAFETY: callers pass a descriptor that they got from a system call and that nothing else
-    // owns.
+    // SAFETY: callers pass a descriptor that a system call returned and that has no other owner.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }

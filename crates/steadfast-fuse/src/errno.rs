@@ -1,4 +1,4 @@
-//! Error numbers: the one place where an error of the core becomes an errno.
+//! Error numbers: only this module converts an error of the core to an errno.
 
 use steadfast::Error;
 use steadfast_media::ErrorClass;
@@ -24,7 +24,7 @@ pub fn errno(error: &Error) -> i32 {
         DirectoryNotEmpty | NewerSnapshots => libc::ENOTEMPTY,
         NotARegularFile | InvalidName | InvalidArgument(_) | MoveIntoSelf => libc::EINVAL,
         NameTooLong => libc::ENAMETOOLONG,
-        // A value of an attribute; a symbolic link that is too long is answered by the caller
+        // An attribute value. The caller of this function handles a symbolic link that is too long
         // (ENAMETOOLONG).
         ValueTooLong => libc::E2BIG,
         FileTooLarge => libc::EFBIG,

@@ -1,4 +1,4 @@
-//! The first request: which version and which abilities the two sides use.
+//! The first request: both sides agree on the version and the features.
 
 use std::io;
 
@@ -16,13 +16,13 @@ use crate::request::Request;
 use crate::ring::Rings;
 use crate::{IoUring, MountOptions};
 
-/// By which root allows FUSE over io_uring.
+/// The module parameter with which root allows FUSE over io_uring.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-/// Requests that the kernel may have under way in the background (read-ahead, write-back, direct
-/// I/O).
+/// Largest number of the kernel's background requests (read-ahead, write-back, direct I/O) under
+/// way.
 const BACKGROUND_MAX: u16 = 64;
 
-/// What was agreed on.
+/// The agreed version and features.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreement {
     pub(crate) minor: u32,
@@ -34,33 +34,33 @@ impl Agreement {
         self.flags & flag != 0
     }
 
-    /// Buffered writes stay in the kernel's cache until it writes them back.
+    /// Whether buffered writes stay in the kernel's cache until write-back.
     pub(crate) fn write_back(&self) -> bool {
         self.has(flag::WRITEBACK_CACHE)
     }
 
-    /// Requests come over io_uring, unless the kernel has refused it since.
+    /// Whether requests arrive over io_uring, unless the kernel has refused it since.
     pub(crate) fn over_io_uring(&self) -> bool {
         self.has(flag::OVER_IO_URING)
     }
 
-    /// SETXATTR carries flags of its own.
+    /// Whether SETXATTR has flags of its own.
     pub(crate) fn setxattr_extended(&self) -> bool {
         self.has(flag::SETXATTR_EXT)
     }
 
-    /// Directory entries can be made to expire all at once.
+    /// Whether all directory entries can be expired at once.
     pub(crate) fn epochs(&self) -> bool {
         self.minor >= MINOR_EPOCH
     }
 }
 
-/// What the daemon would like.
+/// The features that the daemon requests.
 ///
-/// ASYNC_DIO is not in it: the kernel then forgets to drop the pages of its cache behind an
-/// asynchronous direct write, and what a reader has put there meanwhile stays, is read, and goes
-/// back to the volume with the next store into that page. Without it each direct write is waited
-/// for, and the pages go after it (decision 0034).
+/// ASYNC_DIO is not among them. With it the kernel does not drop its cached pages after an
+/// asynchronous direct write. Pages that a reader has loaded in the meantime then stay and are
+/// read. The next store into such a page writes its stale data back to the volume. Without
+/// ASYNC_DIO the kernel waits for each direct write and drops the pages after it (decision 0034).
 fn wanted(options: &MountOptions) -> u64 {
     let mut flags = flag::ASYNC_READ
         | flag::ATOMIC_O_TRUNC
@@ -81,18 +81,18 @@ fn wanted(options: &MountOptions) -> u64 {
     if options.write_back {
         flags |= flag::WRITEBACK_CACHE;
     }
-    // With ACLs the kernel checks permissions itself whatever the mount options say.
+    // With ACLs the kernel checks permissions itself, regardless of the mount options.
     if options.default_permissions {
         flags |= flag::POSIX_ACL;
     }
     flags
 }
 
-/// Answers INIT. Where requests are to come over io_uring, the rings for that are made before.
+/// Answers INIT. Before that, creates the rings if requests shall arrive over io_uring.
 ///
 /// # Errors
-/// The kernel's protocol is too old, the mount was undone at once, or io_uring is insisted on and
-/// not to be had.
+/// The kernel's protocol is too old, the mount was removed immediately, or io_uring is required and
+/// unavailable.
 pub(crate) fn handshake(
     device: &Device,
     options: &MountOptions,
@@ -113,7 +113,7 @@ pub(crate) fn handshake(
         let mut arguments = request.arguments();
         let init = arguments.take::<InitIn>().map_err(refuse)?;
         if init.major > MAJOR {
-            // The kernel asks again with our major version.
+            // The kernel repeats INIT with this major version.
             let out = InitOut { major: MAJOR, minor: MINOR, ..InitOut::default() };
             answer(device, &request.header, &out)?;
             continue;
@@ -162,7 +162,7 @@ pub(crate) fn handshake(
     }
 }
 
-/// The rings for requests over io_uring, where they are wanted and to be had.
+/// The rings for requests over io_uring, if they are wanted and available.
 fn rings(device: &Device, wanted: IoUring, offered: bool) -> io::Result<Option<Rings>> {
     match (wanted, offered) {
         (IoUring::Off, _) | (IoUring::Auto, false) => return Ok(None),

@@ -1,9 +1,9 @@
 //! Commands to a mounted volume: ioctls on any directory or file of the mount, usually the mount
 //! point.
 //!
-//! Every number encodes the size of its argument, as the kernel demands of FUSE file systems that
-//! run without special rights, so a program in any language can use them: `_IO`, `_IOR` or `_IOW`
-//! with type [`TYPE`] and the numbers below.
+//! Every number encodes the size of its argument, as the kernel requires for FUSE file systems
+//! without special rights. So programs in any language can use them: `_IO`, `_IOR` or `_IOW` with
+//! type [`TYPE`] and the numbers below.
 //!
 //! ```no_run
 //! let mount_point = std::fs::File::open("/mnt")?;
@@ -46,20 +46,20 @@ pub(crate) const fn number(direction: u32, command: u32, size: usize) -> u32 {
     direction << 30 | (size as u32) << 16 | (TYPE as u32) << 8 | command
 }
 
-/// `_IO(TYPE, 1)`: pulls dirty pages out of the kernel's cache and makes everything durable.
+/// `_IO(TYPE, 1)`: sets a transaction point that includes the dirty pages of the kernel's cache.
 pub const TRANSACT: u32 = number(NONE, 1, 0);
-/// `_IOW(TYPE, 2, RollbackArgument)`: returns to the last durable transaction point.
+/// `_IOW(TYPE, 2, RollbackArgument)`: rolls back to the last durable transaction point.
 pub const ROLLBACK: u32 = number(WRITE, 2, size_of::<RollbackArgument>());
-/// `_IOR(TYPE, 3, MaskArgument)`: the transaction mask and the timer.
+/// `_IOR(TYPE, 3, MaskArgument)`: returns the transaction mask and the timer.
 pub const MASK_GET: u32 = number(READ, 3, size_of::<MaskArgument>());
 /// `_IOW(TYPE, 4, MaskArgument)`: sets the transaction mask and the timer.
 pub const MASK_SET: u32 = number(WRITE, 4, size_of::<MaskArgument>());
-/// `_IOR(TYPE, 5, InfoArgument)`: what the volume is.
+/// `_IOR(TYPE, 5, InfoArgument)`: returns properties and state of the volume.
 pub const INFO: u32 = number(READ, 5, size_of::<InfoArgument>());
-/// `_IO(TYPE, 6)`: as [`TRANSACT`], and empties the intent log.
+/// `_IO(TYPE, 6)`: like [`TRANSACT`], and empties the intent log.
 pub const CHECKPOINT: u32 = number(NONE, 6, 0);
 
-/// Whether a request is one of the commands that only look, and that may come every second.
+/// Whether a request is a read-only command, which a client may send every second.
 pub(crate) fn only_looks(request: &Request<'_>) -> bool {
     let looks = [
         INFO,
@@ -75,43 +75,44 @@ pub(crate) fn only_looks(request: &Request<'_>) -> bool {
     request.arguments().take::<IoctlIn>().is_ok_and(|wanted| looks.contains(&wanted.cmd))
 }
 
-/// `_IO(TYPE, 32)`, on an open [`CONTROL_FILE`]: sets a transaction point; from then on nothing is
-/// durable, and nobody else can make it so, until [`ATOMIC_COMMIT`] or [`ATOMIC_ABORT`]. When the
-/// last descriptor of this opening of the control file is closed, for whatever reason, the volume
-/// is rolled back as by [`ATOMIC_ABORT`]. For the user who mounted, and root. EALREADY while
-/// another one holds the volume.
+/// `_IO(TYPE, 32)`, on an open [`CONTROL_FILE`]: sets a transaction point and holds the volume.
+/// Until [`ATOMIC_COMMIT`] or [`ATOMIC_ABORT`] no change becomes durable, and no other process can
+/// make one durable. When the last descriptor of this open of the control file is closed, for any
+/// reason, the volume is rolled back as by [`ATOMIC_ABORT`]. Only the mounting user and root may
+/// use it. EALREADY: another descriptor holds the volume.
 pub const ATOMIC_BEGIN: u32 = number(NONE, 32, 0);
-/// `_IO(TYPE, 33)`, on the same descriptor (or a duplicate): everything since becomes durable, all
-/// of it or nothing.
+/// `_IO(TYPE, 33)`, on the same descriptor or a duplicate: makes all changes since the beginning
+/// durable, atomically.
 pub const ATOMIC_COMMIT: u32 = number(NONE, 33, 0);
-/// `_IO(TYPE, 34)`, on the same descriptor (or a duplicate): returns the volume to where it was at
+/// `_IO(TYPE, 34)`, on the same descriptor or a duplicate: rolls the volume back to its state at
 /// the beginning. Open files become stale (ESTALE).
 pub const ATOMIC_ABORT: u32 = number(NONE, 34, 0);
-/// `_IOR(TYPE, 35, AtomicArgument)`, on any file or directory: whether somebody holds the volume.
+/// `_IOR(TYPE, 35, AtomicArgument)`, on any file or directory: returns whether the volume is held.
 pub const ATOMIC_STATUS: u32 = number(READ, 35, size_of::<AtomicArgument>());
 
-/// `_IOW(TYPE, 36, u64)`: makes the volume, and the image file below it, larger: bytes. For the
-/// user who mounted, and root.
+/// `_IOW(TYPE, 36, u64)`: grows the volume, and the image file below it, to this many bytes. Only
+/// the mounting user and root may use it.
 pub const GROW: u32 = number(WRITE, 36, size_of::<u64>());
-/// `_IOR(TYPE, 39, LostWritesArgument)`: cached writes that could not be stored since the volume
-/// was mounted.
+/// `_IOR(TYPE, 39, LostWritesArgument)`: returns the cached writes since the mount that could not
+/// be stored.
 pub const LOST_WRITES: u32 = number(READ, 39, size_of::<LostWritesArgument>());
-/// `_IOWR(TYPE, 37, DefragmentArgument)`, on a regular file: one bounded step of bringing its
-/// blocks together. Start with zeros, and give back what it returns until `done` is set. For the
-/// user who mounted, and root.
+/// `_IOWR(TYPE, 37, DefragmentArgument)`, on a regular file: one bounded step of defragmentation.
+/// Start with zeros, and pass the returned argument again until `done` is set. Only the mounting
+/// user and root may use it.
 pub const DEFRAGMENT: u32 = number(READ | WRITE, 37, size_of::<DefragmentArgument>());
-/// `_IOR(TYPE, 38, FragmentationArgument)`, on a regular file: how its data lies on the volume.
+/// `_IOR(TYPE, 38, FragmentationArgument)`, on a regular file: returns how the file's data is laid
+/// out.
 pub const FRAGMENTATION: u32 = number(READ, 38, size_of::<FragmentationArgument>());
 
 /// Argument of [`DEFRAGMENT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DefragmentArgument {
-    /// Where to go on in the file.
+    /// The block of the file to continue from.
     pub block: u64,
-    /// Where to put it.
+    /// The target address on the volume.
     pub goal: u64,
-    /// Not zero: there is nothing more to do.
+    /// Not zero: the file is done.
     pub done: u32,
     /// Zero.
     pub reserved: u32,
@@ -127,21 +128,21 @@ pub struct FragmentationArgument {
     pub runs: u64,
 }
 
-/// Argument of [`LOST_WRITES`]: writes of the kernel's cache, which had told their callers that all
-/// was well.
+/// Argument of [`LOST_WRITES`]: writes from the kernel's cache that failed after write(2) had
+/// reported success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct LostWritesArgument {
-    /// Bytes in them.
+    /// Total bytes of these writes.
     pub bytes: u64,
-    /// How many there were.
+    /// Number of these writes.
     pub writes: u64,
-    /// Why the last one failed; 0: there was none.
+    /// Error of the last one; 0: none.
     pub errno: u64,
 }
 
-/// Name of a file in the root directory of every mount that is not listed and not part of the
-/// volume; a file of the volume with this name hides it.
+/// Name of the control file in the root directory of every mount. It is not listed and not part of
+/// the volume. A file of the volume with this name hides it.
 pub const CONTROL_FILE: &str = ".steadfast-control";
 
 /// Argument of [`ATOMIC_STATUS`].
@@ -150,16 +151,16 @@ pub const CONTROL_FILE: &str = ".steadfast-control";
 pub struct AtomicArgument {
     /// Bits of [`atomic_flag`].
     pub flags: u32,
-    /// The process that began, as its number is known to the daemon; 0: none, or not known.
+    /// Id of the process that began, as the daemon sees it; 0: none, or unknown.
     pub process: u32,
 }
 
 /// Bits of [`AtomicArgument::flags`].
 pub mod atomic_flag {
-    /// Somebody holds the volume.
+    /// The volume is held.
     pub const ACTIVE: u32 = 1;
-    /// Since the last beginning a program was told that there is no space (ENOSPC). Space that is
-    /// freed is given back at the end only.
+    /// A program has received ENOSPC since the last beginning. Space freed in between becomes
+    /// available only at the end.
     pub const NO_SPACE: u32 = 2;
 }
 
@@ -167,7 +168,7 @@ pub mod atomic_flag {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RollbackArgument {
-    /// Not zero: also while files are open for writing.
+    /// Not zero: roll back even while files are open for writing.
     pub force: u32,
     /// Zero.
     pub reserved: u32,
@@ -183,7 +184,7 @@ pub struct MaskArgument {
     pub timer_ms: u32,
 }
 
-/// Argument of [`INFO`]; see [`VolumeInfo`] for what the fields mean. Texts are padded with zeros.
+/// Argument of [`INFO`]; [`VolumeInfo`] has the meaning of the fields. Texts are padded with zeros.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -211,41 +212,41 @@ pub struct InfoArgument {
     /// Bits of [`info_flag`].
     pub flags: u32,
     pub reserved: u32,
-    /// Why the volume went read-only by itself.
+    /// Why the volume became read-only by itself.
     pub poisoned: [u8; 128],
 }
 
 /// Bits of [`InfoArgument::flags`].
 pub mod info_flag {
-    /// A superblock copy was found damaged at open.
+    /// One copy of the superblock was damaged at open.
     pub const SUPERBLOCK_DAMAGED: u32 = 1;
     /// The volume was opened read-only.
     pub const READ_ONLY: u32 = 2;
-    /// The volume went read-only by itself.
+    /// The volume became read-only by itself.
     pub const POISONED: u32 = 4;
 }
 
-/// Makes everything durable that programs have written up to now, also what is only in the kernel's
+/// Makes all writes of programs so far durable, including those that are only in the kernel's
 /// cache.
 ///
 /// # Errors
-/// ENOTTY where `file` is not on a Steadfast mount; EIO, ENOSPC and others where something could
-/// not be written, in which case no transaction point was set.
+/// ENOTTY if `file` is not on a Steadfast mount. EIO, ENOSPC and others if data could not be
+/// written; then no transaction point was set.
 pub fn transact(file: &File) -> io::Result<()> {
     call::<[u8; 0]>(file, TRANSACT, &mut [])
 }
 
-/// As [`transact`], and then a checkpoint that empties the intent log. For the user who mounted,
-/// and root.
+/// Like [`transact`], followed by a checkpoint that empties the intent log. Only the mounting user
+/// and root may use it.
 ///
 /// # Errors
-/// As [`transact`]; EPERM.
+/// As for [`transact`]; EPERM.
 pub fn checkpoint(file: &File) -> io::Result<()> {
     call::<[u8; 0]>(file, CHECKPOINT, &mut [])
 }
 
-/// Returns the volume to the last durable transaction point. Files that are open become stale
-/// (ESTALE). For the user who mounted, and root.
+/// Rolls the volume back to the last durable transaction point. Open files become stale (ESTALE).
+/// Only the mounting user and root may use it.
 ///
 /// # Errors
 /// EBUSY while files are open for writing, unless `force`; EPERM; ENOTTY.
@@ -256,8 +257,8 @@ pub fn rollback(file: &File, force: bool) -> io::Result<()> {
 /// [`ATOMIC_BEGIN`] on an open control file.
 ///
 /// # Errors
-/// EALREADY; EPERM; EROFS; EIO, ENOSPC and others where what was written before could not be made
-/// durable; ENOTTY.
+/// EALREADY; EPERM; EROFS; EIO, ENOSPC and others if earlier writes could not be made durable;
+/// ENOTTY.
 pub fn atomic_begin(control: &File) -> io::Result<()> {
     call::<[u8; 0]>(control, ATOMIC_BEGIN, &mut [])
 }
@@ -265,9 +266,9 @@ pub fn atomic_begin(control: &File) -> io::Result<()> {
 /// [`ATOMIC_COMMIT`] on the same descriptor.
 ///
 /// # Errors
-/// EINVAL for one that does not hold the volume; EIO, ENOSPC and others where dirty pages could not
-/// be written, now or since the beginning: the volume is still held then, abort it; EROFS where the
-/// volume went read-only, at the state of the beginning.
+/// EINVAL if this descriptor does not hold the volume. EIO, ENOSPC and others if dirty pages could
+/// not be written, now or since the beginning; the volume is still held, so abort. EROFS if the
+/// volume became read-only, in the state of the beginning.
 pub fn atomic_commit(control: &File) -> io::Result<()> {
     call::<[u8; 0]>(control, ATOMIC_COMMIT, &mut [])
 }
@@ -275,13 +276,13 @@ pub fn atomic_commit(control: &File) -> io::Result<()> {
 /// [`ATOMIC_ABORT`] on the same descriptor.
 ///
 /// # Errors
-/// EINVAL for one that does not hold the volume; EIO where the state cannot be read: the volume is
-/// read-only then.
+/// EINVAL if this descriptor does not hold the volume. EIO if the state cannot be read; the volume
+/// is read-only then.
 pub fn atomic_abort(control: &File) -> io::Result<()> {
     call::<[u8; 0]>(control, ATOMIC_ABORT, &mut [])
 }
 
-/// Whether somebody holds the volume.
+/// Returns whether the volume is held.
 ///
 /// # Errors
 /// ENOTTY.
@@ -291,7 +292,7 @@ pub fn atomic_status(file: &File) -> io::Result<AtomicArgument> {
     Ok(argument)
 }
 
-/// Cached writes that could not be stored since the volume was mounted.
+/// Returns the cached writes since the mount that could not be stored.
 ///
 /// # Errors
 /// ENOTTY.
@@ -301,17 +302,18 @@ pub fn lost_writes(file: &File) -> io::Result<LostWritesArgument> {
     Ok(argument)
 }
 
-/// Makes the volume, and the image file below it, larger: `size` bytes. A block device has to be
-/// that long already.
+/// Grows the volume, and the image file below it, to `size` bytes. A block device must already have
+/// that size.
 ///
 /// # Errors
-/// EINVAL (not larger, or no size for a volume); ENXIO (the device is shorter); EFBIG, ENOSPC and
-/// others of the file below; EALREADY; EPERM; EROFS; ENOTTY.
+/// EINVAL (not larger, or not a valid size); ENXIO (the device is shorter); EFBIG, ENOSPC and
+/// others from the file below; EALREADY; EPERM; EROFS; ENOTTY.
 pub fn grow(file: &File, size: u64) -> io::Result<()> {
     call(file, GROW, &mut size.to_ne_bytes())
 }
 
-/// One bounded step of bringing the blocks of a regular file together; `None` when all is done.
+/// Does one bounded step of defragmentation on a regular file. Returns `None` when the file is
+/// done.
 ///
 /// # Errors
 /// EINVAL, EISDIR; EALREADY; EPERM; EROFS; EIO; ENOTTY.
@@ -326,7 +328,7 @@ pub fn defragment_step(
     Ok((argument.done == 0).then_some(next))
 }
 
-/// How the data of a regular file lies on the volume.
+/// Returns how the data of a regular file is laid out.
 ///
 /// # Errors
 /// EINVAL, EISDIR; ENOTTY.
@@ -336,7 +338,7 @@ pub fn fragmentation(file: &File) -> io::Result<Fragmentation> {
     Ok(Fragmentation { blocks: argument.blocks, extents: argument.extents, runs: argument.runs })
 }
 
-/// The transaction mask, and the interval of the timer in milliseconds.
+/// Returns the transaction mask and the interval of the timer in milliseconds.
 ///
 /// # Errors
 /// ENOTTY.
@@ -346,18 +348,18 @@ pub fn mask_get(file: &File) -> io::Result<(TransactionMask, u32)> {
     Ok((TransactionMask(argument.mask), argument.timer_ms))
 }
 
-/// Sets the transaction mask, and the interval of the timer in milliseconds. For the user who
-/// mounted, and root.
+/// Sets the transaction mask and the interval of the timer in milliseconds. Only the mounting user
+/// and root may use it.
 ///
 /// # Errors
-/// EINVAL for unknown bits; EOPNOTSUPP for `write` on a mount with the write-back cache; EBUSY for
-/// `close` where files have been closed while the mask did not have it: the kernel does not report
-/// it to this mount any more; EPERM; ENOTTY.
+/// EINVAL for unknown bits. EOPNOTSUPP for `write` on a mount with the write-back cache. EBUSY for
+/// `close` if files were closed while the mask did not have it: the kernel does not report closes
+/// to this mount any more. EPERM; ENOTTY.
 pub fn mask_set(file: &File, mask: TransactionMask, timer_ms: u32) -> io::Result<()> {
     call(file, MASK_SET, &mut MaskArgument { mask: mask.0, timer_ms })
 }
 
-/// What the volume is and how it is doing.
+/// Returns properties and state of the volume.
 ///
 /// # Errors
 /// ENOTTY.
@@ -367,8 +369,8 @@ pub fn info(file: &File) -> io::Result<VolumeInfo> {
     Ok(VolumeInfo::from(&argument))
 }
 
-/// A daemon that serves its requests over io_uring answers EAGAIN where too many callers wait for
-/// it on one processor.
+/// A daemon that serves requests over io_uring returns EAGAIN if too many callers wait on one
+/// processor.
 const RETRIES: u32 = 10_000;
 
 pub(crate) fn call<T: IntoBytes + FromBytes>(
@@ -378,8 +380,8 @@ pub(crate) fn call<T: IntoBytes + FromBytes>(
 ) -> io::Result<()> {
     let mut retries = RETRIES;
     loop {
-        // SAFETY: the command encodes the size of the argument (0 for none), which is what the
-        // kernel reads or writes at the pointer; any bytes are a valid T.
+        // SAFETY: the command encodes the size of the argument (0 for none), and the kernel reads
+        // or writes only that many bytes at the pointer. Every bit pattern is a valid T.
         #[allow(unsafe_code)]
         let result =
             unsafe { libc::ioctl(file.as_raw_fd(), command as _, std::ptr::from_mut(argument)) };
@@ -464,7 +466,7 @@ impl From<&InfoArgument> for VolumeInfo {
     }
 }
 
-/// Cuts at a character boundary, so that the text stays valid UTF-8.
+/// Truncates at a character boundary, so that the text stays valid UTF-8.
 fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
     let end = text.floor_char_boundary(N);
@@ -477,7 +479,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// The reasons for going read-only are a handful of fixed texts; each is kept once.
+/// Only a few fixed texts occur as reasons for becoming read-only; each is stored once.
 fn permanent(text: String) -> &'static str {
     static KNOWN: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

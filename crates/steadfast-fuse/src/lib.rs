@@ -1,9 +1,9 @@
 //! Steadfast as a mounted file system, over FUSE.
 //!
-//! [`mount()`] attaches a [`Volume`](steadfast::Volume) to a directory and serves it from several
-//! threads until it is unmounted. The kernel's protocol is spoken directly
-//! (docs/decisions/0004-fuse-transport.md says why). Programs reach the volume behind a mount with
-//! the commands in [`ioctl`].
+//! [`mount()`] attaches a [`Volume`](steadfast::Volume) to a directory and serves it with several
+//! threads until it is unmounted. The crate implements the kernel's protocol itself (reasons:
+//! docs/decisions/0004-fuse-transport.md). Programs send commands to a mounted volume through
+//! [`ioctl`].
 //!
 //! ```no_run
 //! # fn example<M, P>(volume: std::sync::Arc<steadfast::Volume<M, P>>) -> std::io::Result<()>
@@ -12,17 +12,17 @@
 //!
 //! let session = mount(volume.clone(), "/mnt".as_ref(), &MountOptions::default())?;
 //! let unmount = session.unmount_handle();
-//! // ... give `unmount` to whoever handles signals ...
+//! // ... give `unmount` to the thread that handles signals ...
 //! session.run()?;
 //! # let _ = unmount;
 //! # Ok(()) }
 //! ```
 //!
-//! Rooms: [`session`] owns the threads, [`device`] the connection, [`filesystem`] turns requests
-//! into operations, [`control`] waits for the kernel, [`pull`] gets dirty pages out of it,
-//! [`admission`] bounds them by the room of the volume, [`node`] and [`open`] know what it holds,
-//! [`snapshots`] shows what `.snapshots` holds. [`null`] has the same transport with nothing behind
-//! it, to be measured beside.
+//! Modules: [`session`] owns the threads. [`device`] is the connection. [`filesystem`] converts
+//! requests to operations. [`control`] waits for the kernel. [`pull`] writes back the kernel's
+//! dirty pages, and [`admission`] bounds them by the room of the volume. [`node`] and [`open`]
+//! track the inodes and open files of the kernel. [`snapshots`] serves `.snapshots`. [`null`] is
+//! the same transport without a volume, as a baseline for measurements.
 
 mod abi;
 mod admission;

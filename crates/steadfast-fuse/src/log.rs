@@ -1,4 +1,4 @@
-//! Short lines on standard error. Under systemd they carry the priority prefix that the journal
+//! Short lines on standard error. Under systemd they have the priority prefix that the journal
 //! understands.
 
 use std::fmt::Arguments;
@@ -13,7 +13,7 @@ pub(crate) enum Priority {
     Info = 6,
 }
 
-/// Writes one line; a closed standard error is nobody's problem.
+/// Writes one line. Errors are ignored: standard error may be closed.
 pub(crate) fn line(priority: Priority, text: Arguments<'_>) {
     static JOURNAL: OnceLock<bool> = OnceLock::new();
     let journal = *JOURNAL.get_or_init(|| std::env::var_os("JOURNAL_STREAM").is_some());

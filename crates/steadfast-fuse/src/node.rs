@@ -1,18 +1,18 @@
-//! Node ids: what the kernel calls an inode.
+//! Node ids: the kernel's numbers for inodes.
 //!
-//! A node id is the inode number with a tag in bits 48 to 62; bit 63 marks those of
-//! [`crate::snapshots`]. The tag counts rollbacks: after one, whatever the kernel holds under an
-//! old tag is stale and answers ESTALE, while the same inode number can be handed out again under
-//! the new tag, with a fresh inode of the kernel behind it.
+//! A node id is the inode number with a tag in bits 48 to 62. Bit 63 marks the node ids of
+//! [`crate::snapshots`]. The tag counts rollbacks. After a rollback all ids with an old tag are
+//! stale and return ESTALE. The same inode number can be used again under the new tag, with a new
+//! inode in the kernel.
 //!
-//! Directories are the exception: a shell may stand in one, so a directory that survived a rollback
-//! keeps its node id. That needs a table of the directories that the kernel knows, with its count
-//! of lookups; everything else is stateless. The table is bounded: directories beyond
-//! [`DIRECTORIES_MAX`] behave like other files.
+//! Directories are the exception: a shell may have one as working directory, so a directory that
+//! survived a rollback keeps its node id. That needs a table of the directories that the kernel
+//! knows, with their lookup counts; all other inodes need no state. The table is bounded:
+//! directories beyond [`DIRECTORIES_MAX`] behave like other files.
 //!
-//! Invariants: an id with the current tag is valid; an id with another tag is valid only if the
-//! table says so; the root has tag 0 and is always valid. Tags wrap after 32,768 rollbacks of one
-//! mount.
+//! Invariants: an id with the current tag is valid. An id with another tag is valid only if the
+//! table contains it. The root has tag 0 and is always valid. Tags wrap after 32,768 rollbacks of
+//! one mount.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -28,7 +28,7 @@ use crate::snapshots;
 const TAG_SHIFT: u32 = 48;
 const INODE_MASK: u64 = (1 << TAG_SHIFT) - 1;
 const TAG_MASK: u16 = 0x7fff;
-/// Directories whose lookups are counted (32 bytes each).
+/// Largest number of directories with counted lookups (32 bytes each).
 const DIRECTORIES_MAX: usize = 1 << 18;
 
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ struct Directory {
     lookups: u64,
 }
 
-/// Translates between node ids and inode numbers.
+/// Converts between node ids and inode numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     tag: AtomicU16,
@@ -45,10 +45,10 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// The node id for an inode that is about to be named to the kernel; counts one lookup.
+    /// The node id of an inode for an answer to the kernel; counts one lookup.
     ///
     /// # Errors
-    /// EOVERFLOW for an inode number that leaves no room for the tag.
+    /// EOVERFLOW if the inode number leaves no room for the tag.
     pub(crate) fn enter(&self, attributes: &Attributes) -> Result<u64, Errno> {
         let inode = attributes.inode;
         if inode == InodeNumber::ROOT {
@@ -70,8 +70,8 @@ impl Nodes {
         Ok(id(inode.0, tag))
     }
 
-    /// The node id of an inode, without a lookup; `None` for a directory that the table does not
-    /// hold.
+    /// The node id of an inode, without counting a lookup; `None` for a directory that is not in
+    /// the table.
     pub(crate) fn id(&self, attributes: &Attributes) -> Option<u64> {
         let inode = attributes.inode.0;
         let tag = match attributes.kind {
@@ -81,11 +81,11 @@ impl Nodes {
         (inode <= INODE_MASK).then(|| id(inode, tag))
     }
 
-    /// The inode behind a node id.
+    /// The inode of a node id.
     ///
     /// # Errors
-    /// ESTALE for an id from before a rollback; EXDEV for one of a snapshot, which is no place for
-    /// names of the live tree and has no inodes for it.
+    /// ESTALE for an id from before a rollback. EXDEV for an id of a snapshot, which has no inodes
+    /// of the live tree.
     pub(crate) fn resolve(&self, nodeid: u64) -> Result<InodeNumber, Errno> {
         if snapshots::is_snapshot(nodeid) {
             return Err(Errno(libc::EXDEV));
@@ -97,7 +97,7 @@ impl Nodes {
         }
     }
 
-    /// Whether the id names a directory that keeps its id over a rollback.
+    /// Whether the id is that of a directory that keeps its id across a rollback.
     pub(crate) fn is_known_directory(&self, nodeid: u64) -> bool {
         nodeid == ROOT_ID
             || self
@@ -120,8 +120,8 @@ impl Nodes {
         }
     }
 
-    /// After a rollback of the volume: makes all node ids stale but those of directories for which
-    /// `survives` holds. Returns the node ids of the survivors, the root included.
+    /// After a rollback of the volume: makes all node ids stale, except those of directories for
+    /// which `survives` holds. Returns the node ids of the survivors, including the root.
     pub(crate) fn roll_back(&self, survives: impl Fn(InodeNumber) -> bool) -> Vec<u64> {
         let mut directories = self.directories();
         directories.retain(|inode, _| survives(InodeNumber(*inode)));
@@ -195,7 +195,7 @@ mod tests {
         let again = nodes.enter(&attributes(20, FileKind::Regular)).unwrap();
         assert_ne!(again, file);
         assert_eq!(nodes.resolve(again), Ok(InodeNumber(20)));
-        // The number of a directory that vanished can come back as another directory.
+        // The number of a removed directory can be used again for another directory.
         let reborn = nodes.enter(&attributes(22, FileKind::Directory)).unwrap();
         assert_ne!(reborn, gone);
         assert_eq!(nodes.resolve(gone), Err(Errno(libc::ESTALE)));
@@ -210,7 +210,7 @@ mod tests {
         assert!(nodes.is_known_directory(id));
         nodes.forget(id, 1);
         assert!(!nodes.is_known_directory(id));
-        // Still valid: the tag is the current one (an NFS handle may bring it back).
+        // Still valid, because the tag is the current one (an NFS handle may use it again).
         assert_eq!(nodes.resolve(id), Ok(InodeNumber(30)));
     }
 

@@ -1,7 +1,7 @@
-//! Which files are open through the mount, and which of them for writing.
+//! The files that are open through the mount, and which of them are open for writing.
 //!
-//! A file that is mapped stays open for the kernel until the last mapping is gone, so this table
-//! also knows every file that may have dirty pages.
+//! For the kernel a mapped file stays open until its last mapping ends. So this table also knows
+//! every file that may have dirty pages.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,8 @@ pub(crate) struct Times {
     pub(crate) changed: Timestamp,
 }
 
-/// A handle is stateless: what has to be remembered about how a file was opened are these bits of
-/// it.
+/// A handle without server-side state: its bits contain everything that must be remembered of the
+/// open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle(pub(crate) u64);
 
@@ -26,7 +26,7 @@ impl Handle {
     const APPEND: u64 = 4;
     const EMPTY: u64 = 8;
 
-    /// From the flags of open(2).
+    /// Converts the flags of open(2).
     pub(crate) fn new(flags: u32) -> Handle {
         let flags = flags as i32;
         let mut bits = 0;
@@ -54,7 +54,7 @@ impl Handle {
         self.0 & Handle::APPEND != 0
     }
 
-    /// Made or truncated by opening it: what is in the file was written since.
+    /// Created or truncated by the open: all data in the file was written later.
     pub(crate) fn starts_empty(self) -> bool {
         self.0 & Handle::EMPTY != 0
     }
@@ -69,11 +69,11 @@ impl Handle {
 struct Counts {
     handles: u32,
     writers: u32,
-    /// Allocated bytes that the kernel was told of; `None`: not yet.
+    /// Allocated bytes that the kernel was last told; `None`: not told yet.
     allocated: Option<u64>,
-    /// What the kernel and we have agreed on last; `None`: the file was not opened for writing.
+    /// The times that both sides last agreed on; `None`: the file was not opened for writing.
     times: Option<Times>,
-    /// Something has changed the file since, and the times in the volume with it.
+    /// A later request has changed the file, and its times in the volume.
     late: bool,
 }
 
@@ -89,7 +89,7 @@ impl OpenFiles {
         counts.writers += u32::from(handle.is_writable());
     }
 
-    /// Whether the handle was known; handles from before a rollback are not.
+    /// Removes a handle. Returns whether it was known; handles from before a rollback are not.
     pub(crate) fn closed(&self, nodeid: u64, handle: Handle) -> bool {
         let mut files = self.files();
         let Some(counts) = files.get_mut(&nodeid) else { return false };
@@ -106,7 +106,7 @@ impl OpenFiles {
         self.files().get(&nodeid).is_some_and(|counts| counts.writers > 0)
     }
 
-    /// Whether one handle, and no other, may write to the file.
+    /// Whether exactly one handle may write to the file.
     pub(crate) fn has_one_writer(&self, nodeid: u64) -> bool {
         self.files().get(&nodeid).is_some_and(|counts| counts.writers == 1)
     }
@@ -120,23 +120,24 @@ impl OpenFiles {
             .collect()
     }
 
-    /// Notes the allocated bytes of a file; whether the kernel may have another number in mind.
+    /// Records the allocated bytes of a file. Returns whether the kernel may have a different
+    /// number.
     pub(crate) fn allocation_changed(&self, nodeid: u64, allocated: u64) -> bool {
         let mut files = self.files();
         let Some(counts) = files.get_mut(&nodeid) else { return false };
         counts.allocated.replace(allocated) != Some(allocated)
     }
 
-    /// The file is open for writing, and the kernel takes these times to be its own, unless it
-    /// knows others already.
+    /// The file is open for writing, and the kernel adopts these times, unless it already has
+    /// others.
     pub(crate) fn times_shown(&self, nodeid: u64, times: Times) {
         if let Some(counts) = self.files().get_mut(&nodeid) {
             counts.times.get_or_insert(times);
         }
     }
 
-    /// The kernel sets times. Called before the volume has them, so that whatever is late is
-    /// noticed.
+    /// The kernel sets times. Called before the volume gets them, so that a concurrent late change
+    /// is noticed.
     pub(crate) fn times_told(
         &self,
         nodeid: u64,
@@ -152,26 +153,27 @@ impl OpenFiles {
         }
     }
 
-    /// The volume has given the file the time of a request. Called after that.
+    /// The volume has given the file the time of a request. Called afterwards.
     pub(crate) fn times_late(&self, nodeid: u64) {
         if let Some(counts) = self.files().get_mut(&nodeid) {
             counts.late = counts.times.is_some();
         }
     }
 
-    /// The times that the volume should have, where it may have later ones; asked once.
+    /// The times that the volume should have, if it may have later ones. A second call returns
+    /// `None`.
     pub(crate) fn take_late(&self, nodeid: u64) -> Option<Times> {
         let mut files = self.files();
         let counts = files.get_mut(&nodeid)?;
         if std::mem::take(&mut counts.late) { counts.times } else { None }
     }
 
-    /// All files whose times may be later than they should be.
+    /// All files whose times in the volume may be too late.
     pub(crate) fn late(&self) -> Vec<u64> {
         self.files().iter().filter(|(_, counts)| counts.late).map(|(nodeid, _)| *nodeid).collect()
     }
 
-    /// Empties the table and returns what was open with its number of handles.
+    /// Empties the table and returns the open files with their numbers of handles.
     pub(crate) fn take(&self) -> Vec<(u64, u32)> {
         self.files().drain().map(|(nodeid, counts)| (nodeid, counts.handles)).collect()
     }

@@ -1,41 +1,42 @@
 //! [`MountOptions`].
 
-/// Whether requests come over io_uring, a queue for each processor, or over `/dev/fuse`. The
-/// kernel's parameter `fuse.enable_uring` has to be on, which is root's decision and not made here.
+/// Whether requests arrive over io_uring, with a queue for each processor, or over `/dev/fuse`. The
+/// kernel's parameter `fuse.enable_uring` must be on. Only root can set it; the daemon does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IoUring {
-    /// Where the kernel offers it and the host allows it.
+    /// Use io_uring if the kernel offers it and the host allows it.
     #[default]
     Auto,
-    /// Or not at all.
+    /// Use io_uring, or fail to mount.
     On,
-    /// Never.
+    /// Never use io_uring.
     Off,
 }
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// Nothing can be changed through the mount. Implied by a volume that was opened read-only.
+    /// Refuses all changes through the mount. Implied if the volume was opened read-only.
     pub read_only: bool,
-    /// Other users than the one who mounts may use it.
+    /// Users other than the mounting user may use the mount.
     pub allow_other: bool,
-    /// The kernel checks permissions and ACLs (as it does for other file systems). Without it
-    /// everybody who may use the mount may do everything.
+    /// The kernel checks permissions and ACLs, as for other file systems. Without this, every user
+    /// of the mount may do everything.
     pub default_permissions: bool,
-    /// Buffered writes stay in the kernel's cache for a while. Faster; a transaction mask with
-    /// `write` needs `false`.
+    /// Buffered writes stay in the kernel's cache for a while, which is faster. A transaction mask
+    /// with `write` requires `false`.
     pub write_back: bool,
     /// Threads that execute requests, at least two.
     pub threads: usize,
-    /// Whether requests come over io_uring.
+    /// Whether requests arrive over io_uring.
     pub io_uring: IoUring,
-    /// What the mount table shows as the device.
+    /// The device name that the mount table shows.
     pub fs_name: String,
     /// Further options of mount(8): `noexec`, `noatime`... A mount is `nosuid` and `nodev` unless
-    /// `suid` and `dev` are among them, which only root may ask for.
+    /// `suid` and `dev` are among them; only root may use these two.
     pub extra: Vec<String>,
-    /// Newest minor version of the FUSE protocol to use, to try out how older kernels behave.
+    /// Newest minor version of the FUSE protocol to use, for tests of the behaviour on older
+    /// kernels.
     pub protocol_minor_max: u32,
 }
 

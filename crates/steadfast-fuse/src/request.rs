@@ -1,4 +1,4 @@
-//! A request as it came from the kernel: the header and the arguments behind it, taken one by one.
+//! A request from the kernel: the header, and the arguments after it, taken one by one.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
@@ -10,25 +10,25 @@ use crate::errno::Errno;
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
     pub(crate) body: &'a [u8],
-    /// All of it, to be parsed again.
+    /// The whole request, for parsing it again.
     pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Splits the header off; `None` for what cannot come from a kernel.
+    /// Splits off the header; `None` if the bytes cannot come from a kernel.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Request<'a>> {
         let (header, body) = InHeader::read_from_prefix(bytes).ok()?;
         (header.len as usize == bytes.len()).then_some(Request { header, body, bytes })
     }
 
-    /// The arguments, from the first one on.
+    /// The arguments, starting with the first.
     pub(crate) fn arguments(&self) -> Arguments<'a> {
         Arguments(self.body)
     }
 }
 
-/// The rest of a request's arguments. Whatever is too short is EINVAL: it cannot come from a sane
-/// kernel.
+/// The remaining arguments of a request. A request that is too short gives EINVAL; a correct kernel
+/// does not send one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arguments<'a>(&'a [u8]);
 

@@ -1,9 +1,8 @@
-//! Scrubbing a mounted volume: a thread of its own that reads at a bounded rate, and the commands
-//! to it.
+//! Scrubbing a mounted volume: a thread that reads at a bounded rate, and its commands.
 //!
 //! [`start`], [`stop`] and [`status`] are for other processes, by ioctl on the mount. One pass runs
-//! at a time; it ends with the mount. What a pass has found stays to be asked for until the next
-//! one begins, and is in the log.
+//! at a time and ends with the mount. The findings of a pass stay available until the next pass
+//! begins, and are in the log.
 
 use std::fs::File;
 use std::io;
@@ -19,27 +18,28 @@ use crate::errno::Errno;
 use crate::ioctl::{NONE, READ, WRITE, call, number};
 use crate::log::{log_error, log_info, log_warning};
 
-/// `_IOW(TYPE, 0x50, ScrubStartArgument)`: begins a pass.
+/// `_IOW(TYPE, 0x50, ScrubStartArgument)`: starts a pass.
 pub const START: u32 = number(WRITE, 0x50, size_of::<ScrubStartArgument>());
-/// `_IO(TYPE, 0x51)`: ends the pass that is under way.
+/// `_IO(TYPE, 0x51)`: stops the running pass.
 pub const STOP: u32 = number(NONE, 0x51, 0);
-/// `_IOR(TYPE, 0x52, ScrubStatusArgument)`: how far it is, or what the last one has found.
+/// `_IOR(TYPE, 0x52, ScrubStatusArgument)`: returns the progress of the running pass, or the
+/// results of the last one.
 pub const STATUS: u32 = number(READ, 0x52, size_of::<ScrubStatusArgument>());
 
 /// Bytes for findings in [`ScrubStatusArgument`].
 const TEXT_MAX: usize = 8192;
-/// Findings that go to the log one by one.
+/// Largest number of findings that are logged individually.
 const LOGGED_MAX: usize = 20;
 
 /// Argument of [`START`].
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ScrubStartArgument {
-    /// Bytes to read in a second; 0: as fast as it goes.
+    /// Bytes to read per second; 0: no limit.
     pub rate: u64,
 }
 
-/// Argument of [`STATUS`]; see [`ScrubReport`] for what the fields mean.
+/// Argument of [`STATUS`]; [`ScrubReport`] has the meaning of the fields.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -55,35 +55,35 @@ pub struct ScrubStatusArgument {
     pub data_blocks: u64,
     pub healed: u64,
     pub bad: u64,
-    /// Findings, a line each, as many as fit; the rest is zeros.
+    /// Findings, one a line, as many as fit; the rest is zeros.
     pub text: [u8; TEXT_MAX],
 }
 
-/// What the scrubber does.
+/// State of the scrubber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScrubState {
-    /// No pass since the volume was mounted.
+    /// No pass since the mount.
     Never = 0,
     /// A pass is under way.
     Running = 1,
-    /// The last pass went through the whole volume.
+    /// The last pass covered the whole volume.
     Finished = 2,
     /// The last pass was stopped.
     Stopped = 3,
-    /// The last pass could not go on.
+    /// The last pass failed.
     Failed = 4,
 }
 
-/// How far a pass is, or what the last one has found.
+/// Progress of the running pass, or results of the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScrubStatus {
-    /// Whether it runs, and how it ended.
+    /// Whether a pass runs, and how the last one ended.
     pub state: ScrubState,
-    /// Bytes in a second that it keeps to; 0: none.
+    /// Rate limit in bytes per second; 0: none.
     pub rate: u64,
-    /// How long it has run.
+    /// Running time.
     pub elapsed: Duration,
-    /// Bytes read, and about as many as will be.
+    /// Bytes read. [`bytes_total`](Self::bytes_total) estimates the total.
     pub bytes: u64,
     /// See [`bytes`](Self::bytes).
     pub bytes_total: u64,
@@ -91,24 +91,24 @@ pub struct ScrubStatus {
     pub nodes: u64,
     /// Blocks of data verified.
     pub data_blocks: u64,
-    /// Bad copies written again.
+    /// Bad copies that were rewritten.
     pub healed: u64,
-    /// What is bad and stays so.
+    /// Damage that remains.
     pub bad: u64,
-    /// What was found, the first ones.
+    /// The first findings.
     pub findings: Vec<String>,
 }
 
-/// Begins a pass over the volume that `file` is on, reading `rate` bytes in a second (0: as fast as
-/// it goes). For the user who mounted, and root.
+/// Starts a pass over the volume of `file`, with `rate` bytes per second (0: no limit). Only the
+/// mounting user and root may use it.
 ///
 /// # Errors
-/// EBUSY while one is under way; EPERM; ENOTTY.
+/// EBUSY while a pass runs; EPERM; ENOTTY.
 pub fn start(file: &File, rate: u64) -> io::Result<()> {
     call(file, START, &mut ScrubStartArgument { rate })
 }
 
-/// Ends the pass that is under way, if there is one. For the user who mounted, and root.
+/// Stops the running pass, if there is one. Only the mounting user and root may use it.
 ///
 /// # Errors
 /// EPERM; ENOTTY.
@@ -116,7 +116,7 @@ pub fn stop(file: &File) -> io::Result<()> {
     call::<[u8; 0]>(file, STOP, &mut [])
 }
 
-/// How far the pass is, or what the last one has found.
+/// Returns the progress of the running pass, or the results of the last one.
 ///
 /// # Errors
 /// ENOTTY.
@@ -126,7 +126,7 @@ pub fn status(file: &File) -> io::Result<ScrubStatus> {
     Ok(ScrubStatus::from(&argument))
 }
 
-/// Who is asked for passes, and knows of them.
+/// The state of scrubbing, and requests for passes.
 #[derive(Debug)]
 pub(crate) struct Scrubber {
     shared: Mutex<Shared>,
@@ -138,11 +138,11 @@ struct Shared {
     state: ScrubState,
     rate: u64,
     started: Instant,
-    /// When it is not running: how long it took.
+    /// While no pass runs: the duration of the last one.
     elapsed: Duration,
     report: ScrubReport,
     stop: bool,
-    /// The mount is over.
+    /// The mount has ended.
     end: bool,
 }
 
@@ -164,7 +164,7 @@ impl Scrubber {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a pass.
+    /// Requests a pass.
     pub(crate) fn start(&self, rate: u64) -> Result<(), Errno> {
         let mut shared = self.lock();
         if shared.state == ScrubState::Running {
@@ -179,7 +179,7 @@ impl Scrubber {
         Ok(())
     }
 
-    /// Ends the pass that is under way.
+    /// Stops the running pass.
     pub(crate) fn stop(&self) {
         self.lock().stop = true;
         self.changed.notify_all();
@@ -191,7 +191,7 @@ impl Scrubber {
         self.changed.notify_all();
     }
 
-    /// The state now.
+    /// The present state.
     pub(crate) fn status(&self) -> ScrubStatusArgument {
         let shared = self.lock();
         let running = shared.state == ScrubState::Running;
@@ -217,7 +217,7 @@ impl Scrubber {
         argument
     }
 
-    /// Runs passes when they are asked for, until [`end`](Self::end).
+    /// Runs requested passes until [`end`](Self::end).
     pub(crate) fn run<M: Medium, P: Platform>(&self, volume: &Volume<M, P>) {
         loop {
             let mut shared = self.lock();
@@ -241,7 +241,7 @@ impl Scrubber {
         let state = loop {
             let step = volume.scrub_step(&mut scrub);
             let report = scrub.report();
-            // Bad data is told at the end, when its path is known.
+            // Bad data is reported at the end, when its path is known.
             let new = report.findings.iter().skip(told).filter(|finding| finding.inode.is_none());
             tell(new, LOGGED_MAX.saturating_sub(told));
             told = report.findings.len();
@@ -280,7 +280,7 @@ impl Scrubber {
         state
     }
 
-    /// Waits until the rate allows more; `true` when the pass is to stop.
+    /// Waits until the rate allows more reading; `true` if the pass shall stop.
     fn pause(&self, mut shared: MutexGuard<'_, Shared>) -> bool {
         loop {
             if shared.stop || shared.end {
@@ -301,7 +301,7 @@ impl Scrubber {
     }
 }
 
-/// Tells the log of findings, `most` of them.
+/// Logs at most `most` findings.
 fn tell<'f>(findings: impl Iterator<Item = &'f ScrubFinding>, most: usize) {
     for finding in findings.take(most) {
         if finding.healed {

@@ -1,10 +1,10 @@
-//! What a transport needs of whatever answers requests, and the way back of answers that come
-//! later.
+//! The interface between a transport and the service that answers requests, and the return path of
+//! later answers.
 //!
-//! A transport ([`crate::device`] or [`crate::ring`]) receives a request into a buffer of its own,
-//! hands it to the service together with an [`AnswerBuffer`], and sends what is in there
-//! afterwards. Where another thread is to answer ([`Answer::Later`]), the service has asked the
-//! transport for a [`Return`] before, and that thread uses it.
+//! A transport ([`crate::device`] or [`crate::ring`]) receives a request into its own buffer. It
+//! passes the request to the service with an [`AnswerBuffer`], and then sends the contents of that
+//! buffer. If another thread will answer ([`Answer::Later`]), the service first requests a
+//! [`Return`] from the transport, which that thread then uses.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -14,12 +14,12 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::request::Request;
 
-/// How the kernel gets its answer.
+/// When the kernel gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Now: it is in the buffer.
+    /// Now: the answer is in the buffer.
     Ready,
-    /// Not at all: the request wants none.
+    /// Never: the request has no answer.
     Silent,
     /// Later, from another thread.
     Later,
@@ -28,22 +28,22 @@ pub(crate) enum Answer {
 /// Result of a request.
 pub(crate) type Outcome = Result<Answer, Errno>;
 
-/// Asks the transport for the way back of an answer that another thread will give. EAGAIN: too many
-/// wait already.
+/// Requests from the transport the return path for an answer that another thread will give. EAGAIN:
+/// too many threads wait already.
 pub(crate) type Later<'a> = &'a dyn Fn() -> Result<Return, Errno>;
 
 /// Answers requests, from several threads.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// Executes a request; the answer goes into the buffer, which is empty.
+    /// Executes a request. The answer goes into the buffer, which is empty at first.
     fn serve(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome;
 }
 
-/// The way back of one answer.
+/// The return path of one answer.
 #[derive(Debug, Clone)]
 pub(crate) enum Return {
-    /// To the device that the request came from.
+    /// To the device from which the request came.
     Device(Device),
-    /// To the worker whose ring entry the request has; it waits for this.
+    /// To the worker whose ring entry has the request; it waits for this.
     Worker(Sender<Result<Vec<u8>, Errno>>),
 }
 
@@ -51,7 +51,7 @@ impl Return {
     /// Answers the request `unique`.
     ///
     /// # Errors
-    /// Those of writing to the device. A worker or a caller that has gone away is none.
+    /// Those of writing to the device. A worker or caller that has ended is no error.
     pub(crate) fn answer(&self, unique: u64, result: Result<&[u8], Errno>) -> io::Result<()> {
         match self {
             Return::Device(device) => device.answer(unique, result),

@@ -1,8 +1,8 @@
 //! A mounted volume: its threads, and how it ends.
 //!
-//! Threads: *workers* (see [`crate::workers`]) receive and execute requests; the *control* thread
-//! waits for the kernel where a command needs that; the *scrub* thread reads the volume when it is
-//! asked to; the *keeper* looks after the helper process (see [`crate::pull`]).
+//! Threads: *workers* (see [`crate::workers`]) receive and execute requests. The *control* thread
+//! waits for the kernel if a command requires it. The *scrub* thread reads the volume on request.
+//! The *keeper* manages the helper process (see [`crate::pull`]).
 
 use std::io;
 use std::path::Path;
@@ -27,10 +27,11 @@ use crate::ring::Rings;
 use crate::workers::{THREADS_MIN, Workers};
 use crate::{MountOptions, init};
 
-/// How long an unmount waits for the pages of files that are still open.
+/// How long an unmount waits for the pages of open files.
 const RESCUE_TIME: Duration = Duration::from_secs(30);
 
-/// A mounted volume. [`run`](Self::run) it to the end; dropping it instead unmounts and waits.
+/// A mounted volume. [`run`](Self::run) serves it until the end. Dropping it instead unmounts it
+/// and waits.
 pub struct Session<M: Medium + 'static, P: Platform + 'static> {
     filesystem: Arc<Filesystem<M, P>>,
     end: UnmountHandle,
@@ -39,7 +40,8 @@ pub struct Session<M: Medium + 'static, P: Platform + 'static> {
     scrub: Option<JoinHandle<()>>,
 }
 
-/// Ends a [`Session`] from another thread. Cheap to clone; does nothing once the session has ended.
+/// Ends a [`Session`] from another thread. Cheap to clone. Has no effect after the session has
+/// ended.
 #[derive(Debug, Clone)]
 pub struct UnmountHandle(pub(crate) Arc<End>);
 
@@ -49,21 +51,21 @@ pub(crate) struct End {
     connection: Connection,
     jobs: Mutex<Sender<Job>>,
     detached: AtomicBool,
-    /// Open files were cut off, so the kernel did not have its last word on them.
+    /// Open files were cut off, so the kernel could not send their last state.
     cut: AtomicBool,
     over: AtomicBool,
 }
 
-/// Mounts `volume` on `directory` and serves it. Returns once the kernel has the mount.
+/// Mounts `volume` on `directory` and serves it. Returns when the kernel has the mount.
 ///
-/// The volume's background work (timer, checkpoints) is the caller's, and so is closing the volume
-/// after [`Session::run`]. Change the transaction mask by
-/// [`ioctl::mask_set`](crate::ioctl::mask_set) meanwhile: it refuses what the mount cannot honour.
+/// The caller does the volume's background work (timer, checkpoints), and closes the volume after
+/// [`Session::run`]. While the volume is mounted, change the transaction mask with
+/// [`ioctl::mask_set`](crate::ioctl::mask_set), which refuses events that the mount cannot honour.
 ///
 /// # Errors
-/// With the error number of the system where there is one: ENOTDIR, ENOENT (no such directory, or
-/// neither root nor `fusermount3` is at hand), EPERM, EBUSY, EINVAL (an option), ENOTCONN (a dead
-/// mount is there). EINVAL also for `write_back` with a transaction mask that has `write`.
+/// The error has the system's number if there is one. ENOTDIR; ENOENT: the directory, or for
+/// non-root users `fusermount3`, does not exist. EPERM; EBUSY; EINVAL: an option, or `write_back`
+/// with a transaction mask that has `write`. ENOTCONN: a dead mount is there.
 pub fn mount<M: Medium + 'static, P: Platform + 'static>(
     volume: Arc<Volume<M, P>>,
     directory: &Path,
@@ -79,7 +81,7 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
     }
     let (mount, descriptor) = mount::attach(directory, &options)?;
     let device = Device::new(descriptor);
-    // From here on an error has to undo the mount.
+    // From here on an error must undo the mount.
     let undo = |error: io::Error| {
         let _ = mount.detach(true);
         error
@@ -94,7 +96,7 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
         Arc::new(Filesystem::new(volume, device.clone(), agreement, owner, jobs.clone(), metrics));
     let connection = Connection::find(mount.device);
     let puller = Puller::start(device.clone(), &mount.directory, &connection, agreement.epochs());
-    // The only one who sets it.
+    // Only this function sets it, so it cannot fail.
     let _ = filesystem.puller.set(puller);
     let end = UnmountHandle(Arc::new(End {
         mount: mount.clone(),
@@ -110,30 +112,30 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
     if let Some(limits) = &limits {
         limits.raise();
     }
-    // Before any request is served: the first file could fill the kernel's cache with more than
-    // there is room for.
+    // Must precede the first request: the first file could fill the kernel's cache beyond the room
+    // of the volume.
     session.filesystem.begin_admission(limits);
     session.start(&device, options.threads, rings, received)?;
     Ok(session)
 }
 
 impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
-    /// Something to unmount it with from elsewhere, a signal handler's thread for example.
+    /// Returns a handle to unmount from another thread, such as a signal thread.
     pub fn unmount_handle(&self) -> UnmountHandle {
         self.end.clone()
     }
 
-    /// What the mount counts, for [`Snapshot::take`](crate::watch::Snapshot::take).
+    /// Returns the counters of the mount, for [`Snapshot::take`](crate::watch::Snapshot::take).
     pub fn metrics(&self) -> Arc<Metrics> {
         self.filesystem.metrics.clone()
     }
 
-    /// Commands to this mount from inside the process.
+    /// Returns a handle for commands to this mount from its own process.
     pub fn commands(&self) -> Commands {
         Commands(self.end.clone())
     }
 
-    /// Serves until it is unmounted, and then ends all threads. Close the volume afterwards.
+    /// Serves until the volume is unmounted, then ends all threads. Close the volume afterwards.
     ///
     /// # Errors
     /// The connection to the kernel broke.
@@ -185,7 +187,7 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
 
 impl<M: Medium + 'static, P: Platform + 'static> Drop for Session<M, P> {
     fn drop(&mut self) {
-        // Also where no thread could be started: the mount is there.
+        // Also if no thread could be started, because the mount exists.
         if !self.end.0.over.load(Ordering::Acquire) {
             let _ = self.end.unmount();
             if self.end.0.is_detached() {
@@ -197,9 +199,9 @@ impl<M: Medium + 'static, P: Platform + 'static> Drop for Session<M, P> {
 }
 
 impl UnmountHandle {
-    /// Unmounts. While files are open the mount only leaves the directory tree, and is served until
-    /// they are closed; a second call then ends it at once, after the kernel has handed over what
-    /// those files have written.
+    /// Unmounts. While files are open, the mount only leaves the directory tree, and is served
+    /// until they are closed. A second call then ends it immediately, after the kernel has sent the
+    /// written data of those files.
     ///
     /// # Errors
     /// Those of umount(2).
@@ -230,7 +232,7 @@ impl End {
     }
 
     pub(crate) fn send(&self, job: Job) {
-        // Fails only where the control thread has ended, and then nobody needs it.
+        // Fails only if the control thread has ended; then the job is not needed.
         let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
     }
 

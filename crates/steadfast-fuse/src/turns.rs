@@ -1,14 +1,14 @@
-//! Whose turn it is to hear the kernel.
+//! Decides which workers listen for requests of the kernel.
 //!
-//! A worker that waits for the medium hears nobody meanwhile, and a device that could work on
-//! sixteen reads at once is given as many as there are workers. If there were more that all listen,
-//! each would be asleep for longer and wake up on a processor that has forgotten it: two clients
-//! creating files got 8,500 instead of 13,500 a second with eight. So as many as the mount was
-//! asked for listen, and the others stand by until a worker is [about to
-//! wait](Turns::about_to_wait) and nobody listens.
+//! A worker that waits for the medium does not listen. So a device that could process sixteen reads
+//! at once gets only as many as there are workers. But if more workers listened, each would sleep
+//! longer and wake up on a processor with cold caches: two clients created 8,500 files a second
+//! with eight workers, instead of 13,500. So only the requested number of workers listens. The
+//! others stand by until a worker is [about to wait](Turns::about_to_wait) and no worker listens.
 //!
-//! Invariant: while nobody listens, every worker that does not stand by is busy, and none has said
-//! since that it is about to wait; so where all wait, one listens as long as there is one more.
+//! Invariant: while no worker listens, every worker that does not stand by is busy. Since then none
+//! has announced that it is about to wait. So if all of them wait, one worker listens as long as
+//! one is left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// Workers that listen at most.
+    /// Largest number of workers that listen.
     most: usize,
     listening: AtomicUsize,
-    /// Whether the mount has ended. Who stands by decides so under this lock, so that no call is
-    /// missed.
+    /// Whether the mount has ended. Workers decide to stand by under this lock, so that they miss
+    /// no call.
     over: Mutex<bool>,
     call: Condvar,
 }
@@ -57,24 +57,24 @@ impl Turns {
         self.listening.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
-    /// The caller, who listened, has heard something.
+    /// The caller listened and has received a request.
     pub(crate) fn heard(&self) {
         self.listening.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The caller will hear nobody for a while: where nobody else listens, one who stands by does
-    /// from now on.
+    /// The caller will not listen for a while. If no other worker listens, wakes one that stands
+    /// by.
     pub(crate) fn about_to_wait(&self) {
         if self.listening.load(Ordering::SeqCst) == 0 {
-            // With the lock, so that whoever has just found no place to listen waits for this call
-            // already.
+            // Under the lock: a worker that has just found no place to listen then already waits
+            // for this call.
             let over = self.over();
             self.call.notify_one();
             drop(over);
         }
     }
 
-    /// There is nothing to be heard any more.
+    /// The mount has ended: wakes all workers.
     pub(crate) fn end(&self) {
         *self.over() = true;
         self.call.notify_all();
@@ -96,7 +96,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(20);
 
-    /// Workers that say that they listen, and do what they are told by whoever takes the way back.
+    /// Workers that report when they listen. The test sends each its next step on the channel that
+    /// the report contains.
     fn worker(
         turns: &Arc<Turns>,
         say: &mpsc::Sender<mpsc::Sender<bool>>,
@@ -108,8 +109,8 @@ mod tests {
                 if say.send(tell).is_err() {
                     return;
                 }
-                // Heard; `true` is a request that waits for the medium, an end of the channel its
-                // end.
+                // A request has arrived. `true`: it waits for the medium. The end of the channel
+                // ends the wait.
                 let waits = told.recv().unwrap_or(false);
                 turns.heard();
                 if waits {
@@ -132,7 +133,7 @@ mod tests {
         one.send(true).unwrap();
         waiting.push(one);
         assert!(said.recv_timeout(Duration::from_millis(50)).is_err(), "one listens still");
-        // From now on nobody does, but for the one who is sent.
+        // From now on no worker listens, except the one that is woken.
         two.send(true).unwrap();
         waiting.push(two);
         for _ in 0..3 {
@@ -140,12 +141,12 @@ mod tests {
             next.send(true).unwrap();
             waiting.push(next);
         }
-        // All five wait. When they are done two listen again.
+        // All five wait. When they are done, two listen again.
         drop(waiting);
         let back = [said.recv_timeout(LONG).unwrap(), said.recv_timeout(LONG).unwrap()];
         assert!(said.recv_timeout(Duration::from_millis(50)).is_err());
         turns.end();
-        // Who listens hears of the end from the kernel; who stands by is told.
+        // The kernel tells listening workers of the end; the others must be told.
         drop(said);
         drop(back);
         for worker in workers {

@@ -1,9 +1,8 @@
-//! Watching a mounted volume: what it counts, and a map of its space. Nothing here changes anything
-//! or waits for the medium's flushes, so everybody who can open the mount may look, as often as
-//! they like.
+//! Watching a mounted volume: its counters, and a map of its space. These calls change nothing and
+//! do not wait for flushes of the medium. So every user who can open the mount may use them at any
+//! rate.
 //!
-//! The numbers come in two ways: [`Snapshot::take`] within the daemon, [`snapshot`] from another
-//! process.
+//! [`Snapshot::take`] reads the numbers within the daemon, and [`snapshot`] from another process.
 
 use std::fs::File;
 use std::io;
@@ -18,18 +17,18 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::ioctl::{READ, WRITE, call, number};
 use crate::metrics::{BUCKETS, Histogram, Kind, Metrics, Operations};
 
-/// `_IOR(TYPE, 0x40, StatusArgument)`: what the volume is doing.
+/// `_IOR(TYPE, 0x40, StatusArgument)`: returns the activity of the volume.
 pub const STATUS: u32 = number(READ, 0x40, size_of::<StatusArgument>());
-/// `_IOWR(TYPE, 0x41, OperationsArgument)`: the operations of one kind.
+/// `_IOWR(TYPE, 0x41, OperationsArgument)`: returns the operations of one kind.
 pub const OPERATIONS: u32 = number(READ | WRITE, 0x41, size_of::<OperationsArgument>());
-/// `_IOR(TYPE, 0x42, GeometryArgument)`: where the fixed parts of the volume are.
+/// `_IOR(TYPE, 0x42, GeometryArgument)`: returns the locations of the fixed parts of the volume.
 pub const MAP_GEOMETRY: u32 = number(READ, 0x42, size_of::<GeometryArgument>());
-/// `_IOWR(TYPE, 0x43, MapSpaceArgument)`: a step of counting blocks, see [`Volume::map_space`].
+/// `_IOWR(TYPE, 0x43, MapSpaceArgument)`: one step of counting blocks, see [`Volume::map_space`].
 pub const MAP_SPACE: u32 = number(READ | WRITE, 0x43, size_of::<MapSpaceArgument>());
-/// `_IOWR(TYPE, 0x44, MapNodesArgument)`: a step of finding nodes, see [`Volume::map_nodes`].
+/// `_IOWR(TYPE, 0x44, MapNodesArgument)`: one step of finding nodes, see [`Volume::map_nodes`].
 pub const MAP_NODES: u32 = number(READ | WRITE, 0x44, size_of::<MapNodesArgument>());
 
-/// `_IOWR(TYPE, 0x45, MapDeadArgument)`: a step of finding what only snapshots hold, see
+/// `_IOWR(TYPE, 0x45, MapDeadArgument)`: one step of finding blocks that only snapshots hold, see
 /// [`Volume::map_dead`].
 pub const MAP_DEAD: u32 = number(READ | WRITE, 0x45, size_of::<MapDeadArgument>());
 
@@ -37,41 +36,41 @@ pub const MAP_DEAD: u32 = number(READ | WRITE, 0x45, size_of::<MapDeadArgument>(
 pub const MAP_CELLS: usize = 256;
 /// Leaves of one step of a map.
 pub const MAP_LEAVES: usize = 900;
-/// Runs of one step of what only snapshots hold: more than a quarter of the largest node has.
+/// Runs of one step of [`MAP_DEAD`]: more than a quarter of the largest node holds.
 pub const MAP_RUNS: usize = 1000;
-/// Branches on the way to them: no tree is higher.
+/// Branches on the path to the leaves: no tree is higher.
 const MAP_BRANCHES: usize = 64;
-/// Allocation groups that one step looks at.
+/// Allocation groups that one step examines.
 const MAP_GROUPS: u32 = 64;
 /// [`MapSpaceArgument::next`] at the end.
 const END: u64 = u64::MAX;
 
-/// What a volume and its mount are doing. Counts are since it was mounted.
+/// Activity of a volume and its mount. Counts start at the mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// How long it has been mounted.
+    /// Time since the mount.
     pub uptime: Duration,
-    /// Bytes that were read through the mount.
+    /// Bytes read through the mount.
     pub read_bytes: u64,
-    /// Bytes that were written through the mount.
+    /// Bytes written through the mount.
     pub written_bytes: u64,
     /// The volume.
     pub activity: Activity,
-    /// The medium below; `None` where it does not count.
+    /// The medium; `None` if it does not count.
     pub medium: Option<MediumCounters>,
 }
 
 /// [`Status`] with the operations of every kind, by number.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Everything but operations.
+    /// All values except operations.
     pub status: Status,
     /// Operations by kind: index with `Kind as usize`.
     pub operations: Vec<Operations>,
 }
 
 impl Snapshot {
-    /// What is counted at this moment.
+    /// Reads all counters at this moment.
     ///
     /// # Errors
     /// `Poisoned` once the volume is closed.
@@ -87,7 +86,7 @@ impl Snapshot {
 }
 
 impl Status {
-    /// What is counted at this moment.
+    /// Reads all counters at this moment.
     ///
     /// # Errors
     /// `Poisoned` once the volume is closed.
@@ -106,10 +105,10 @@ impl Status {
     }
 }
 
-/// The [`Snapshot`] of the mount that `file` is on.
+/// Returns the [`Snapshot`] of the mount of `file`.
 ///
 /// # Errors
-/// ENOTTY where `file` is not on a Steadfast mount, or on one of another version.
+/// ENOTTY if `file` is not on a Steadfast mount, or on a mount of another version.
 pub fn snapshot(file: &File) -> io::Result<Snapshot> {
     let mut argument = StatusArgument::new_zeroed();
     call(file, STATUS, &mut argument)?;
@@ -123,7 +122,7 @@ pub fn snapshot(file: &File) -> io::Result<Snapshot> {
     Ok(Snapshot { status: Status::from(&argument), operations })
 }
 
-/// Where the fixed parts of the volume that `file` is on are.
+/// Returns the locations of the fixed parts of the volume of `file`.
 ///
 /// # Errors
 /// ENOTTY.
@@ -140,10 +139,10 @@ pub fn map_geometry(file: &File) -> io::Result<MapGeometry> {
     })
 }
 
-/// One step of [`Volume::map_space`], for at most [`MAP_CELLS`] cells.
+/// Does one step of [`Volume::map_space`], for at most [`MAP_CELLS`] cells.
 ///
 /// # Errors
-/// EINVAL for senseless cells; EIO where bitmaps cannot be read.
+/// EINVAL for invalid cells; EIO if bitmaps cannot be read.
 pub fn map_space(
     file: &File,
     from: u64,
@@ -165,10 +164,10 @@ pub fn map_space(
     Ok((argument.next != END).then_some(argument.next))
 }
 
-/// One step of [`Volume::map_nodes`].
+/// Does one step of [`Volume::map_nodes`].
 ///
 /// # Errors
-/// EIO where the tree cannot be read.
+/// EIO if the tree cannot be read.
 pub fn map_nodes(
     file: &File,
     from: &Key,
@@ -181,7 +180,8 @@ pub fn map_nodes(
     for (index, branch) in
         argument.branches.iter().take(usize::from(argument.branch_count)).enumerate()
     {
-        // Levels are told apart only as far as a leaf is none.
+        // The argument does not contain levels. The caller only distinguishes branches from leaves
+        // (level 0).
         visit((MAP_BRANCHES - index) as u8, pair(branch));
     }
     for leaf in argument.leaves.iter().take(usize::from(argument.leaf_count)) {
@@ -190,10 +190,10 @@ pub fn map_nodes(
     Ok((argument.more != 0).then_some(Key(argument.key)))
 }
 
-/// One step of [`Volume::map_dead`].
+/// Does one step of [`Volume::map_dead`].
 ///
 /// # Errors
-/// EIO where a dead list cannot be read.
+/// EIO if a dead list cannot be read.
 pub fn map_dead(
     file: &File,
     from: &Key,
@@ -208,7 +208,7 @@ pub fn map_dead(
     Ok((argument.more != 0).then_some(Key(argument.key)))
 }
 
-/// Argument of [`STATUS`]. See [`Status`] and what it holds for what the fields mean.
+/// Argument of [`STATUS`]. [`Status`] and its fields have the meaning of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -251,7 +251,7 @@ pub struct StatusArgument {
     pub node_size: u32,
     /// Bits of [`status_flag`].
     pub flags: u64,
-    /// Zero, for counts to come.
+    /// Zero, reserved for further counts.
     pub reserved: [u64; 12],
 }
 
@@ -259,9 +259,9 @@ pub struct StatusArgument {
 pub mod status_flag {
     /// The medium counts its requests.
     pub const MEDIUM_COUNTS: u64 = 1;
-    /// The changes since the last transaction point do not fit a record of the log.
+    /// The changes since the last transaction point do not fit in a record of the log.
     pub const PENDING_OVERFLOW: u64 = 2;
-    /// The volume went read-only by itself.
+    /// The volume became read-only by itself.
     pub const POISONED: u64 = 4;
 }
 
@@ -271,13 +271,13 @@ pub mod status_flag {
 pub struct OperationsArgument {
     /// In: number of the [`Kind`].
     pub kind: u64,
-    /// Answered with an error of the volume or the medium.
+    /// Number of answers with an error of the volume or the medium.
     pub errors: u64,
-    /// All latencies together, nanoseconds.
+    /// Sum of all latencies, in nanoseconds.
     pub nanoseconds: u64,
-    /// The longest, nanoseconds.
+    /// The longest latency, in nanoseconds.
     pub longest: u64,
-    /// How many fell into each bucket; [`crate::metrics::bucket_limit`] tells the limits.
+    /// Number of latencies in each bucket; [`crate::metrics::bucket_limit`] returns the limits.
     pub buckets: [u64; BUCKETS],
 }
 
@@ -298,15 +298,15 @@ pub struct GeometryArgument {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct MapSpaceArgument {
-    /// In: the block to go on at.
+    /// In: the block to continue from.
     pub from: u64,
     /// In: the first block of the first cell.
     pub start: u64,
     /// In: blocks of a cell.
     pub cell_blocks: u64,
-    /// In: cells, at most [`MAP_CELLS`].
+    /// In: number of cells, at most [`MAP_CELLS`].
     pub count: u64,
-    /// Out: where to go on; `u64::MAX` at the end.
+    /// Out: the block to continue from; `u64::MAX` at the end.
     pub next: u64,
     /// Out: used, almost free and reserved blocks of each cell, to be added to those of earlier
     /// steps.
@@ -317,9 +317,9 @@ pub struct MapSpaceArgument {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct MapNodesArgument {
-    /// In: the key to go on at. Out: the next one.
+    /// In: the key to continue from. Out: the next key.
     pub key: [u8; Key::LEN],
-    /// Out: not zero where there is a next step.
+    /// Out: not zero if there is a next step.
     pub more: u8,
     /// Out: number of branches.
     pub branch_count: u16,
@@ -327,7 +327,7 @@ pub struct MapNodesArgument {
     pub leaf_count: u16,
     /// Zero.
     pub reserved: [u8; 2],
-    /// Out: the copies of the branches on the way, from the root.
+    /// Out: the copies of the branches on the path, from the root.
     pub branches: [[u64; 2]; MAP_BRANCHES],
     /// Out: the copies of the leaves.
     pub leaves: [[u64; 2]; MAP_LEAVES],
@@ -337,9 +337,9 @@ pub struct MapNodesArgument {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct MapDeadArgument {
-    /// In: the key to go on at. Out: the next one.
+    /// In: the key to continue from. Out: the next key.
     pub key: [u8; Key::LEN],
-    /// Out: not zero where there is a next step.
+    /// Out: not zero if there is a next step.
     pub more: u8,
     /// Out: number of runs.
     pub count: u16,
@@ -568,7 +568,7 @@ mod tests {
     #[test]
     fn a_status_survives_the_way() {
         let mut argument = StatusArgument::new_zeroed();
-        // A different number in every field.
+        // Every field gets a different number.
         for (index, byte) in argument.as_mut_bytes().chunks_mut(4).enumerate() {
             byte[0] = index as u8 + 1;
             byte[1..].fill(0);

@@ -1,8 +1,9 @@
-//! The threads that receive requests and answer them, whichever way the requests come.
+//! The threads that receive and answer requests, over either transport.
 //!
-//! Over the device as many as the mount was asked for listen, each with a queue of its own; others
-//! stand by for those that wait for the medium ([`crate::turns`]). Over rings ([`crate::ring`]) one
-//! of them stays: what the kernel does not wait for (FORGET) comes over the device always.
+//! Over the device, the requested number of workers listens, each with its own queue. Others stand
+//! by for workers that wait for the medium ([`crate::turns`]). Over rings ([`crate::ring`]) one
+//! device worker remains, because requests that the kernel does not wait for (FORGET) always arrive
+//! over the device.
 
 use std::io;
 use std::sync::Arc;
@@ -16,9 +17,10 @@ use crate::ring::{self, Rings};
 use crate::service::{Answer, Return, Service};
 use crate::turns::Turns;
 
-/// Workers of the device at least: one may be busy while the other serves what it waits for.
+/// Smallest number of device workers: one may be busy while another serves what the first waits
+/// for.
 pub(crate) const THREADS_MIN: usize = 2;
-/// Workers that stand by: a device that has more than sixteen reads to do gains little.
+/// Number of workers that stand by: a device gains little from more than sixteen concurrent reads.
 const STAND_BY: usize = 14;
 
 /// The threads of one mount.
@@ -28,12 +30,13 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts them. On an error those that have been started end with the mount, see
-    /// [`join`](Self::join). What a worker has to call before it waits for the medium comes back
-    /// where others stand by for that; of these there are as many as the machine allows.
+    /// Starts the workers. On an error those already started end with the mount, see
+    /// [`join`](Self::join). If workers stand by, returns the function that a worker must call
+    /// before it waits for the medium. The number of such workers is as large as the machine
+    /// allows.
     ///
     /// # Errors
-    /// No thread or no memory for those that listen.
+    /// No thread or memory is available for the listening workers.
     pub(crate) fn start<S: Service>(
         &mut self,
         service: &Arc<S>,
@@ -73,12 +76,12 @@ impl Workers {
         Ok((standing_by > 0).then_some(turns))
     }
 
-    /// Whether none has been started, or all have ended.
+    /// Whether no worker was started, or all have ended.
     pub(crate) fn is_empty(&self) -> bool {
         self.threads.is_empty()
     }
 
-    /// Waits until all have ended, which they do with the mount.
+    /// Waits until all workers have ended, which they do at the end of the mount.
     ///
     /// # Errors
     /// The connection to the kernel broke.
@@ -154,12 +157,13 @@ fn work(
     Ok(())
 }
 
-/// Keeps memory reclaim from waiting for this thread's own writes, and dirty-page throttling from
-/// slowing it down. Needs a capability; without it only extreme memory pressure is a risk.
+/// Keeps memory reclaim from waiting for this thread's own writes, and keeps dirty-page throttling
+/// from slowing the thread down. Needs a capability; without it only extreme memory pressure is a
+/// risk.
 #[allow(unsafe_code)]
 pub(crate) fn be_an_io_thread() {
     const PR_SET_IO_FLUSHER: libc::c_int = 57;
-    // SAFETY: changes a flag of the calling thread.
+    // SAFETY: only changes a flag of the calling thread.
     unsafe {
         libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
     }

@@ -1,18 +1,16 @@
-//! Work for a file system on flash, in a guest that has nothing but this program: see
-//! bench/nand.sh.
+//! File system load for flash, in a guest that contains only this program: see bench/nand.sh.
 //!
-//! Each command prints lines `name value`, the values in milliseconds where the name ends so.
+//! Each command prints lines `name value`. Values are in milliseconds if the name says so.
 //!
-//! - `write FILE MIB`, `read FILE MIB`: records of 4 KiB in a row, then the same again; fsync is in
-//!   the time of writing;
-//! - `fileops DIR COUNT`: so many of each operation on names, their mean times;
-//! - `fill DIR`: files of 64 KiB that do not compress, until no space is left;
-//! - `make-room DIR`: removes every tenth of them;
-//! - `overwrite DIR COUNT`: 4 KiB in the middle of one of the files after another, each made
-//!   durable by fsync;
-//! - `random DIR FROM COUNT`: the same at places drawn from all files but those of `overwrite`;
-//!   FROM continues an earlier draw;
-//! - `verify DIR`: reads everything and compares what was acknowledged.
+//! - `write FILE MIB`, `read FILE MIB`: sequential records of 4 KiB, then the same again; the time
+//!   of writing includes fsync;
+//! - `fileops DIR COUNT`: COUNT operations of each kind on names, with their mean times;
+//! - `fill DIR`: writes incompressible files of 64 KiB until no space is left;
+//! - `make-room DIR`: removes every tenth of these files;
+//! - `overwrite DIR COUNT`: overwrites 4 KiB in one file after another, each made durable by fsync;
+//! - `random DIR FROM COUNT`: the same at random places in all files except those of `overwrite`;
+//!   FROM continues an earlier sequence;
+//! - `verify DIR`: reads all files and compares them with the acknowledged data.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
@@ -20,11 +18,11 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes of a file.
+/// Size of a file in bytes.
 const FILE: usize = 64 << 10;
-/// Bytes of an overwrite.
+/// Size of an overwrite in bytes.
 const RECORD: usize = 4 << 10;
-/// Files that are used again and again by `overwrite`.
+/// Number of files that `overwrite` uses.
 const OVERWRITTEN: usize = 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -50,7 +48,7 @@ fn path(directory: &Path, index: usize) -> PathBuf {
     directory.join(format!("d{}", index / 100)).join(format!("f{index}"))
 }
 
-/// Bytes that do not compress, the same for the same number.
+/// Incompressible bytes, the same for the same number.
 fn noise(number: u64, length: usize) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -153,7 +151,7 @@ fn fill(directory: &Path) -> Result<(), Box<dyn Error>> {
         }
         worst = worst.max(one.elapsed());
     }
-    // The one that did not fit.
+    // The file that did not fit.
     let _ = fs::remove_file(path(directory, files));
     println!("fill_files {files}");
     println!("fill_ms {:.1}", milliseconds(start.elapsed()));
@@ -161,9 +159,9 @@ fn fill(directory: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How many files there are, rounded up to tens.
+/// The number of files, rounded up to a multiple of ten.
 fn count_files(directory: &Path) -> usize {
-    // Those with numbers of tens may have been removed.
+    // Files whose number is a multiple of ten may have been removed.
     (0..).find(|index| !path(directory, index * 10 + 1).exists()).map_or(0, |tens| tens * 10)
 }
 
@@ -174,7 +172,7 @@ fn make_room(directory: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The place of overwrite `number`: a file, and the offset in it.
+/// The place of overwrite `number`: a file and an offset in it.
 fn place(number: usize) -> (usize, u64) {
     (1 + 10 * (number % OVERWRITTEN), ((number / OVERWRITTEN) % (FILE / RECORD) * RECORD) as u64)
 }
@@ -185,14 +183,14 @@ fn overwrite(directory: &Path, count: usize) -> Result<(), Box<dyn Error>> {
         let (index, offset) = place(number);
         let record = noise((number as u64) << 32 | 0xffff, RECORD);
         latencies.push(replace(&path(directory, index), offset, &record)?);
-        // Whoever keeps this output knows what has been acknowledged.
+        // This output records which overwrites were acknowledged.
         println!("acknowledged {number}");
     }
     print_latencies("overwrite", &latencies);
     Ok(())
 }
 
-/// Overwrites a part of a file durably; the time that it took.
+/// Overwrites a part of a file durably and returns the duration.
 fn replace(path: &Path, offset: u64, record: &[u8]) -> io::Result<Duration> {
     let start = Instant::now();
     let mut file = OpenOptions::new().write(true).open(path)?;
@@ -211,19 +209,19 @@ fn print_latencies(name: &str, latencies: &[Duration]) {
     );
 }
 
-/// What `random` writes to record `at` of file `index`.
+/// The data that `random` writes to record `at` of file `index`.
 fn drawn(index: usize, at: usize) -> Vec<u8> {
     noise(1 << 63 | (index as u64) << 16 | at as u64, RECORD)
 }
 
-/// Whether `overwrite` uses the file: its places tell what was acknowledged, so nothing else is
-/// written there.
+/// Whether `overwrite` uses the file. Its contents show the acknowledged overwrites, so no other
+/// command writes to it.
 fn is_overwritten(index: usize) -> bool {
     index % 10 == 1 && index / 10 < OVERWRITTEN
 }
 
 fn random(directory: &Path, from: usize, count: usize) -> Result<(), Box<dyn Error>> {
-    // Of the last ten some may be missing.
+    // Some of the last ten files may be missing.
     let files = count_files(directory).saturating_sub(10);
     let places =
         (0..files).filter(|index| index % 10 != 0 && !is_overwritten(*index)).collect::<Vec<_>>();
@@ -248,14 +246,14 @@ fn random(directory: &Path, from: usize, count: usize) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-/// Every file is what `fill` wrote, or in some records what `random` did; each 4 KiB of the
-/// overwritten ones that or an overwrite. How many overwrites are there is for the caller to
-/// compare with what was acknowledged: they are counted up to the first one that is missing.
+/// Every file must have the contents of `fill`, or of `random` in some records. Each 4 KiB of the
+/// overwritten files must be from `fill` or from an overwrite. The caller compares the number of
+/// overwrites with the acknowledged number; they are counted up to the first missing one.
 fn verify(directory: &Path) -> Result<(), Box<dyn Error>> {
     let (mut wrong, mut files, mut present) = (0, 0, Vec::new());
     let count = count_files(directory);
     for index in 0..count {
-        // Removed on purpose, or behind the last one.
+        // The file was removed on purpose, or is after the last one.
         let may_be_missing = index % 10 == 0 || index + 10 > count;
         let mut bytes = Vec::new();
         match File::open(path(directory, index)) {
@@ -274,7 +272,7 @@ fn verify(directory: &Path) -> Result<(), Box<dyn Error>> {
             if original.get(offset..offset + record.len()) == Some(record) || drawn() {
                 continue;
             }
-            // Each place is overwritten again after so many overwrites.
+            // Each place is overwritten again after this many overwrites.
             let again = OVERWRITTEN * (FILE / RECORD);
             let first = at * OVERWRITTEN + index / 10;
             let found = (0..100).map(|round| first + round * again).find(|number| {

@@ -1,17 +1,17 @@
-//! [`BackgroundThread`]: the thread that gives a volume its turn.
+//! [`BackgroundThread`]: the thread that does the background work of a volume.
 //!
-//! The core has no threads. Its timer, its checkpoints and the reclaiming of deleted files make
-//! progress when somebody calls [`Volume::background`]; here this somebody is. The thread calls it
-//! at least every [`INTERVAL`], at once again while there is more to do, and at once after a
+//! The core has no threads. Its timer, its checkpoints and the reclaiming of deleted files advance
+//! only when the host calls [`Volume::background`]. One call is a turn. The thread takes a turn at
+//! least every [`INTERVAL`], immediately while more work is due, and immediately after a
 //! [`Waker::wake`].
 //!
 //! A volume that was opened after a power cut gets its first turn late, or with the first change
-//! ([`turns`]): putting the log into the tree reads nodes all over the medium, and while a system
-//! starts it has other things to read.
+//! ([`turns`]). Replaying the log into the tree reads nodes all over the medium, and a starting
+//! system has more urgent reads.
 //!
-//! What goes wrong is handed to the owner once, not every 50 ms: the same failure is not repeated
-//! until a turn went well. After a panic the thread ends, since nobody knows what it left half
-//! done; the owner is told.
+//! The thread reports a failure to the owner once, not every 50 ms: it repeats the same failure
+//! only after a successful turn. After a panic the thread reports it and ends, because the state of
+//! the work is unknown.
 
 use std::any::Any;
 use std::fmt;
@@ -28,13 +28,13 @@ use steadfast_media::Medium;
 
 /// Longest pause between two turns.
 pub const INTERVAL: Duration = Duration::from_millis(50);
-/// Pause after a turn that failed: the cause is hardly gone in 50 ms.
+/// Pause after a failed turn, because the cause rarely disappears within 50 ms.
 const INTERVAL_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// How long a log that was found is left where it is while nothing changes.
+/// How long a replay is postponed while the volume does not change.
 const CALM: Duration = Duration::from_secs(5);
 
-/// The background work of a volume that was just opened, a turn a call. While its log waits to be
-/// put into the tree and nothing has changed, the first five seconds, a turn does nothing.
+/// The background work of a volume that was just opened; each call is one turn. During the first
+/// five seconds a turn does nothing while the log waits for replay and the volume is unchanged.
 pub fn turns<M: Medium, P: Platform>(
     volume: impl Deref<Target = Volume<M, P>>,
 ) -> impl FnMut() -> Result<bool> {
@@ -42,14 +42,15 @@ pub fn turns<M: Medium, P: Platform>(
     move || turn(&volume, opened.elapsed())
 }
 
-/// A turn so long after the volume was opened.
+/// A turn at this time after the volume was opened.
 fn turn<M: Medium, P: Platform>(volume: &Volume<M, P>, since_open: Duration) -> Result<bool> {
     if since_open < CALM && volume.log_waits() {
         return Ok(false);
     }
     let more = volume.background()?;
     match volume.failure() {
-        // Whoever's request it was has had an error; its owner learns of it here.
+        // The caller of the failed request got the error; this reports it to the owner of the
+        // thread.
         Some(why) => Err(Error::Poisoned(why)),
         None => Ok(more),
     }
@@ -58,9 +59,9 @@ fn turn<M: Medium, P: Platform>(volume: &Volume<M, P>, since_open: Duration) -> 
 /// Why background work failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackgroundFailure {
-    /// The volume reported an error; the thread goes on.
+    /// The volume reported an error; the thread continues.
     Error(steadfast::Error),
-    /// The core panicked, with this text; the thread has ended and the volume gets no more turns.
+    /// The core panicked, with this text. The thread has ended, and the volume gets no more turns.
     Panic(String),
 }
 
@@ -96,7 +97,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Waits for a signal, at most `pause`; returns whether to go on.
+    /// Waits at most `pause` for a signal. Returns whether to continue.
     fn wait(&self, pause: Duration) -> bool {
         let mut signals = self.signals.lock();
         if !signals.stop && !signals.wake {
@@ -113,7 +114,7 @@ impl Shared {
     }
 }
 
-/// Gives the volume its next turn at once. Cheap to clone, may outlive the thread.
+/// Makes the volume's next turn start immediately. Cheap to clone; may outlive the thread.
 #[derive(Clone)]
 pub struct Waker(Arc<Shared>);
 
@@ -124,8 +125,8 @@ impl Waker {
     }
 }
 
-/// Owns the thread that does a volume's background work. Dropping it ends and joins the thread; the
-/// turn that is under way is finished.
+/// Owns the thread that does a volume's background work. Dropping it ends and joins the thread,
+/// after the running turn.
 #[must_use = "the thread ends when this is dropped"]
 pub struct BackgroundThread {
     shared: Arc<Shared>,
@@ -133,11 +134,11 @@ pub struct BackgroundThread {
 }
 
 impl BackgroundThread {
-    /// Starts the background work of `volume`, which was just opened: its [`turns`]. `on_failure`
-    /// is called on the thread.
+    /// Starts the background work ([`turns`]) of `volume`, which was just opened. `on_failure` is
+    /// called on the thread.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// The system cannot create a thread.
     pub fn spawn<M, P>(
         volume: Arc<Volume<M, P>>,
         on_failure: impl FnMut(BackgroundFailure) + Send + 'static,
@@ -150,10 +151,11 @@ impl BackgroundThread {
         Self::spawn_work(turns(volume), on_failure)
     }
 
-    /// As [`spawn`](Self::spawn) for any work: a turn returns whether there is more to do at once.
+    /// Like [`spawn`](Self::spawn), for any work. A turn returns whether more work is due
+    /// immediately.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// The system cannot create a thread.
     pub fn spawn_work(
         work: impl FnMut() -> Result<bool> + Send + 'static,
         on_failure: impl FnMut(BackgroundFailure) + Send + 'static,
@@ -166,17 +168,17 @@ impl BackgroundThread {
         Ok(BackgroundThread { shared, thread: Some(thread) })
     }
 
-    /// Gives the volume its next turn at once.
+    /// Makes the volume's next turn start immediately.
     pub fn wake(&self) {
         self.shared.signal(|signals| signals.wake = true);
     }
 
-    /// A handle for others to wake the thread with.
+    /// A handle that other code can use to wake the thread.
     pub fn waker(&self) -> Waker {
         Waker(self.shared.clone())
     }
 
-    /// Whether the thread still works (it ends by itself only after a panic).
+    /// Whether the thread runs. It ends by itself only after a panic.
     pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
@@ -185,13 +187,12 @@ impl BackgroundThread {
 impl Drop for BackgroundThread {
     fn drop(&mut self) {
         self.shared.signal(|signals| signals.stop = true);
-        // Dropped on the thread itself (by `on_failure`), it ends after this turn; joining would
-        // wait for ever.
+        // If `on_failure` drops it on the thread itself, the thread ends after this turn. Joining
+        // would wait forever.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
-            // The thread catches panics of the work; one of `on_failure` has nobody left to be told
-            // to.
+            // The thread catches panics of the work. A panic of `on_failure` cannot be reported.
             let _ = thread.join();
         }
     }
@@ -205,7 +206,7 @@ fn run(
     let mut last_error = None;
     let mut pause = Duration::ZERO;
     while shared.wait(pause) {
-        // No state of ours is seen after a panic: the loop ends.
+        // The loop ends after a panic, so its state is not used again.
         match catch_unwind(AssertUnwindSafe(&mut work)) {
             Ok(Ok(more)) => {
                 last_error = None;
@@ -288,8 +289,8 @@ mod tests {
         waker.wake();
     }
 
-    /// After a power cut nothing is read or written for the log until the time has come, or
-    /// somebody changes something.
+    /// After a power cut the log causes no reads or writes until the time has passed or the volume
+    /// changes.
     #[test]
     fn a_log_is_left_alone_at_first() {
         let directory = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::io;
 /// 16 random bytes in the form of a version 4 UUID (RFC 9562): the identity of a new volume.
 ///
 /// # Errors
-/// When the operating system has no randomness to give.
+/// The operating system has no randomness available.
 pub fn random_uuid() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;

@@ -1,13 +1,13 @@
-//! Steadfast on a Linux host: everything that the core takes from an operating system.
+//! Steadfast on a Linux host: all parts that the core needs from an operating system.
 //!
-//! - [`FileMedium`]: an image file or a block device as a medium, through the page cache or past it
+//! - [`FileMedium`]: an image file or a block device as a medium, with or without the page cache
 //!   (O_DIRECT);
-//! - [`nand`]: MTD devices and images of NAND parts in files;
-//! - [`HostPlatform`]: clock, locks and a CRC-32C that uses the processor's instructions;
-//! - [`BackgroundThread`]: gives a volume the regular turn that its timer and checkpoints need;
+//! - [`nand`]: MTD devices, and images of NAND parts in files;
+//! - [`HostPlatform`]: clock, locks and a hardware CRC-32C;
+//! - [`BackgroundThread`]: regular turns for a volume's timer and checkpoints;
 //! - [`random_uuid`]: an identity for a new volume;
-//! - [`WholeFile`], [`WholeImage`], [`write_whole`]: files that appear under their name when they
-//!   are whole.
+//! - [`WholeFile`], [`WholeImage`], [`write_whole`]: files that get their name only when they are
+//!   complete.
 //!
 //! ```no_run
 //! use std::sync::Arc;

@@ -6,18 +6,18 @@ use crc_fast::{CrcAlgorithm, Digest};
 use rustix::time::{ClockId, clock_gettime};
 use steadfast::{Platform, Timestamp};
 
-/// Longest wait that keeps a processor busy.
+/// Longest busy wait.
 const WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// Locks that sleep, the system's clocks, and CRC-32C in hardware where the processor has it.
+/// Sleeping locks, the system's clocks, and CRC-32C in hardware if the processor has it.
 #[derive(Debug, Clone)]
 pub struct HostPlatform {
-    /// Where [`Platform::monotonic_us`] starts to count.
+    /// The zero point of [`Platform::monotonic_us`].
     start: Instant,
 }
 
 impl HostPlatform {
-    /// The clocks of this machine.
+    /// Creates the platform of this machine.
     pub fn new() -> Self {
         HostPlatform { start: Instant::now() }
     }
@@ -34,15 +34,16 @@ impl Platform for HostPlatform {
     type RwLock = parking_lot::RawRwLock;
 
     fn now(&self) -> Timestamp {
-        // The clock with which the kernel stamps files. A finer one would run ahead of it, and of a
-        // file that both stamp (a mount with the kernel's write-back cache) the times would go
+        // The clock that the kernel uses for file times. A finer clock would run ahead of it. If
+        // both stamp a file (a mount with the kernel's write-back cache), its times would go
         // backwards.
         let now = clock_gettime(ClockId::RealtimeCoarse);
         Timestamp { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
     }
 
     fn monotonic_ms(&self) -> u64 {
-        // Goes on while the machine is suspended: another writer may be at work meanwhile.
+        // This clock also runs while the machine is suspended, because another writer may work
+        // during that time.
         let now = clock_gettime(ClockId::Boottime);
         let (seconds, milliseconds) =
             (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() / 1_000_000);
@@ -53,7 +54,7 @@ impl Platform for HostPlatform {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Stays runnable: what is waited for takes less time than a sleep does at least, about 60
+    /// Stays runnable: the wait is shorter than the shortest sleep, which takes about 60
     /// microseconds.
     fn wait_for(&self, ready: &dyn Fn() -> bool, microseconds: u64) {
         let begun = Instant::now();
@@ -64,8 +65,8 @@ impl Platform for HostPlatform {
     }
 
     fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
-        // The digest's state is the register of the reflected algorithm: the value before the final
-        // inversion.
+        // The state of the digest is the register of the reflected algorithm, which is the value
+        // before the final inversion.
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
         digest.update(bytes);
         digest.finalize() as u32

@@ -1,9 +1,9 @@
-//! What is being made and is not whole yet, so that it can be taken away from any thread.
+//! Files and directories that are not complete yet, and their removal from any thread.
 //!
-//! Each file or directory in the making has a name that no one looks for, and is in one list for
-//! the whole process. It leaves the list in one of two ways: it gets its final name, or it is
-//! removed. Both happen under the lock of the list, so that a program that a signal ends
-//! ([`remove_unfinished`]) leaves each of them whole or not at all.
+//! Each unfinished file or directory has a temporary name, and is in one list of the process. It
+//! leaves the list when it gets its final name or is removed. Both happen under the lock of the
+//! list. So if a signal ends the program ([`remove_unfinished`]), each file is either complete or
+//! absent.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use crate::entropy::random_uuid;
 
-/// Start of the names of what is not whole.
+/// Start of the temporary names.
 pub(crate) const PREFIX: &str = ".steadfast-";
-/// Names tried.
+/// Largest number of names to try.
 const NAMES_MAX: u32 = 100;
-/// Rounds of removing a directory in which another thread still makes files; it fails soon, for its
-/// directory is gone.
+/// Rounds of removing a directory in which another thread still creates files. That thread soon
+/// fails, because its directory is gone.
 const ROUNDS: u32 = 100;
 /// Time between two rounds.
 const ROUND: Duration = Duration::from_millis(10);
@@ -30,17 +30,17 @@ fn list() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file or directory in the making. Dropping it removes it, with everything in it.
+/// An unfinished file or directory. Dropping it removes it with all its contents.
 #[derive(Debug)]
 pub struct Unfinished {
     path: PathBuf,
 }
 
 impl Unfinished {
-    /// Makes one in `parent` with `make`, which gets a path that nothing should have.
+    /// Creates one in `parent` with `make`, which gets an unused path.
     ///
     /// # Errors
-    /// Those of `make`; no random bytes.
+    /// Those of `make`; or no random bytes are available.
     pub fn make<T>(
         parent: &Path,
         make: impl Fn(&Path) -> io::Result<T>,
@@ -62,16 +62,16 @@ impl Unfinished {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// A new directory in `parent`, which only its owner may enter.
+    /// Creates a directory in `parent` that only its owner may enter.
     ///
     /// # Errors
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     pub fn directory(parent: &Path) -> io::Result<Unfinished> {
         let made = Unfinished::make(parent, |path| DirBuilder::new().mode(0o700).create(path));
         made.map(|((), directory)| directory)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -79,7 +79,7 @@ impl Unfinished {
     /// Lets `put` give it its final name.
     ///
     /// # Errors
-    /// Those of `put`; it is removed then.
+    /// Those of `put`; then it is removed.
     pub fn finish<T>(self, put: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         let mut list = list();
         let done = put(&self.path)?;
@@ -98,13 +98,13 @@ impl Drop for Unfinished {
     }
 }
 
-/// Keeps every thread from finishing or making anything: for a program that is about to end.
+/// Keeps all threads from finishing or creating files, for a program that is about to end.
 #[derive(Debug)]
 pub struct Held {
     _list: MutexGuard<'static, Vec<PathBuf>>,
 }
 
-/// Removes everything that is not whole.
+/// Removes all unfinished files and directories.
 pub fn remove_unfinished() -> Held {
     let mut list = list();
     for path in list.drain(..) {
@@ -113,7 +113,7 @@ pub fn remove_unfinished() -> Held {
     Held { _list: list }
 }
 
-/// Errors are passed over: what cannot be removed has a name that says what it is.
+/// Errors are ignored: the name of the remaining file shows that it is temporary.
 fn remove(path: &Path, rounds: u32) {
     for round in 0..=rounds {
         let removed = match fs::symlink_metadata(path) {
@@ -131,8 +131,7 @@ fn remove(path: &Path, rounds: u32) {
     }
 }
 
-/// Gives the owner every right on the directories below, which may have permissions that someone
-/// else chose.
+/// Gives the owner all permissions on the directories below, which may have arbitrary permissions.
 fn open_up(path: &Path) {
     let mut pending = vec![path.to_owned()];
     while let Some(directory) = pending.pop() {

@@ -1,15 +1,14 @@
-//! Files that appear under their name when they are whole.
+//! Files that get their name only when they are complete.
 //!
-//! A regular file is made beside its place and renamed at the end, so that at every moment the name
-//! stands for all of the old file or all of the new one. Three rules hold for each file that a
-//! command makes:
+//! A regular file is created beside its destination and renamed at the end. So the name always
+//! leads to the complete old file or to the complete new file. Three rules hold for each file that
+//! a command creates:
 //!
-//! - What is not a regular file is never replaced. A device, a FIFO or an open descriptor
-//!   (`/dev/stdout`) is written into; the caller can ask for a refusal instead ([`Links::Replace`],
-//!   [`WholeImage`]).
-//! - A symbolic link that a person names stays one: the file to which it leads is replaced.
-//! - A file that replaces another one keeps its owner, group, permissions and ACL, without the
-//!   set-id bits.
+//! - Only regular files are replaced. A device, a FIFO or an open descriptor (`/dev/stdout`) is
+//!   written to instead. The caller can request a refusal ([`Links::Replace`], [`WholeImage`]).
+//! - A symbolic link in a path from the user is kept: the file that it leads to is replaced.
+//! - A file that replaces another keeps the owner, group, permissions and ACL of the old one,
+//!   without the set-id bits.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -22,39 +21,39 @@ use rustix::io::Errno;
 
 use crate::unfinished::Unfinished;
 
-/// Permissions, before the umask, of what anyone may read: reports and pictures.
+/// Permissions, before the umask, of files that every user may read: reports and pictures.
 pub const MODE_PUBLIC: u32 = 0o666;
-/// Permissions of what holds the files of other people: images, and archives made of them.
+/// Permissions of files that contain other users' files: images, and archives made of them.
 pub const MODE_PRIVATE: u32 = 0o600;
 
-/// Symbolic links that are followed to one file: as many as the kernel follows.
+/// Largest number of symbolic links to follow, equal to the kernel's limit.
 const LINKS_MAX: u32 = 40;
 /// `f_type` of procfs.
 const PROC_MAGIC: u64 = 0x9fa0;
-/// Holds the ACL of a file.
+/// The extended attribute with the ACL of a file.
 const ACL: &str = "system.posix_acl_access";
-/// Bytes of an ACL at most.
+/// Largest size of an ACL, in bytes.
 const ACL_MAX: usize = 64 << 10;
 
-/// What becomes of a symbolic link at the end of a path.
+/// Handling of a symbolic link at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// What it leads to is written: for a path that a person gave.
+    /// Write to its target: for a path from the user.
     Follow,
-    /// It is replaced, and what is no regular file is refused: for a path that comes from an image.
+    /// Replace it, and refuse other files that are not regular: for a path from an image.
     Replace,
 }
 
-/// How far a finished file is from being lost in a power cut.
+/// Durability of a finished file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// File and name are on the disk.
     Synced,
-    /// The host's file system writes them when it likes.
+    /// The host's file system writes them at some time.
     Cached,
 }
 
-/// A file in the making. Dropping it leaves what was there before.
+/// An unfinished file. Dropping it keeps the old file.
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
@@ -62,10 +61,10 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Begins a file at `path`; a new one gets the permissions `mode`, less the umask.
+    /// Starts a file at `path`. A new file gets the permissions `mode`, less the umask.
     ///
     /// # Errors
-    /// The file cannot be made or written there; the owner of the file that is there cannot be
+    /// The file cannot be created or written there, or the owner of the existing file cannot be
     /// kept.
     pub fn create(path: &Path, mode: u32, links: Links) -> io::Result<WholeFile> {
         let place = match Place::find(path, links)? {
@@ -79,13 +78,13 @@ impl WholeFile {
         Ok(WholeFile { file, beside: Some((unfinished, place)) })
     }
 
-    /// The file, for writing at any place where it is not a [stream](Self::is_stream).
+    /// The file. It can be written at any offset unless it is a [stream](Self::is_stream).
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether this is no regular file: it takes bytes in order, and has no size and no times to be
-    /// set.
+    /// Whether this is not a regular file. A stream accepts bytes in order, and its size and times
+    /// cannot be set.
     pub fn is_stream(&self) -> bool {
         self.beside.is_none()
     }
@@ -93,8 +92,7 @@ impl WholeFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// The last bytes cannot be written, or the name cannot be given; what was there before is then
-    /// still there.
+    /// The last bytes cannot be written, or the rename fails; the old file then still exists.
     pub fn finish(self, durability: Durability) -> io::Result<()> {
         match self.beside {
             Some((unfinished, place)) => place.take(unfinished, &self.file, durability),
@@ -113,7 +111,7 @@ impl Write for &WholeFile {
     }
 }
 
-/// Writes a report: anyone may read it, and it is there whole or not at all.
+/// Writes a report that every user may read, completely or not at all.
 ///
 /// # Errors
 /// Those of [`WholeFile`].
@@ -123,8 +121,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     whole.finish(Durability::Synced)
 }
 
-/// An image in the making: a file that is opened by its path, several times. It is in a directory
-/// that only its owner may enter.
+/// An unfinished image: a file that is opened several times by path. It is in a directory that only
+/// its owner may enter.
 #[derive(Debug)]
 pub struct WholeImage {
     directory: Unfinished,
@@ -133,11 +131,10 @@ pub struct WholeImage {
 }
 
 impl WholeImage {
-    /// Begins an image at `path`. It does not exist until the caller makes it at
-    /// [`partial`](Self::partial).
+    /// Starts an image at `path`. The caller creates it at [`partial`](Self::partial).
     ///
     /// # Errors
-    /// No file can be made there; what is there is no regular file (`InvalidInput`).
+    /// No file can be created there, or the existing file is not regular (`InvalidInput`).
     pub fn create(path: &Path) -> io::Result<WholeImage> {
         let Found::Place(place) = Place::find(path, Links::Follow)? else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -147,7 +144,7 @@ impl WholeImage {
         Ok(WholeImage { directory, place, partial })
     }
 
-    /// Where to make it.
+    /// The path at which to create the image.
     pub fn partial(&self) -> &Path {
         &self.partial
     }
@@ -155,7 +152,7 @@ impl WholeImage {
     /// Makes the image durable and gives it its name.
     ///
     /// # Errors
-    /// As [`WholeFile::finish`].
+    /// As for [`WholeFile::finish`].
     pub fn finish(self) -> io::Result<()> {
         let file = OpenOptions::new().read(true).write(true).open(&self.partial)?;
         if self.place.old.is_none() {
@@ -163,7 +160,7 @@ impl WholeImage {
         }
         self.place.settle(&file)?;
         file.sync_all()?;
-        // What stays of it in the list is an empty directory, which goes when it is dropped.
+        // An empty directory remains in the list, which the drop removes.
         let partial = &self.partial;
         let place = &self.place;
         self.directory.finish(|directory| {
@@ -176,7 +173,7 @@ impl WholeImage {
     }
 }
 
-/// Where a file is to be, with what is there now.
+/// The destination of a file, with its present contents.
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
@@ -216,7 +213,7 @@ impl Place {
                 };
             }
             if !kind.is_symlink() {
-                // A device that is mounted or part of something refuses.
+                // The open fails if the device is mounted or part of another device.
                 let exclusive = if kind.is_block_device() { OFlags::EXCL.bits() as i32 } else { 0 };
                 return OpenOptions::new()
                     .write(true)
@@ -237,7 +234,7 @@ impl Place {
         self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    /// Gives the new file owner, permissions and ACL of the old one.
+    /// Gives the new file the owner, permissions and ACL of the old one.
     fn settle(&self, file: &File) -> io::Result<()> {
         let Some(old) = &self.old else { return Ok(()) };
         let new = file.metadata()?;
@@ -245,7 +242,7 @@ impl Place {
             fchown(file, Some(old.uid()), Some(old.gid()))?;
         }
         file.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
-        // With an ACL the group's bits of the mode are its mask, which says nothing of the group.
+        // With an ACL the group bits of the mode are its mask, not the permissions of the group.
         let mut acl = vec![0; ACL_MAX];
         match getxattr(&self.path, ACL, &mut acl[..]) {
             Ok(length) => fsetxattr(file, ACL, &acl[..length], XattrFlags::empty())?,
@@ -266,7 +263,8 @@ impl Place {
         Ok(())
     }
 
-    /// The name, too; where the host's file system cannot do that, it will come by itself.
+    /// Also makes the name durable. If the host's file system cannot do that, it becomes durable
+    /// later.
     fn sync(&self) {
         if let Ok(directory) = File::open(self.directory()) {
             let _ = directory.sync_all();
@@ -274,16 +272,16 @@ impl Place {
     }
 }
 
-/// Whether this symbolic link is one of the kernel's, which lead to what a process has open and not
-/// to a name.
+/// Whether this is a symbolic link of the kernel that leads to an open file of a process, not to a
+/// name.
 fn is_in_proc(link: &Path) -> bool {
     let parent =
         link.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     statfs(parent).is_ok_and(|found| u64::try_from(found.f_type).ok() == Some(PROC_MAGIC))
 }
 
-/// What a process has open. Standard output is shared with whoever writes to it before and after,
-/// so its place in the file is, too; anything else is opened anew.
+/// An open file of a process. Standard output is duplicated, because its position is shared with
+/// earlier and later writers. Other descriptors are opened anew.
 fn descriptor(link: &Path) -> io::Result<File> {
     let directory = fs::canonicalize(link.parent().unwrap_or(Path::new("/")));
     if directory
@@ -362,7 +360,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let (link, second) = (scratch.path().join("link"), scratch.path().join("second"));
         symlink("second", &link).unwrap();
-        // First to nothing, then to a file, then to itself.
+        // The link leads first to no file, then to a file, then to itself.
         for _ in 0..2 {
             write(&link, Links::Follow).unwrap();
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -372,7 +370,7 @@ mod tests {
         symlink("link", &second).unwrap();
         let error = write(&link, Links::Follow).unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::LOOP));
-        // One in the way of a name that comes from an image is not followed.
+        // A link in the place of a name from an image is not followed.
         fs::remove_file(&second).unwrap();
         fs::write(&second, "old").unwrap();
         write(&link, Links::Replace).unwrap();
@@ -398,7 +396,7 @@ mod tests {
         let null = scratch.path().join("null");
         match mknodat(CWD, &null, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(1, 3))
         {
-            // Making one needs root.
+            // Creating a device node requires root.
             Err(Errno::PERM) => {}
             made => {
                 made.unwrap();
@@ -427,7 +425,7 @@ mod tests {
             image.finish().unwrap();
             assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, mode);
             assert_eq!(names(scratch.path()), ["disk.img"]);
-            // The next one keeps this.
+            // The next file keeps these permissions.
             fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         }
     }

@@ -1,4 +1,4 @@
-//! Block devices as media, through a loop device; skipped without root or loop devices.
+//! Block devices as media, on a loop device. Skipped without root or loop devices.
 
 mod common;
 
@@ -12,7 +12,7 @@ use steadfast_media::{FailureModel, Medium};
 
 const SIZE: u64 = 4 << 20;
 
-/// A loop device over a file of its own; detached by its name when dropped.
+/// A loop device with its own file. Dropping it detaches the device by name.
 struct Loop {
     device: PathBuf,
     file: PathBuf,
@@ -29,7 +29,7 @@ impl Loop {
         Some(shown)
     }
 
-    /// A loop device over a file that another one may show as well.
+    /// A loop device over a file that another loop device may use too.
     fn over(file: &Path, options: &[&str]) -> Option<Self> {
         let output =
             Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
@@ -69,7 +69,7 @@ fn block_device_behaves_like_memory() {
             assert!(geometry.atomic_unit >= sector);
             let zeros = vec![0; SIZE as usize];
             medium.write(0, &zeros).unwrap();
-            // Loop devices punch holes into their file.
+            // Loop devices punch holes in their file.
             common::compare(&medium, seed, 800, true);
             common::in_parallel(&medium);
         }
@@ -83,11 +83,11 @@ fn a_device_has_one_owner() {
     let medium = FileMedium::open(device.path(), &options).unwrap();
     let error = FileMedium::open(device.path(), &options).unwrap_err();
     assert!(matches!(error, OpenError::DeviceInUse(_)), "{error}");
-    // Given up for the kernel to take over, I/O goes on.
+    // After the claim is released for the kernel, I/O continues.
     medium.release_claim();
     medium.write(0, &[1; 4096]).unwrap();
     medium.discard(0, 4096).unwrap();
-    // As the kernel does; for others the file below is still in use.
+    // As the kernel does. For other openers the file below is still in use.
     let exclusive = rustix::fs::OFlags::EXCL.bits().cast_signed();
     let claimed =
         OpenOptions::new().read(true).custom_flags(exclusive).open(device.path()).unwrap();
@@ -119,7 +119,7 @@ fn a_device_and_the_file_below_have_one_owner() {
     let Some(device) = Loop::new(512) else { return };
     let writing = FileOptions::default();
     let reading = FileOptions { read_only: true, ..writing.clone() };
-    // A process that another test has just forked may hold the device for a moment.
+    // A process that another test has just forked may briefly hold the device.
     let open = |path: &Path, options: &FileOptions| {
         let mut opened = FileMedium::open(path, options);
         for _ in 0..1000 {
@@ -147,7 +147,7 @@ fn a_device_and_the_file_below_have_one_owner() {
     for options in [&writing, &reading] {
         assert!(matches!(open(&device.file, options), Err(OpenError::InUse { .. })));
     }
-    // The kernel may have the device, and the file is still in use.
+    // The kernel may have the device, but the file is still in use.
     above.release_claim();
     assert!(matches!(open(&device.file, &writing), Err(OpenError::InUse { .. })));
     drop(above);

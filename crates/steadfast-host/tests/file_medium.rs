@@ -14,8 +14,8 @@ use steadfast_media::{ErrorClass, Medium, MediumOperation};
 
 const SIZE: u64 = 4 << 20;
 
-/// A directory on a real file system where there is one: memory file systems know little about
-/// direct I/O.
+/// A directory on a disk file system if there is one, because memory file systems have little
+/// support for direct I/O.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -28,7 +28,7 @@ fn direct() -> FileOptions {
     FileOptions { direct: true, ..FileOptions::default() }
 }
 
-/// Creates an image for direct I/O, if this file system has that.
+/// Creates an image for direct I/O, if the file system supports it.
 fn create_direct(path: &PathBuf) -> Option<FileMedium> {
     match FileMedium::create(path, SIZE, &direct()) {
         Err(OpenError::DirectUnsupported(_)) => {
@@ -58,7 +58,7 @@ fn units_below_a_sector_work_on_buffered_files() {
     common::in_parallel(&medium);
 }
 
-/// Who reads is told before it waits, and not where the page cache has everything.
+/// The hook runs before a read waits, and does not run if the page cache has all of the data.
 #[test]
 fn a_read_that_has_to_wait_says_so_before() {
     let directory = directory();
@@ -78,7 +78,7 @@ fn a_read_that_has_to_wait_says_so_before() {
         assert_eq!(data, [7; 4096]);
         waits.load(Ordering::Relaxed)
     };
-    // Written just now, and once read.
+    // Data just written, and data already read.
     read(8192);
     let before = read(8192);
     assert_eq!(read(8192), before);
@@ -98,7 +98,7 @@ fn file_with_data_cached_above_behaves_like_memory() {
     assert_eq!((medium.geometry().size, medium.geometry().atomic_unit), (SIZE, 512));
     common::compare(&medium, 4, 3000, true);
     common::in_parallel(&medium);
-    // Where the host has no such thing, or another idea of it, the page cache serves.
+    // If the host has no direct I/O, or has different rules, the page cache serves the reads.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let medium = FileMedium::create(image(&memory), SIZE, &cached_above()).unwrap();
     common::compare(&medium, 5, 3000, true);
@@ -117,7 +117,7 @@ fn large_reads_leave_nothing_in_the_page_cache() {
         }
         medium.flush().unwrap();
         let mut back = common::Aligned::new(1 << 20, 0);
-        // What the page cache holds anyway is had from there.
+        // Data in the page cache comes from the page cache.
         medium.read(0, back.bytes_mut()).unwrap();
         assert!(back.bytes() == data.bytes());
         if !common::forget_pages(&path) {
@@ -131,7 +131,7 @@ fn large_reads_leave_nothing_in_the_page_cache() {
         {
             assert_eq!(found, keeps);
         }
-        // Dirty pages are seen, clean ones as well, and what came in between them.
+        // Reads see dirty pages and clean pages, and what was written between them.
         medium.write(1 << 20, &[9; 512]).unwrap();
         medium.read(1 << 20, back.bytes_mut()).unwrap();
         assert!(back.bytes()[..512] == [9; 512] && back.bytes()[512..] == data.bytes()[512..]);
@@ -245,7 +245,7 @@ fn bad_requests_are_errors() {
     assert!(medium.discard(0, 100).is_err());
     medium.read(SIZE, &mut []).unwrap();
 
-    // Somebody cuts the file short below us.
+    // Another program truncates the file during use.
     File::options().write(true).open(&path).unwrap().set_len(1024).unwrap();
     let error = medium.read(512, &mut [0; 1024]).unwrap_err();
     assert_eq!((error.offset, error.length, error.class), (512, 1024, ErrorClass::Permanent));
@@ -272,7 +272,7 @@ fn what_cannot_be_opened_says_why() {
     assert!(matches!(FileMedium::create(&path, SIZE, &options), Err(OpenError::AlreadyExists(_))));
     assert_eq!(fs::metadata(&path).unwrap().len(), 1000, "it is untouched");
     assert!(open(&path.join("below")).to_string().contains("cannot open"));
-    // The rest below a unit is not used.
+    // The rest that is smaller than a unit is unused.
     assert_eq!(FileMedium::open(&path, &options).unwrap().geometry().size, 512);
     for unit in [0, 3, 1024, 1 << 20] {
         let options = FileOptions { atomic_unit: Some(unit), ..FileOptions::default() };
@@ -302,7 +302,7 @@ fn names_are_followed_and_permissions_told() {
     drop(medium);
 
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    // Root may do anything.
+    // Root may open every file.
     if let Err(error) = FileMedium::open(&path, &FileOptions::default()) {
         assert!(matches!(error, OpenError::PermissionDenied { writing: true, .. }), "{error}");
     }

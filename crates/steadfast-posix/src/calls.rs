@@ -1,7 +1,7 @@
 //! Short names for system calls on paths relative to the check's working directory.
 //!
-//! Each function is one call (or what its text says) and returns the call's own error. Modes are
-//! octal numbers as in the manuals; the umask applies unless the text says otherwise.
+//! Each function is one call, unless its comment says otherwise, and returns that call's error.
+//! Modes are octal numbers as in the manuals. The umask applies unless the comment says otherwise.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,12 +37,12 @@ pub fn open_mode(path: impl Arg, flags: O, mode: u32) -> Call<OwnedFd> {
     fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode))
 }
 
-/// A new empty file, open for reading and writing, mode 0644; it must not exist.
+/// Creates an empty file, open for reading and writing, mode 0644. The file must not exist.
 pub fn create(path: impl Arg) -> Call<OwnedFd> {
     open_mode(path, O::CREATE | O::EXCL | O::RDWR, 0o644)
 }
 
-/// A new empty file with this mode.
+/// Creates an empty file with this mode.
 pub fn create_mode(path: impl Arg, mode: u32) -> Call<OwnedFd> {
     open_mode(path, O::CREATE | O::EXCL | O::RDWR, mode)
 }
@@ -52,7 +52,7 @@ pub fn open_rw(path: impl Arg) -> Call<OwnedFd> {
     open(path, O::RDWR)
 }
 
-/// Makes or replaces a file with these bytes.
+/// Creates or replaces a file with these bytes.
 pub fn put(path: impl Arg, bytes: &[u8]) -> Call {
     let file = open_mode(path, O::CREATE | O::TRUNC | O::WRONLY, 0o644)?;
     write_all(&file, bytes)
@@ -77,7 +77,7 @@ pub fn write_at(file: impl AsFd, mut offset: u64, mut bytes: &[u8]) -> Call {
     Ok(())
 }
 
-/// Up to `length` bytes from `offset`, fewer only at the end of the file.
+/// Reads up to `length` bytes from `offset`; less only at the end of the file.
 pub fn read_at(file: impl AsFd, mut offset: u64, length: usize) -> Call<Vec<u8>> {
     let mut bytes = vec![0; length];
     let mut filled = 0;
@@ -101,11 +101,11 @@ pub fn read_some(file: impl AsFd, length: usize) -> Call<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The whole content of a file.
+/// The whole contents of a file.
 pub fn get(path: impl Arg) -> Call<Vec<u8>> {
     let file = open(path, O::RDONLY)?;
     let size = fs::fstat(&file)?.st_size;
-    // One more than the size, so that a file that is longer than it says is found out.
+    // One more than the size, to detect a file that is longer than its size.
     read_at(&file, 0, usize::try_from(size).unwrap_or(0) + 1)
 }
 
@@ -124,12 +124,12 @@ pub fn fstat(file: impl AsFd) -> Call<Stat> {
     fs::fstat(file)
 }
 
-/// Whether the name exists (a symbolic link counts itself).
+/// Whether the name exists. A symbolic link itself counts.
 pub fn exists(path: impl Arg) -> bool {
     lstat(path).is_ok()
 }
 
-/// Permission bits, with set-id and sticky.
+/// Permission bits, including set-id and sticky.
 pub fn mode(path: impl Arg) -> Call<u32> {
     Ok(lstat(path)?.st_mode & 0o7777)
 }
@@ -224,7 +224,7 @@ pub fn chmod(path: impl Arg, mode: u32) -> Call {
     fs::chmod(path, Mode::from_raw_mode(mode))
 }
 
-/// chown(2); `None` leaves one as it is.
+/// chown(2); `None` keeps a value.
 pub fn chown(path: impl Arg, uid: impl Into<Option<u32>>, gid: impl Into<Option<u32>>) -> Call {
     let (uid, gid) = (uid.into(), gid.into());
     fs::chown(path, uid.map(fs::Uid::from_raw), gid.map(fs::Gid::from_raw))
@@ -264,7 +264,7 @@ pub fn times(accessed: Time, modified: Time) -> Timestamps {
 
 /// The time that means "now" to the time-setting calls.
 pub const NOW: Time = (0, fs::UTIME_NOW);
-/// The time that means "leave as it is" to the time-setting calls.
+/// The time that means "keep the present value" to the time-setting calls.
 pub const OMIT: Time = (0, fs::UTIME_OMIT);
 
 /// One entry of a directory with its position.
@@ -276,11 +276,11 @@ pub struct Entry {
     pub inode: u64,
     /// Type, or unknown.
     pub kind: Kind,
-    /// Position behind this entry, for lseek(2).
+    /// Position after this entry, for lseek(2).
     pub cookie: u64,
 }
 
-/// All entries from the descriptor's position on, `.` and `..` too.
+/// All entries from the descriptor's position, including `.` and `..`.
 pub fn entries(directory: impl AsFd) -> Call<Vec<Entry>> {
     let mut buffer = [MaybeUninit::uninit(); 8192];
     let mut reader = fs::RawDir::new(directory, &mut buffer);
@@ -330,15 +330,15 @@ pub fn attributes(path: impl Arg) -> Call<Vec<String>> {
     Ok(names)
 }
 
-/// Long enough for the next time stamp to differ, whatever the kernel's tick.
+/// Waits long enough for the next time stamp to differ, whatever the kernel's tick.
 pub fn tick() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
-/// The condition must hold within some seconds: for what a file system may do in the background,
-/// such as giving back the space of a large file.
+/// Requires that the condition holds within some seconds. For background work of a file system,
+/// such as freeing the space of a large file.
 ///
-/// Errors: those of `condition`; failed when it does not come to hold.
+/// Errors: those of `condition`; failed if it does not hold in time.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> Result<bool, Stop>) -> Verdict {
     let failed = Stop::failed(format!("does not come to hold within 15 s: {what}"));
@@ -351,7 +351,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> Result<bool, Stop>)
     Err(failed)
 }
 
-/// Bytes that depend on position and seed, so that misplaced data shows.
+/// Bytes that depend on position and seed, so that misplaced data is detected.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|i| (i as u8) ^ ((i >> 8) as u8).wrapping_mul(31) ^ seed).collect()
 }

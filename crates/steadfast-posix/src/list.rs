@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use crate::verdict::Verdict;
 
-/// The body of a check. It runs in a directory of its own.
+/// The body of a check. It runs in its own directory.
 pub type Body = dyn Fn() -> Verdict + Send + Sync;
 
 /// One named check.
 #[derive(Clone)]
 pub struct Check {
-    /// `group/what-is-promised`, unique.
+    /// `group/guarantee`, unique.
     pub name: String,
-    /// What to run.
+    /// The function to run.
     pub body: Arc<Body>,
 }
 
-/// Collects checks, the name of the present group in front of each.
+/// Collects checks and prefixes each with the name of the current group.
 #[derive(Default)]
 pub struct List {
     group: &'static str,
@@ -24,12 +24,12 @@ pub struct List {
 }
 
 impl List {
-    /// All that is added from now on belongs to this group.
+    /// Checks that are added from now on belong to this group.
     pub fn group(&mut self, group: &'static str) {
         self.group = group;
     }
 
-    /// Adds a check of the present group.
+    /// Adds a check to the current group.
     pub fn add(
         &mut self,
         name: impl AsRef<str>,
@@ -39,7 +39,7 @@ impl List {
         self.checks.push(Check { name, body: Arc::new(body) });
     }
 
-    /// All checks, in the order in which they were added.
+    /// All checks, in the order of addition.
     pub fn into_checks(self) -> Vec<Check> {
         self.checks
     }

@@ -8,14 +8,15 @@ use std::time::Duration;
 use clap::Parser;
 use steadfast_posix::{Options, run, suites};
 
-/// Checks that a file system keeps what POSIX and Linux promise.
+/// Checks that a file system fulfils the guarantees of POSIX and Linux.
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
-    /// Directory on the file system to check; a subdirectory is made in it and removed at the end.
+    /// Directory on the file system to check; a subdirectory is created in it and removed at the
+    /// end.
     #[arg(required_unless_present = "list")]
     directory: Option<PathBuf>,
-    /// Print the names of the checks and do nothing.
+    /// Print the names of the checks and exit.
     #[arg(long)]
     list: bool,
     /// Run only checks whose name contains this text (may be given several times).
@@ -24,7 +25,7 @@ struct Arguments {
     /// Leave out checks whose name contains this text (may be given several times).
     #[arg(long, value_name = "TEXT")]
     exclude: Vec<String>,
-    /// Name of a check that is known to fail; that it passes counts as a failure (may be given
+    /// Name of a check that is known to fail; if it passes, that counts as a failure (may be given
     /// several times).
     #[arg(long, value_name = "NAME")]
     deviation: Vec<String>,

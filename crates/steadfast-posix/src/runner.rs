@@ -1,8 +1,8 @@
-//! Runs checks, each in a thread and a directory of its own, with a time limit.
+//! Runs checks, each in its own thread and directory, with a time limit.
 //!
-//! The thread stops sharing its working directory and umask with the rest of the process before the
-//! check begins, so checks use short relative paths, and one that hangs (the thread is left behind)
-//! cannot disturb the next.
+//! Before the check begins, the thread stops sharing its working directory and umask with the rest
+//! of the process. So checks use short relative paths. A check that hangs cannot disturb the next
+//! one; its thread is left running.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::list::Check;
 use crate::sys;
 use crate::verdict::{Stop, Verdict};
 
-/// How to run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Optional operations that the file system refuses count as failures.
     pub require_all: bool,
-    /// Names of checks that are known to fail. Their failure counts as a deviation; that one passes
-    /// is a failure, so that the list stays true.
+    /// Names of checks that are known to fail. Their failure counts as a deviation. If one passes,
+    /// that is a failure, so that the list stays correct.
     pub deviations: Vec<String>,
     /// Time limit of one check.
     pub limit: Duration,
@@ -40,30 +40,30 @@ impl Default for Options {
     }
 }
 
-/// What came out.
+/// Results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Checks that passed.
     pub passed: usize,
     /// Name and reason of each check that failed.
     pub failed: Vec<(String, String)>,
-    /// Name and reason of each check that failed as it was known to.
+    /// Name and reason of each check that failed as expected.
     pub deviating: Vec<(String, String)>,
-    /// Name and reason of each check that could not be made.
+    /// Name and reason of each check that could not run.
     pub skipped: Vec<(String, String)>,
 }
 
-/// Runs `checks` below a new directory in `target`, which is removed at the end, and prints to
-/// `out` as it goes.
+/// Runs `checks` below a new directory in `target`, which is removed at the end. Prints results to
+/// `out` as they arrive.
 ///
-/// Errors: the directory cannot be made or `out` cannot be written. A failed check is no error.
+/// Errors: the directory cannot be created, or `out` cannot be written. A failed check is no error.
 pub fn run(
     target: &Path,
     checks: &[Check],
     options: &Options,
     out: &mut dyn Write,
 ) -> std::io::Result<Summary> {
-    // One process may run several lists at once.
+    // One process may run several lists at the same time.
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let base = target.canonicalize()?.join(format!("posix-suite.{}.{run}", std::process::id()));
@@ -111,14 +111,15 @@ pub fn run(
                 summary.skipped.push((check.name.clone(), why));
             }
         }
-        // A directory that cannot be removed is a finding too: everything in it was made by us.
+        // A directory that cannot be removed is also a failure, because this run created everything
+        // in it.
         if let Err(error) = remove_all(&directory) {
             let why = format!("cleaning up: {error}");
             writeln!(out, "FAIL  {}: {why}", check.name)?;
             summary.failed.push((check.name.clone(), why));
         }
     }
-    // Left behind only where a check's directory could not be removed, which was reported above.
+    // This fails only if a check's directory could not be removed, which was reported above.
     let _ = std::fs::remove_dir(&base);
     Ok(summary)
 }
@@ -131,7 +132,7 @@ fn run_one(check: &Check, directory: &Path, limit: Duration) -> Verdict {
     let spawned =
         thread::Builder::new().name(check.name.chars().take(15).collect()).spawn(move || {
             let verdict = enter(&place).and_then(|()| body());
-            // The receiver has gone when the time limit passed; nobody wants the verdict then.
+            // After the time limit the receiver is gone, and the verdict is not needed.
             let _ = sender.send(verdict);
         });
     let handle = match spawned {
@@ -140,8 +141,8 @@ fn run_one(check: &Check, directory: &Path, limit: Duration) -> Verdict {
     };
     match receiver.recv_timeout(limit) {
         Ok(verdict) => {
-            // Wait until its descriptors and working directory are gone, so that clean-up starts
-            // from quiet.
+            // Wait until the thread's descriptors and working directory are released, before the
+            // clean-up starts.
             let _ = handle.join();
             verdict
         }
@@ -161,7 +162,7 @@ fn enter(directory: &Path) -> Verdict {
     Ok(())
 }
 
-/// Removes a tree, deep ones too, giving itself access where a check took it away.
+/// Removes a tree of any depth, and restores access that a check removed.
 fn remove_all(directory: &Path) -> std::io::Result<()> {
     match std::fs::remove_dir_all(directory) {
         Ok(()) => return Ok(()),

@@ -1,5 +1,5 @@
-//! The few system calls that need `unsafe`: memory maps, record locks, `truncate` by path, threads
-//! with a working directory, descriptors or identity of their own.
+//! The few system calls that need `unsafe`: memory maps, record locks, `truncate` by path, and
+//! threads with their own working directory, descriptors or identity.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,19 +12,20 @@ use rustix::thread::UnshareFlags;
 
 use crate::verdict::{Stop, Verdict};
 
-/// The calling thread gets a working directory and an umask of its own.
+/// Gives the calling thread its own working directory and umask.
 ///
-/// Errors: as unshare(2).
+/// Errors: as for unshare(2).
 #[allow(unsafe_code)]
 pub fn unshare_working_directory() -> Result<(), Errno> {
-    // SAFETY: a private copy of working directory and umask breaks no descriptor and no memory.
+    // SAFETY: a private copy of working directory and umask invalidates no descriptor and no
+    // memory.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }
 }
 
-/// Runs `body` in a new thread with the given identity and no privileges; it shares the working
-/// directory and the umask of the caller. Needs root.
+/// Runs `body` in a new thread with the given identity and no privileges. The thread shares working
+/// directory and umask with the caller. Needs root.
 ///
-/// Errors: what `body` says; skipped where the identity cannot be taken.
+/// Errors: those of `body`; skipped if the identity cannot be taken.
 pub fn as_user(
     uid: u32,
     gid: u32,
@@ -46,12 +47,12 @@ pub fn as_user(
     })
 }
 
-/// Runs `body` in a new thread with a descriptor table of its own: the kernel sees another owner of
-/// record locks.
+/// Runs `body` in a new thread with its own descriptor table, so the kernel sees a different owner
+/// of record locks.
 ///
-/// Descriptors of the caller can be used by `body` (they are copies) but not replaced by it.
+/// `body` can use the caller's descriptors, which are copies, but cannot replace them.
 ///
-/// Errors: what `body` says.
+/// Errors: those of `body`.
 pub fn as_other_process(body: impl FnOnce() -> Verdict + Send) -> Verdict {
     in_thread(move || {
         unshare_descriptors()
@@ -63,7 +64,7 @@ pub fn as_other_process(body: impl FnOnce() -> Verdict + Send) -> Verdict {
 #[allow(unsafe_code)]
 fn unshare_descriptors() -> Result<(), Errno> {
     // SAFETY: the new thread begins with copies of all descriptors under the same numbers, so every
-    // borrowed descriptor stays valid in it; owned ones made in it are dropped in it.
+    // borrowed descriptor stays valid in it. Descriptors that it opens are also dropped in it.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) }
 }
 
@@ -88,7 +89,7 @@ pub fn is_root() -> bool {
 
 /// truncate(2).
 ///
-/// Errors: as the call.
+/// Errors: those of the call.
 #[allow(unsafe_code)]
 pub fn truncate(path: &[u8], length: i64) -> Result<(), Errno> {
     let path = CString::new(path).map_err(|_| Errno::INVAL)?;
@@ -96,9 +97,9 @@ pub fn truncate(path: &[u8], length: i64) -> Result<(), Errno> {
     if unsafe { libc::truncate(path.as_ptr(), length) } == 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// ftruncate(2) with the sign that the call has.
+/// ftruncate(2) with the signed length of the call.
 ///
-/// Errors: as the call.
+/// Errors: those of the call.
 #[allow(unsafe_code)]
 pub fn ftruncate(file: impl AsFd, length: i64) -> Result<(), Errno> {
     // SAFETY: the descriptor is borrowed for the length of the call.
@@ -111,7 +112,7 @@ pub fn ftruncate(file: impl AsFd, length: i64) -> Result<(), Errno> {
 
 /// lseek(2) with any offset and `whence`.
 ///
-/// Errors: as the call.
+/// Errors: those of the call.
 #[allow(unsafe_code)]
 pub fn seek(file: impl AsFd, offset: i64, whence: i32) -> Result<i64, Errno> {
     // SAFETY: the descriptor is borrowed for the length of the call.
@@ -121,7 +122,7 @@ pub fn seek(file: impl AsFd, offset: i64, whence: i32) -> Result<i64, Errno> {
 
 /// fallocate(2) with any mode, offset and length.
 ///
-/// Errors: as the call.
+/// Errors: those of the call.
 #[allow(unsafe_code)]
 pub fn fallocate(file: impl AsFd, mode: i32, offset: i64, length: i64) -> Result<(), Errno> {
     // SAFETY: the descriptor is borrowed for the length of the call.
@@ -150,23 +151,23 @@ impl Lock {
     }
 }
 
-/// F_SETLK of a range of bytes (`length` 0: to the end of the file, wherever that will be).
+/// F_SETLK of a range of bytes. `length` 0: to the end of the file, including later growth.
 ///
-/// Errors: as the call.
+/// Errors: those of the call.
 pub fn lock(file: impl AsFd, kind: Lock, start: i64, length: i64) -> Result<(), Errno> {
     lock_call(file, libc::F_SETLK, kind, start, length).map(|_| ())
 }
 
 /// F_OFD_SETLK: the lock belongs to the open file description.
 ///
-/// Errors: as the call.
+/// Errors: those of the call.
 pub fn lock_description(file: impl AsFd, kind: Lock, start: i64, length: i64) -> Result<(), Errno> {
     lock_call(file, libc::F_OFD_SETLK, kind, start, length).map(|_| ())
 }
 
-/// F_GETLK: the kind of a lock that would stand in the way, and where it starts.
+/// F_GETLK: returns kind and start of a conflicting lock.
 ///
-/// Errors: as the call.
+/// Errors: those of the call.
 pub fn lock_in_the_way(
     file: impl AsFd,
     kind: Lock,
@@ -205,16 +206,17 @@ fn last_error() -> Errno {
     Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// A memory map of a file, unmapped when dropped. Touch only pages that the file covers.
+/// A memory map of a file, unmapped when dropped. Only touch pages that the file covers.
 pub struct Map {
     address: NonNull<u8>,
     length: usize,
 }
 
 impl Map {
-    /// Maps `length` bytes from `offset`, shared or private, for reading and (`write`) for writing.
+    /// Maps `length` bytes from `offset`, shared or private, for reading and with `write` also for
+    /// writing.
     ///
-    /// Errors: as mmap(2).
+    /// Errors: those of mmap(2).
     #[allow(unsafe_code)]
     pub fn new(
         file: impl AsFd,
@@ -233,15 +235,16 @@ impl Map {
         Ok(Map { address, length })
     }
 
-    /// Copies out bytes.
+    /// Copies bytes out of the map.
     #[allow(unsafe_code)]
     pub fn read(&self, at: usize, length: usize) -> Vec<u8> {
         assert!(at + length <= self.length);
-        // SAFETY: the range lies in the map. Volatile, for the file's bytes change under us.
+        // SAFETY: the range lies in the map. Volatile, because the bytes of the file change
+        // concurrently.
         (at..at + length).map(|i| unsafe { self.address.as_ptr().add(i).read_volatile() }).collect()
     }
 
-    /// Copies in bytes; the map must be writable.
+    /// Copies bytes into the map, which must be writable.
     #[allow(unsafe_code)]
     pub fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.length);
@@ -251,14 +254,14 @@ impl Map {
         }
     }
 
-    /// Lets the kernel read the byte at `at` into a pipe: EFAULT where a load would raise SIGBUS.
+    /// Lets the kernel read the byte at `at` into a pipe: EFAULT if a load would raise SIGBUS.
     ///
-    /// Errors: as write(2).
+    /// Errors: those of write(2).
     #[allow(unsafe_code)]
     pub fn probe(&self, at: usize) -> Result<(), Errno> {
         assert!(at < self.length);
         let (_reader, writer) = std::io::pipe().map_err(|_| Errno::MFILE)?;
-        // SAFETY: the kernel checks the address itself and answers EFAULT.
+        // SAFETY: the kernel checks the address itself and returns EFAULT.
         let written =
             unsafe { libc::write(writer.as_raw_fd(), self.address.as_ptr().add(at).cast(), 1) };
         if written == 1 { Ok(()) } else { Err(last_error()) }
@@ -266,10 +269,10 @@ impl Map {
 
     /// msync(2) of the whole map.
     ///
-    /// Errors: as the call.
+    /// Errors: those of the call.
     #[allow(unsafe_code)]
     pub fn sync(&self, flags: MsyncFlags) -> Result<(), Errno> {
-        // SAFETY: the range is ours.
+        // SAFETY: the range belongs to this map.
         unsafe { rustix::mm::msync(self.address.as_ptr().cast(), self.length, flags) }
     }
 }
@@ -277,15 +280,15 @@ impl Map {
 impl Drop for Map {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: the range is ours and no pointer to it is left. Failure would leave it mapped,
-        // which harms nobody.
+        // SAFETY: the range belongs to this map, and no pointer to it remains. If the call fails,
+        // the memory stays mapped, which is harmless.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.length) };
     }
 }
 
 #[allow(unsafe_code)]
-// SAFETY: the map is plain memory that is accessed through volatile loads and stores only.
+// SAFETY: the map is plain memory that is only accessed through volatile loads and stores.
 unsafe impl Send for Map {}
 #[allow(unsafe_code)]
-// SAFETY: as above; a race gives some mix of bytes, as with any shared map of a file.
+// SAFETY: as above; a race only mixes bytes, as with any shared map of a file.
 unsafe impl Sync for Map {}

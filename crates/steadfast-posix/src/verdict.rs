@@ -1,23 +1,23 @@
-//! How a check says what it found: nothing more to say (passed), or why it stopped.
+//! The result of a check: passed, or the reason why it stopped.
 
 use std::fmt::Debug;
 use std::panic::Location;
 
 use rustix::io::Errno;
 
-/// What a check returns.
+/// The return value of a check.
 pub type Verdict = Result<(), Stop>;
 
 /// Why a check ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// The file system did not do what was expected; the text says where in the suite, what was
-    /// expected and what came.
+    /// The file system violated an expectation. The text has the line in the suite, the expected
+    /// and the actual result.
     Failed(String),
-    /// The check cannot be made here (not root, or the system lacks something that is no fault of
-    /// the file system).
+    /// The check cannot run here: not root, or the system lacks something that the file system is
+    /// not responsible for.
     Skipped(String),
-    /// The file system says that it does not support an optional operation; a failure when all is
+    /// The file system does not support an optional operation. A failure if all operations are
     /// required.
     Unsupported(String),
 }
@@ -31,7 +31,7 @@ impl Stop {
         Stop::Failed(format!("{file}:{}: {}", place.line(), text.as_ref()))
     }
 
-    /// Not possible here.
+    /// The check cannot run here.
     pub fn skipped(text: impl Into<String>) -> Stop {
         Stop::Skipped(text.into())
     }
@@ -60,7 +60,7 @@ pub fn fails<T>(result: Result<T, Errno>, expected: Errno) -> Verdict {
     fails_with(result, &[expected])
 }
 
-/// The call must fail with one of these errors: where POSIX leaves a choice.
+/// The call must fail with one of these errors, as POSIX permits several.
 #[track_caller]
 pub fn fails_with<T>(result: Result<T, Errno>, expected: &[Errno]) -> Verdict {
     let wanted = || expected.iter().map(|&errno| name(errno)).collect::<Vec<_>>().join(" or ");
@@ -86,7 +86,7 @@ pub fn holds(condition: bool, what: &str) -> Verdict {
     if condition { Ok(()) } else { Err(Stop::failed(format!("does not hold: {what}"))) }
 }
 
-/// Turns "this file system does not have that" into a stop of its own kind, any other error into a
+/// Turns "not supported by this file system" into [`Stop::Unsupported`], and any other error into a
 /// failure.
 #[track_caller]
 pub fn supported<T>(what: &str, result: Result<T, Errno>) -> Result<T, Stop> {
@@ -99,7 +99,7 @@ pub fn supported<T>(what: &str, result: Result<T, Errno>) -> Result<T, Stop> {
     }
 }
 
-/// Debug form, cut where it would fill a screen.
+/// Debug form, truncated to less than a screen.
 fn brief(value: &impl Debug) -> String {
     let mut text = format!("{value:?}");
     if text.len() > 160 {
@@ -110,7 +110,7 @@ fn brief(value: &impl Debug) -> String {
     text
 }
 
-/// The name of an error as manuals write it.
+/// The name of an error, as in the manuals.
 pub fn name(error: Errno) -> String {
     let known = match error {
         Errno::PERM => "EPERM",

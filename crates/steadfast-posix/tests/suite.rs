@@ -1,5 +1,5 @@
-//! The suite itself: names, verdicts and limits are reported as they should be; and, where
-//! `POSIX_SUITE_DIR` names a directory, the whole suite runs there.
+//! Tests of the suite itself: names, verdicts and limits are reported correctly. If
+//! `POSIX_SUITE_DIR` names a directory, the whole suite also runs there.
 
 use std::collections::HashSet;
 use std::path::Path;

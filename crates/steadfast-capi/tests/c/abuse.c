@@ -1,6 +1,6 @@
-/* Calls everything the wrong way: NULL for each pointer, lengths and flags that cannot be, devices that fail and lie, handles
- * in use. Every call must answer with the right error and change nothing. Run under the address sanitizer, which also says
- * whether a failed call leaked. */
+/* Misuses every function: NULL for each pointer, invalid lengths and flags, devices that fail or
+ * give wrong answers, handles in use. Every call must return the right error and change nothing.
+ * The address sanitizer also reports leaks of failed calls. */
 #include <steadfast.h>
 
 #include <stdio.h>
@@ -277,7 +277,7 @@ static void wrong_values(sf_volume *volume, sf_device device) {
     IS(sf_open(&device, NULL, &other), -SF_EFAULT);
 }
 
-/* An older and a newer program: structures of another size. */
+/* An older and a newer program: structures with a different size. */
 static void other_versions(const sf_device *device) {
     struct {
         sf_open_options known;

@@ -1,5 +1,6 @@
-/* Snapshots and clones over block functions: taken, listed, compared, opened beside the live volume, gone back to, deleted;
- * blocks shared between files. Run under the address sanitizer. */
+/* Snapshots and clones on block functions, under the address sanitizer. Snapshots are created,
+ * listed, compared, opened beside the live volume, rolled back to and deleted. Files share
+ * blocks. */
 #include <steadfast.h>
 
 #include <stdio.h>
@@ -66,7 +67,7 @@ static void snapshots(const sf_device *device, sf_volume *volume) {
     IS(sf_snapshot_list(volume, 0, NULL, 1), -SF_EFAULT);
     IS(sf_snapshot_list(volume, 0, list, (size_t)-1), -SF_EINVAL);
 
-    /* The root, a and b, one after the other. */
+    /* One entry a call: the root, a and b. */
     sf_change change;
     uint64_t next = 0;
     unsigned flags = 0, changes = 0;
@@ -134,7 +135,7 @@ static void clones(const sf_device *device, sf_volume *volume) {
     IS(used(volume) < before + 20, 1);
     IS(sf_pread(reader, found, sizeof found, 0), sizeof data);
     IS(memcmp(found, data, sizeof data), 0);
-    /* Not of whole blocks: shared but for the ends. */
+    /* The ends are partial blocks, which are copied; the rest is shared. */
     IS(sf_copy_range(from, 100, to, 400000 + 100 - 400000 % 4096, 300000), 300000);
     IS(used(volume) < before + 20, 1);
 
@@ -148,7 +149,7 @@ static void clones(const sf_device *device, sf_volume *volume) {
     IS(sf_copy_range(NULL, 0, to, 0, 1), -SF_EFAULT);
     IS(sf_clone_range(from, 0, NULL, 0, 1), -SF_EFAULT);
 
-    /* Files of another volume, here of a snapshot. */
+    /* Files of another volume, here a snapshot. */
     sf_volume *then = NULL;
     sf_file *old = NULL;
     IS(sf_snapshot_create(volume, "s"), 0);

@@ -1,19 +1,20 @@
-//! A C compiler, the library as C programs get it, and running what comes out, for the tests.
-#![allow(dead_code)] // Each test uses its part.
+//! For the tests: a C compiler, the library as C programs link it, and running the resulting
+//! binaries.
+#![allow(dead_code)] // Each test uses only some of these functions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The top of the repository.
+/// The root of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
 
-/// Runs a program to its end and returns what it printed.
+/// Runs a program to its end and returns its output.
 ///
 /// # Panics
-/// Where it fails: with everything it said.
+/// If the program fails; the message has its whole output.
 pub fn run(mut command: Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -28,7 +29,7 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// `$CC`, or `cc`, which every Rust installation needs to link.
+    /// `$CC`, or `cc`, which every Rust installation needs for linking.
     pub fn find() -> Toolchain {
         Toolchain { cc: std::env::var("CC").unwrap_or_else(|_| "cc".into()) }
     }
@@ -74,12 +75,12 @@ impl Toolchain {
 }
 
 /// The directory with libsteadfast.a and libsteadfast.so, as `cargo build` makes them. Cargo does
-/// not build them for a test by itself: nothing in Rust links to them.
+/// not build them for a test by itself, because no Rust code links to them.
 pub fn libraries() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let mut command = Command::new(env!("CARGO"));
-        // The profile of the tests: what they have built already is not built again.
+        // The same profile as the tests, so artifacts that exist are not built again.
         command.args([
             "build",
             "--quiet",

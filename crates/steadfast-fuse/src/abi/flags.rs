@@ -1,6 +1,6 @@
 //! Flag bits of the protocol.
 
-/// Bits of INIT, request and reply (the upper half travels in `flags2`).
+/// Bits of INIT, in the request and in the reply. `flags2` holds the upper half.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
     pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
@@ -23,7 +23,7 @@ pub(crate) mod init {
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// `GetattrIn::getattr_flags`: there is a handle.
+/// `GetattrIn::getattr_flags`: the request has a handle.
 pub(crate) const GETATTR_FH: u32 = 1 << 0;
 
 /// `SetattrIn::valid`.
@@ -51,7 +51,7 @@ pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 
 /// `WriteIn::write_flags`.
 pub(crate) mod write {
-    /// The page cache is written back; the handle is guessed.
+    /// The kernel writes back its page cache, and the handle is a guess.
     pub(crate) const CACHE: u32 = 1 << 0;
     /// The caller lacks CAP_FSETID.
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;

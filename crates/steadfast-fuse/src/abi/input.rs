@@ -1,4 +1,4 @@
-//! Arguments of requests, kernel to daemon.
+//! Arguments of requests, from the kernel to the daemon.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,9 +12,9 @@ macro_rules! inputs {
 }
 
 inputs! {
-    /// Starts every request.
+    /// The start of every request.
     InHeader { len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, extensions: u32 }
-    /// INIT as of minor 31; `InitExtension` follows where the INIT_EXT flag is set.
+    /// INIT as of minor 31; `InitExtension` follows if the INIT_EXT flag is set.
     InitIn { major: u32, minor: u32, max_readahead: u32, flags: u32 }
     /// Follows `InitIn`.
     InitExtension { flags2: u32, unused: [u32; 11] }
@@ -41,9 +41,9 @@ inputs! {
     FlushIn { fh: u64, unused: u32, padding: u32, lock_owner: u64 }
     ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
     FsyncIn { fh: u64, fsync_flags: u32, padding: u32 }
-    /// SETXATTR before SETXATTR_EXT was agreed on; name and value follow.
+    /// SETXATTR without SETXATTR_EXT; name and value follow.
     SetxattrCompatIn { size: u32, flags: u32 }
-    /// Follows `SetxattrCompatIn` where SETXATTR_EXT was agreed on.
+    /// Follows `SetxattrCompatIn` if both sides agreed on SETXATTR_EXT.
     SetxattrExtension { setxattr_flags: u32, padding: u32 }
     /// GETXATTR (the name follows) and LISTXATTR.
     GetxattrIn { size: u32, padding: u32 }

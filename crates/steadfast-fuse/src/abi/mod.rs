@@ -1,7 +1,7 @@
-//! The FUSE kernel protocol, version 7: numbers and layouts, nothing else.
+//! The FUSE kernel protocol, version 7: only numbers and layouts.
 //!
-//! Everything here is the binary interface of Linux (`include/uapi/linux/fuse.h`). Numbers are in
-//! the byte order of the machine; structures have no implicit padding, which `zerocopy` checks at
+//! This module is the binary interface of Linux (`include/uapi/linux/fuse.h`). Numbers have the
+//! byte order of the machine. Structures have no implicit padding, which `zerocopy` checks at
 //! compile time.
 
 pub(crate) mod flags;
@@ -13,10 +13,11 @@ pub(crate) mod ring;
 pub(crate) const MAJOR: u32 = 7;
 /// Newest minor version that this code knows.
 pub(crate) const MINOR: u32 = 45;
-/// Oldest minor version that is accepted (Linux 5.4): older ones have shorter structures.
+/// Oldest minor version that the daemon accepts (Linux 5.4). Older versions have shorter
+/// structures.
 pub(crate) const MINOR_MIN: u32 = 31;
-/// From this minor version on (Linux 6.16) the kernel expires all directory entries at once, and
-/// its write-back state is visible to `sync_file_range`.
+/// From this minor version (Linux 6.16) the kernel can expire all directory entries at once, and
+/// `sync_file_range` sees its write-back state.
 pub(crate) const MINOR_EPOCH: u32 = 44;
 
 /// Node id of the root directory.
@@ -66,7 +67,7 @@ pub(crate) mod opcode {
     pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// Codes of messages that the daemon sends unasked.
+/// Codes of notifications, which the daemon sends without a request.
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INC_EPOCH: i32 = 8;

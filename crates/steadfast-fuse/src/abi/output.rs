@@ -1,4 +1,4 @@
-//! Answers and notifications, daemon to kernel.
+//! Answers and notifications, from the daemon to the kernel.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,8 +12,8 @@ macro_rules! outputs {
 }
 
 outputs! {
-    /// Starts every answer (`error` is 0 or a negated errno) and every notification (`error` is the
-    /// code, `unique` 0).
+    /// The start of every answer (`error` is 0 or a negated errno) and of every notification
+    /// (`error` is the code, `unique` is 0).
     OutHeader { len: u32, error: i32, unique: u64 }
     InitOut {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16, congestion_threshold: u16,
@@ -44,7 +44,7 @@ outputs! {
         blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64, bsize: u32, namelen: u32, frsize: u32,
         padding: u32, spare: [u32; 6],
     }
-    /// GETXATTR and LISTXATTR that asked for the size only.
+    /// GETXATTR and LISTXATTR requests that only want the size.
     GetxattrOut { size: u32, padding: u32 }
     IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     LseekOut { offset: u64 }

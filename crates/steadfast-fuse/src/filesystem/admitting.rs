@@ -1,5 +1,5 @@
-//! Joins [`Admission`](crate::admission::Admission) to the requests of the kernel, to its
-//! notifications and to the volume.
+//! Connects [`Admission`](crate::admission::Admission) to the kernel's requests, its notifications
+//! and the volume.
 
 use steadfast::Platform;
 use steadfast::fs::Attributes;
@@ -19,12 +19,12 @@ use crate::service::Later;
 
 impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
     fn room(&self) -> u64 {
-        // Where it cannot say, each write finds out by itself what is wrong.
+        // If the volume cannot report its room, each write detects the error itself.
         self.volume.available_bytes().unwrap_or(u64::MAX)
     }
 
     fn make_room(&self, bytes: u64) {
-        // Where that fails, so does the write.
+        // If this fails, the write fails too.
         let _ = self.volume.make_room(bytes);
     }
 
@@ -37,7 +37,7 @@ impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
     }
 
     fn have_ask(&self, nodeid: u64) {
-        // Attributes alone: never waits for pages.
+        // Only attributes: this never waits for pages.
         let _ = self.device.invalidate_inode(nodeid, -1);
     }
 
@@ -59,12 +59,12 @@ impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    /// From now on dirty pages are bounded; nothing is served yet. `limits`: where the kernel's
-    /// limits are, if that is known.
+    /// Starts to bound dirty pages, before the first request is served. `limits`: the location of
+    /// the kernel's limits, if known.
     pub(crate) fn begin_admission(&self, limits: Option<CacheLimits>) {
         let dirty_max = limits.as_ref().and_then(CacheLimits::dirty_max);
         if let Some(limits) = limits {
-            // Nothing else sets it.
+            // Only this function sets it, so it cannot fail.
             let _ = self.cache_limits.set(limits);
         }
         if self.admission.begin(dirty_max) && !self.volume.info().read_only {
@@ -72,22 +72,21 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// The room may have changed: has the control thread look where that matters.
+    /// The room may have changed: makes the control thread look, if that matters.
     pub(super) fn room_changed(&self) {
         if self.admission.is_due(|| self.room()) {
             self.send(Job::Room);
         }
     }
 
-    /// In front of an answer that has attributes of the file.
+    /// Called before an answer that contains attributes of the file.
     pub(super) fn keep_asking(&self, nodeid: u64) {
         if self.admission.asks() && self.files.is_written(nodeid) {
             self.have_ask(nodeid);
         }
     }
 
-    /// Whether an answer whose attributes the kernel keeps in every case has to say that they are
-    /// not valid.
+    /// Whether an answer whose attributes the kernel always keeps has to mark them as invalid.
     pub(super) fn must_ask(&self, nodeid: u64) -> bool {
         self.admission.asks() && self.files.is_written(nodeid)
     }
@@ -112,7 +111,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         ready(out.put(&attr_out(attributes)))
     }
 
-    /// On the control thread: an admission that takes pulling first.
+    /// On the control thread: an admission that first has to pull files.
     pub(crate) fn execute_admission(&self, ticket: Ticket, nodeid: u64, handle: Handle) {
         let result = self.admission.find_unit(self, nodeid, handle).and_then(|()| {
             self.admitted(nodeid);
@@ -124,7 +123,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         ticket.answer(result.as_ref().map(|out| out.as_bytes()).map_err(|errno| *errno));
     }
 
-    /// The write after this one asks, too.
+    /// Makes the next write ask, too.
     fn admitted(&self, nodeid: u64) {
         if self.admission.asks() {
             self.have_ask(nodeid);

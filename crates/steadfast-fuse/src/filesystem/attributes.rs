@@ -1,7 +1,8 @@
-//! GETATTR, STATX, SETATTR, and the shape in which attributes travel.
+//! GETATTR, STATX, SETATTR, and the protocol form of attributes.
 //!
 //! With the write-back cache the kernel owns size, mtime and ctime of a regular file that it has in
-//! memory: it ignores ours and sends its own with SETATTR when it writes the inode back.
+//! memory. It ignores the daemon's values, and sends its own with SETATTR when it writes back the
+//! inode.
 
 use steadfast::fs::{Attributes, FileKind, SetAttributes, SetTime};
 use steadfast::{InodeNumber, Platform, Timestamp};
@@ -67,9 +68,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// The kernel may give a program the error of a lost write with the result of this call alone,
-    /// see [`lost`](super::lost). Making the file empty is an end to what was lost. Making it
-    /// shorter is done in any case, for that helps a full volume.
+    /// The kernel may report the error of a lost write to a program only with the result of this
+    /// call, see [`lost`](super::lost). Truncation to 0 bytes clears the error. Truncation to a
+    /// smaller size always succeeds, because it helps a full volume.
     fn check_lost(&self, nodeid: u64, change: &SetattrIn) -> Result<(), Errno> {
         if change.valid & valid::SIZE != 0 && change.size == 0 {
             self.lost.tell(nodeid);
@@ -83,15 +84,15 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let says_no = change.valid & (valid::MODE | valid::UID | valid::GID | valid::SIZE) != 0;
         let lost = match says_no {
             true => self.lost.tell(nodeid),
-            // Programs ignore what setting times answers: the next call has to tell it, too.
+            // Programs ignore the result of setting times, so the next call has to report the
+            // error, too.
             false => self.lost.peek(nodeid).filter(|_| !is_time_update(change)),
         };
         lost.map_or(Ok(()), Err)
     }
 
-    /// The kernel writes the times of an inode that it has in memory back also when the inode has
-    /// just lost its last name, or was rolled back. An error here would come out of somebody's
-    /// syncfs(2).
+    /// The kernel also writes back the times of a cached inode that has just lost its last name or
+    /// was rolled back. An error here would surface in an unrelated syncfs(2).
     pub(super) fn acknowledge_times(
         &self,
         request: &Request<'_>,
@@ -112,8 +113,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     ) -> Result<Attributes, Errno> {
         let inode = self.node(request)?;
         let has = |bit: u32| change.valid & bit != 0;
-        // "Now" comes with the kernel's idea of it, which is also that of the times that it keeps
-        // itself.
+        // The kernel sends its own value of "now", consistent with the times that it keeps itself.
         let time = |set: u32, seconds: u64, nanoseconds: u32| {
             has(set).then_some(SetTime::At(Timestamp { seconds: seconds as i64, nanoseconds }))
         };
@@ -130,7 +130,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             }),
             drop_privileges: has(valid::KILL_SUIDGID),
         };
-        // A change of the owner takes the set-id bits from whatever is executed, whoever makes it.
+        // A change of the owner clears the set-id bits of executables, for every caller.
         if has(valid::UID | valid::GID) && !has(valid::MODE) && !set.drop_privileges {
             let before = self.volume.attributes(inode)?;
             set.drop_privileges =
@@ -146,7 +146,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         Ok(self.volume.set_attributes(inode, &set)?)
     }
 
-    /// Clears the set-id bits of a file that somebody without the right to keep them has changed.
+    /// Clears the set-id bits of a file after a change by a caller that may not keep them.
     pub(super) fn drop_privileges(&self, nodeid: u64, inode: InodeNumber) -> Result<(), Errno> {
         if self.has_set_id(inode) {
             self.volume.set_attributes(
@@ -162,13 +162,13 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         self.volume.attributes(inode).is_ok_and(|found| found.permissions & SET_ID_BITS != 0)
     }
 
-    /// The kernel does not expect the mode to change with such a request. Attributes alone: never
-    /// waits for pages.
+    /// Invalidates the attributes: the kernel does not expect such a request to change the mode.
+    /// Only attributes, so this never waits for pages.
     pub(super) fn mode_changed(&self, nodeid: u64) {
         let _ = self.device.invalidate_inode(nodeid, -1);
     }
 
-    /// Names an inode to the kernel.
+    /// Enters an inode into the table of nodes, for an answer to the kernel.
     pub(super) fn entry(&self, attributes: &Attributes) -> Result<EntryOut, Errno> {
         let nodeid = self.nodes.enter(attributes)?;
         self.keep_asking(nodeid);
@@ -194,19 +194,19 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 }
 
-/// Tells inodes of one number apart. Numbers are not used again, but for those that no transaction
-/// point held when the power failed: somebody may still have a handle of such a file. When it was
-/// made never changes and never comes again.
+/// Distinguishes inodes with the same number. Numbers are not reused, with one exception: numbers
+/// that no transaction point contained when the power failed. A client may still have a handle of
+/// such a file. The creation time is constant and unique.
 fn generation(attributes: &Attributes) -> u64 {
     if attributes.inode == InodeNumber::ROOT {
-        // The kernel's root inode has none.
+        // The kernel's root inode has no generation.
         return 0;
     }
     let created = attributes.created;
     let nanoseconds = (created.seconds as u64)
         .wrapping_mul(1_000_000_000)
         .wrapping_add(u64::from(created.nanoseconds));
-    // The kernel keeps 32 bits, with a sign in places.
+    // The kernel keeps 32 bits, in some places as a signed number.
     (nanoseconds ^ nanoseconds >> 32) & 0x7fff_ffff
 }
 
@@ -214,14 +214,14 @@ fn is_gone(errno: Errno) -> bool {
     matches!(errno.0, libc::ESTALE | libc::ENOENT)
 }
 
-/// What the kernel sends when it writes back the times that it keeps.
+/// Whether this is the request by which the kernel writes back its times.
 pub(super) fn is_time_update(change: &SetattrIn) -> bool {
     change.valid & valid::CTIME != 0
         && change.valid & !(valid::MTIME | valid::CTIME | valid::FH) == 0
 }
 
-/// How long the kernel may keep attributes, seconds: not at all where the block count changes by
-/// itself.
+/// How long the kernel may keep attributes, in seconds: 0 if the block count changes without a
+/// request.
 fn validity(attributes: &Attributes) -> u64 {
     if attributes.shrinking { 0 } else { VALID_SECONDS }
 }

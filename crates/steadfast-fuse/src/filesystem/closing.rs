@@ -1,12 +1,12 @@
-//! close(2): the event `close`, and a round trip less where nobody wants it.
+//! close(2): the event `close`, without a round trip if the mask does not have it.
 //!
-//! The kernel writes back what a file has dirty when a descriptor is closed, and then sends FLUSH,
-//! which means nothing but the event `close`. The first FLUSH of a mount decides: where the mask
-//! does not have that event then, the answer is ENOSYS. The kernel goes on writing back, and never
-//! sends FLUSH again on this connection.
+//! When a descriptor is closed, the kernel writes back the dirty pages of the file and then sends
+//! FLUSH. FLUSH has no other meaning than the event `close`. The first FLUSH of a mount decides: if
+//! the mask does not have the event then, the answer is ENOSYS. From then on the kernel still
+//! writes back, but never sends FLUSH on this connection.
 //!
-//! Invariant: from that answer on the mask of the mount does not get `close`, which could not be
-//! honoured. A rollback keeps the mask that is in force.
+//! Invariant: after that answer the mask of the mount cannot get `close`, because the daemon could
+//! not honour it. A rollback keeps the mask in force.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,20 +19,20 @@ use crate::errno::Errno;
 use crate::open::Handle;
 use crate::request::Request;
 
-/// Whether the kernel reports when files are closed; `None` before the first FLUSH. The lock is
-/// held where that, or the mask, changes.
+/// Whether the kernel reports closes; `None` before the first FLUSH. The lock is held while this
+/// state or the mask changes.
 #[derive(Debug, Default)]
 pub(crate) struct Closing(Mutex<Option<bool>>);
 
 impl Closing {
-    /// For each FLUSH: whether it is wanted.
+    /// Called for each FLUSH: whether the kernel shall continue to report closes.
     fn is_reported(&self, mask: impl FnOnce() -> TransactionMask) -> bool {
         let mut reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *reported.get_or_insert_with(|| mask().contains(TransactionMask::CLOSE))
     }
 
-    /// Changes the mask to `mask` by `change`. EBUSY, and no change, where it has `close` and the
-    /// kernel does not report that.
+    /// Changes the mask to `mask` by `change`. Fails with EBUSY, without a change, if `mask` has
+    /// `close` and the kernel does not report closes.
     pub(crate) fn change_mask(
         &self,
         mask: TransactionMask,
@@ -47,7 +47,7 @@ impl Closing {
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    /// FLUSH: one descriptor of possibly several of an open file is closed.
+    /// FLUSH: one descriptor of an open file is closed; others may remain.
     pub(super) fn flush(&self, request: &Request<'_>) -> Outcome {
         let inode = self.node(request)?;
         if !self.closing.is_reported(|| self.volume.mask()) {

@@ -1,4 +1,4 @@
-//! IOCTL: the commands of [`crate::ioctl`], daemon side.
+//! IOCTL: the daemon's side of the commands in [`crate::ioctl`].
 
 use steadfast::fs::DefragmentCursor;
 use steadfast::{InodeNumber, Platform, TransactionMask};
@@ -34,7 +34,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         request: &Request<'_>,
         out: &mut AnswerBuffer,
     ) -> Outcome {
-        // A stale file or directory gives no commands.
+        // Commands on a stale file or directory fail.
         self.node(request)?;
         let mut arguments = request.arguments();
         let wanted = arguments.take::<IoctlIn>()?;
@@ -43,8 +43,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             self.defer(Job::Command { tickets, command })
         };
         match wanted.cmd {
-            // Under `manual` it would publish half of what another user is about to change
-            // together.
+            // With the mask `manual`, a transaction point could publish half of a change that
+            // another user intends as one.
             TRANSACT => {
                 self.check_owner(request)?;
                 command(Command::Transact)
@@ -144,7 +144,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// Commands that only look.
+    /// Read-only commands.
     fn watch(
         &self,
         wanted: &IoctlIn,
@@ -198,13 +198,13 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if !TransactionMask::ALL.contains(mask) {
             return Err(Errno(libc::EINVAL));
         }
-        // The kernel keeps writes to itself for a while, so the promise could not be kept.
+        // The kernel delays cached writes, so the daemon could not honour the event.
         if self.agreement.write_back() && mask.contains(TransactionMask::WRITE) {
             return Err(Errno(libc::EOPNOTSUPP));
         }
-        // Where the timer runs, or ran up to now, everybody expects a transaction point at any
-        // moment. Otherwise what has been changed is published by whoever decides about that, and
-        // mask and timer are kept then.
+        // If the timer is on, or was on until now, every user expects a transaction point at any
+        // moment. Otherwise this command must not publish pending changes, so mask and timer are
+        // stored with the next transaction point.
         let at_any_moment = self.volume.mask().union(mask).contains(TransactionMask::TIMER);
         if mask != self.volume.mask() {
             self.closing.change_mask(mask, || Ok(self.volume.set_mask(mask)?))?;

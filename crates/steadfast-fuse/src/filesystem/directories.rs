@@ -1,5 +1,5 @@
-//! READDIR and READDIRPLUS. Directories have no handles: the offset that the kernel passes is the
-//! cookie of the entry behind which it wants to go on, and cookies stay valid whatever else
+//! READDIR and READDIRPLUS. Directories have no handles. The offset that the kernel passes is the
+//! cookie of the entry after which the list continues. Cookies stay valid regardless of other
 //! changes.
 
 use steadfast::Platform;
@@ -13,9 +13,9 @@ use crate::buffer::{AnswerBuffer, DATA_MAX};
 use crate::errno::Errno;
 use crate::request::Request;
 
-/// Entries taken from the volume at a time.
+/// Entries that are read from the volume in one batch.
 const BATCH_MAX: usize = 256;
-/// A guess of the length of a name, to size batches by.
+/// Estimated length of a name, for the size of batches.
 const NAME_LENGTH_USUAL: usize = 16;
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
@@ -42,8 +42,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 }
 
-/// Fills the buffer with the entries that `read` gives for a cookie and a number, each with
-/// `prefix` bytes in front: none, or what `name` makes of its attributes.
+/// Fills the buffer with entries. `read` returns the entries for a cookie and a count. Each entry
+/// has `prefix` bytes before it, which `name` makes from its attributes; with `prefix` 0 there are
+/// none.
 pub(crate) fn list(
     request: &Request<'_>,
     out: &mut AnswerBuffer,
@@ -59,7 +60,7 @@ pub(crate) fn list(
         let count = (left / (prefix + size_of::<Dirent>() + NAME_LENGTH_USUAL)).clamp(1, BATCH_MAX);
         let entries = match read(cookie, count) {
             Ok(entries) => entries,
-            // What is there is delivered; the error comes again with the next request.
+            // The entries so far are delivered; the next request returns the error.
             Err(_) if out.len() > 0 => return Ok(Answer::Ready),
             Err(errno) => return Err(errno),
         };
@@ -70,7 +71,8 @@ pub(crate) fn list(
                 return Ok(Answer::Ready);
             }
             if prefix > 0 {
-                // The kernel does not count lookups of these two, so they must not name an inode.
+                // The kernel does not count lookups of these two entries, so they must not create a
+                // node.
                 let named =
                     attributes.as_ref().filter(|_| entry.name != b"." && entry.name != b"..");
                 out.put(&named.map_or(Ok(EntryOut::default()), &name)?);

@@ -20,7 +20,7 @@ use crate::open::Handle;
 use crate::request::Request;
 use crate::service::Later;
 
-/// An access time older than this is renewed by any read.
+/// Any read renews an access time older than this.
 const RELATIME_SECONDS: i64 = 24 * 3600;
 const SEEK_DATA: u32 = libc::SEEK_DATA as u32;
 const SEEK_HOLE: u32 = libc::SEEK_HOLE as u32;
@@ -43,9 +43,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         outcome
     }
 
-    /// The kernel answers reads from its cache without a word to us. So that access times move at
-    /// all, opening a file for reading counts as the first read where that would change the time
-    /// (see relatime in mount(8)); the volume's own rule decides. No error: the file is open.
+    /// The kernel answers cached reads without a request to the daemon. So opening a file for
+    /// reading counts as the first read, if that read would change the access time (see relatime in
+    /// mount(8)). The volume applies its own rule. Errors are ignored, because the file is already
+    /// open.
     fn accessed(&self, nodeid: u64, inode: InodeNumber) {
         if !self.access_times.load(Ordering::Relaxed) {
             return;
@@ -60,10 +61,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
         match self.volume.attributes(inode) {
             Ok(after) if after.accessed != before.accessed => {
-                // Attributes alone: never waits for pages.
+                // Only attributes: this never waits for pages.
                 let _ = self.device.invalidate_inode(nodeid, -1);
             }
-            // The volume keeps no access times (noatime, read-only): no use in trying again.
+            // The volume keeps no access times (noatime, read-only), so later attempts are
+            // pointless.
             Ok(_) if now > before.accessed.seconds.saturating_add(1) && before.size > 0 => {
                 self.access_times.store(false, Ordering::Relaxed);
             }
@@ -81,7 +83,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             self.volume.create(directory, name, NewNode::Regular, wanted.mode & 0o7777, &caller);
         let (attributes, flags) = match made {
             Ok(attributes) => (attributes, wanted.flags & !(libc::O_TRUNC as u32)),
-            // The kernel thought that there is no such file; without O_EXCL any file will do.
+            // The kernel did not know that the file exists; without O_EXCL an existing file is
+            // accepted.
             Err(Error::AlreadyExists) if wanted.flags as i32 & libc::O_EXCL == 0 => {
                 let attributes = self.volume.lookup(directory, name)?;
                 if attributes.kind != FileKind::Regular {
@@ -105,7 +108,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         self.opened(nodeid, attributes.inode, wanted.flags, 0, out)
     }
 
-    /// Names an acquired inode that is about to be opened, or gives it back.
+    /// Enters an acquired inode that is about to be opened into the table of nodes, or releases it.
     fn put_made(
         &self,
         attributes: &Attributes,
@@ -121,7 +124,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         Ok(entry.nodeid)
     }
 
-    /// The inode is acquired: makes the handle, or gives the inode back.
+    /// Creates the handle of an acquired inode, or releases the inode.
     fn opened(
         &self,
         nodeid: u64,
@@ -161,7 +164,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let released = request.arguments().take::<ReleaseIn>()?;
         let nodeid = request.header.nodeid;
         let handle = Handle(released.fh);
-        // Another writer may have times that the kernel has not told yet.
+        // Another writer may have times that the kernel has not sent yet.
         if handle.is_writable() && self.files.has_one_writer(nodeid) {
             self.settle_times(nodeid);
         }
@@ -191,12 +194,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let mut arguments = request.arguments();
         let wanted = arguments.take::<WriteIn>()?;
         let data = arguments.bytes(wanted.size as usize)?;
-        // Pages that are written back belong to no one handle; an fsync follows where the handle
-        // was O_SYNC.
+        // Written-back pages belong to no particular handle. For an O_SYNC handle an fsync follows.
         let cached = wanted.write_flags & write_flag::CACHE != 0;
         let sync = !cached && Handle(wanted.fh).is_sync();
-        // Before the data: no transaction point has a stranger's bytes in a file that runs with its
-        // owner's rights.
+        // Clears the bits before the data is written. Otherwise a transaction point could contain
+        // another user's data in a file that runs with its owner's rights.
         if wanted.write_flags & write_flag::KILL_SUIDGID != 0 {
             self.drop_privileges(request.header.nodeid, inode)?;
         }
@@ -229,7 +231,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if wanted.flags != 0 {
             return Err(Errno(libc::EINVAL));
         }
-        // The old request answers with 32 bits.
+        // The old request returns the length in 32 bits.
         let wide = request.header.opcode == opcode::COPY_FILE_RANGE_64;
         let length = if wide { wanted.length } else { wanted.length.min(u64::from(!0xfff_u32)) };
         self.changed_by_stranger(request, wanted.nodeid_out, to)?;
@@ -243,8 +245,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// These requests do not say whether the caller may keep the set-id bits; root may. Before the
-    /// change, as for a write.
+    /// These requests do not state whether the caller may keep the set-id bits; root may. The bits
+    /// are cleared before the change, as for a write.
     fn changed_by_stranger(
         &self,
         request: &Request<'_>,
@@ -254,8 +256,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if request.header.uid != 0 { self.drop_privileges(nodeid, inode) } else { Ok(()) }
     }
 
-    /// SEEK_DATA and SEEK_HOLE. The kernel does not write dirty pages first, so a file that may
-    /// have some has to be pulled, which is not for a worker to wait for.
+    /// SEEK_DATA and SEEK_HOLE. The kernel does not write back dirty pages first, so a file that
+    /// may have dirty pages has to be pulled. A worker must not wait for that.
     pub(super) fn lseek(
         &self,
         later: Later<'_>,

@@ -1,15 +1,18 @@
-//! The control file, and the lease of the volume that belongs to an open descriptor of it.
+//! The control file, and the lease of the volume that an open descriptor of it holds.
 //!
-//! Whoever opens [`CONTROL_FILE`](crate::ioctl::CONTROL_FILE) in the root directory and begins with
-//! [`ATOMIC_BEGIN`] alone decides about the next transaction point, until it commits or aborts. The
-//! kernel tells of the end of a descriptor in every case (RELEASE), also when the holder is killed,
-//! so a lease whose descriptor is gone is rolled back; where the daemon or the power goes first,
-//! the next mount finds the volume as it was at the beginning. A descriptor that the holder's
-//! children have inherited keeps the lease until the last of them has ended: nobody goes on writing
-//! after the rollback.
+//! A program opens [`CONTROL_FILE`](crate::ioctl::CONTROL_FILE) in the root directory and begins
+//! with [`ATOMIC_BEGIN`]. From then on only this program decides about the next transaction point,
+//! until it commits or aborts.
 //!
-//! The file is not part of the volume. Its node id is one that no inode of the volume ever has, and
-//! requests about it pass the gate, for they touch nothing that a rollback changes.
+//! The kernel always reports the end of a descriptor (RELEASE), even if the holder is killed. So
+//! the daemon rolls back a lease whose descriptor is closed. If the daemon or the power fails
+//! first, the next mount finds the state at the beginning of the lease.
+//!
+//! A descriptor that child processes inherited keeps the lease until the last of them has ended. So
+//! no process of the holder writes after the rollback.
+//!
+//! The file is not part of the volume. Its node id is one that no inode of the volume has. Requests
+//! about it bypass the gate, because they touch nothing that a rollback changes.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -31,30 +34,30 @@ use crate::log::{log_error, log_info, log_warning};
 use crate::request::Request;
 use crate::service::Later;
 
-/// Inode number of the control file: numbers below 16 are never given to files, and this one to
-/// nothing else.
+/// Inode number of the control file: files never get numbers below 16, and this number has no other
+/// use.
 const CONTROL_INODE: u64 = 2;
-/// Its node id, under a tag of its own.
+/// The node id of the control file, with a tag of its own.
 const CONTROL_ID: u64 = 0xffff << 48 | CONTROL_INODE;
-/// Reads and writes go to the daemon, not to pages; closing needs no FLUSH.
+/// Reads and writes go to the daemon, not to the page cache; a close needs no FLUSH.
 const OPEN_FLAGS: u32 = 1 | crate::abi::flags::fopen::NOFLUSH;
 
-/// Who holds the volume.
+/// The holder of the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Holder {
     handle: u64,
     process: u32,
 }
 
-/// The lease of the volume. The control thread alone gives and takes it.
+/// The lease of the volume. Only the control thread grants and ends it.
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
     handles: AtomicU64,
     holder: Mutex<Option<Holder>>,
-    /// A program was told ENOSPC during the lease.
+    /// A program received ENOSPC during the lease.
     no_space: AtomicBool,
-    /// Why pages of the kernel's cache could not be written during the lease; 0: all were. A
-    /// program that does not look at the result of close(2) knows nothing of it.
+    /// The error of cached pages that could not be written during the lease; 0: none. A program
+    /// that ignores the result of close(2) does not notice such an error.
     lost: AtomicI32,
 }
 
@@ -67,7 +70,7 @@ impl Lease {
         self.holder().is_some_and(|holder| holder.handle == handle)
     }
 
-    /// For whoever asks what is going on.
+    /// The state of the lease, for status requests.
     pub(crate) fn status(&self) -> AtomicArgument {
         let holder = *self.holder();
         let mut flags = 0;
@@ -80,7 +83,7 @@ impl Lease {
         AtomicArgument { flags, process: holder.map_or(0, |holder| holder.process) }
     }
 
-    /// A request is answered with this error.
+    /// Called when a request is answered with this error.
     pub(crate) fn note_error(&self, request: &Request<'_>, errno: Errno) {
         if request.header.opcode == opcode::WRITE && self.holder().is_some() {
             let cached = request.arguments().take::<WriteIn>();
@@ -91,7 +94,7 @@ impl Lease {
         self.note_no_space(errno);
     }
 
-    /// A program is told this error.
+    /// Called when a program receives this error.
     pub(crate) fn note_no_space(&self, errno: Errno) {
         if errno.0 == libc::ENOSPC
             && !self.no_space.load(Ordering::Relaxed)
@@ -110,8 +113,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         request.header.nodeid == CONTROL_ID
     }
 
-    /// LOOKUP of the control file. The name is not to be remembered: a file of the volume may take
-    /// it.
+    /// LOOKUP of the control file. The kernel must not cache the name, because a file of the volume
+    /// may take it.
     pub(super) fn lookup_control_file(&self, out: &mut AnswerBuffer) -> Outcome {
         ready(out.put(&EntryOut {
             nodeid: CONTROL_ID,
@@ -131,7 +134,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// A request about the control file.
+    /// Serves a request about the control file.
     pub(super) fn serve_control_file(
         &self,
         later: Later<'_>,
@@ -139,8 +142,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         out: &mut AnswerBuffer,
     ) -> Outcome {
         match request.header.opcode {
-            // Opening truncates and closing sets times for some programs: neither means anything
-            // here.
+            // Some programs truncate at open and set times at close; neither has an effect here.
             opcode::GETATTR | opcode::SETATTR => {
                 ready(out.put(&AttrOut { attr: self.control_attr(), ..AttrOut::default() }))
             }
@@ -164,12 +166,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::IOCTL => self.lease_command(later, request),
             opcode::RELEASE => {
                 let handle = request.arguments().take::<ReleaseIn>()?.fh;
-                // Also where the lease is not given yet: jobs are done in order.
+                // Correct even if the lease is not granted yet, because jobs run in order.
                 self.send(Job::Lease { ticket: None, job: LeaseJob::Lost { handle } });
                 Ok(Answer::Ready)
             }
             opcode::READ | opcode::FLUSH | opcode::FSYNC => Ok(Answer::Ready),
-            // Never ENOSYS, which would make the kernel do without for all files.
+            // Not ENOSYS, which would make the kernel stop sending the request for all files.
             _ => Err(Errno(libc::EPERM)),
         }
     }
@@ -189,7 +191,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         self.defer(Job::Lease { ticket: Some(self.ticket(later, request)?), job })
     }
 
-    /// On the control thread.
+    /// On the control thread: executes a change of the lease.
     pub(crate) fn execute_lease(&self, ticket: Option<Ticket>, job: LeaseJob) {
         let result = match job {
             LeaseJob::Begin { handle, process } => self.begin(handle, process),
@@ -217,7 +219,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if self.volume.is_held() {
             return Err(Errno(libc::EALREADY));
         }
-        // What was written before belongs to the state that a rollback returns to.
+        // Earlier writes belong to the state that a rollback returns to.
         self.pull_all()?;
         self.volume.hold()?;
         self.lease.no_space.store(false, Ordering::Release);
@@ -227,12 +229,12 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         Ok(())
     }
 
-    /// On an error before the commit the lease stays: the holder aborts.
+    /// If an error occurs before the commit, the lease stays and the holder must abort.
     fn commit_lease(&self) -> Result<(), Errno> {
         self.pull_all()?;
         match self.lease.lost.load(Ordering::Acquire) {
             0 => {}
-            // Part of what was written is not there: that is not all of it.
+            // Part of the written data is missing, so a commit would not be atomic.
             errno => return Err(Errno(errno)),
         }
         let result = self.volume.commit_held();

@@ -1,9 +1,9 @@
 //! Cached writes that could not be stored.
 //!
-//! The kernel has told write(2) that all is well before such a write arrives. It reports the error
-//! once, to the fsync or the close that comes first, and utimensat(2) takes it, too, whose result
-//! programs ignore. So the error is kept here until a write or an fsync of that file has been told
-//! of it, and what was lost since the volume was mounted is counted for
+//! When such a write arrives, the kernel has already reported success to write(2). The kernel
+//! reports the error once, to the first fsync, close or utimensat(2) that follows, and programs
+//! ignore the result of utimensat(2). So the daemon keeps the error until a write or an fsync of
+//! that file has returned it. It also counts the losses since the mount for
 //! [`LOST_WRITES`](crate::ioctl::LOST_WRITES).
 
 use std::collections::HashMap;
@@ -22,9 +22,9 @@ use crate::request::Request;
 /// Lost writes of one mount.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
-    /// Errors that are still to be told, by node id.
+    /// Errors that are still unreported, by node id.
     untold: Mutex<HashMap<u64, Errno>>,
-    /// Whether there are any.
+    /// Whether `untold` has entries.
     any: AtomicBool,
     bytes: AtomicU64,
     writes: AtomicU64,
@@ -36,13 +36,13 @@ impl Lost {
         self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request is answered with this error; whether it was a cached write.
+    /// Called when a request is answered with this error. Returns whether it was a cached write.
     pub(super) fn note(&self, request: &Request<'_>, errno: Errno) -> bool {
         if request.header.opcode != opcode::WRITE {
             return false;
         }
         let Ok(write) = request.arguments().take::<WriteIn>() else { return false };
-        // Pages from before a rollback are gone with what they changed.
+        // Pages from before a rollback belong to the state that was rolled back.
         if write.write_flags & write_flag::CACHE == 0 || errno.0 == libc::ESTALE {
             return false;
         }
@@ -61,7 +61,7 @@ impl Lost {
         true
     }
 
-    /// The error of the file, if it has not been told yet.
+    /// The unreported error of the file, if it has one.
     pub(super) fn peek(&self, nodeid: u64) -> Option<Errno> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -69,7 +69,7 @@ impl Lost {
         self.untold().get(&nodeid).copied()
     }
 
-    /// As [`peek`](Self::peek), and the caller tells it.
+    /// Like [`peek`](Self::peek); the caller reports the error, so it is cleared.
     pub(super) fn tell(&self, nodeid: u64) -> Option<Errno> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -82,12 +82,12 @@ impl Lost {
         told
     }
 
-    /// After a rollback: what was written since is gone anyway.
+    /// After a rollback the lost data would be gone anyway.
     pub(crate) fn forget_all(&self) {
         self.untold().clear();
     }
 
-    /// What was lost since the volume was mounted.
+    /// The losses since the mount.
     pub(super) fn count(&self) -> LostWritesArgument {
         LostWritesArgument {
             bytes: self.bytes.load(Ordering::Relaxed),

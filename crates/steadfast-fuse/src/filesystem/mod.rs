@@ -1,12 +1,12 @@
-//! Requests become operations of the volume.
+//! Converts requests to operations of the volume.
 //!
-//! [`Service::serve`] is called by every worker with a request that it has received. Handlers put
-//! their answer into the worker's buffer and say how to go on ([`Answer`]). A handler that panics
+//! Every worker calls [`Service::serve`] with each request that it has received. Handlers put their
+//! answer into the worker's buffer and return how to continue ([`Answer`]). A handler that panics
 //! answers EIO.
 //!
-//! The *gate*: every operation holds it for reading. A rollback takes it for writing to let those
-//! under way end, and then sets the phase, in which no request reaches the volume (see
-//! [`rolling`]).
+//! The *gate* is a lock that every operation holds for reading. A rollback takes it for writing,
+//! which waits for running operations. It then sets the phase in which no request reaches the
+//! volume (see [`rolling`]).
 
 mod admitting;
 pub(crate) mod attributes;
@@ -61,10 +61,11 @@ use removed::Removed;
 pub(crate) use rolling::Parked;
 use syncs::Syncs;
 
-/// How long the kernel may keep names and attributes: nothing changes behind its back, except at a
-/// rollback, which makes everything expire.
+/// How long the kernel may keep names and attributes. They change only through the kernel, except
+/// at a rollback, which makes all of them expire.
 pub(crate) const VALID_SECONDS: u64 = 24 * 3600;
-/// The same for names where the kernel cannot expire them all at once: a rollback waits that long.
+/// The same for names, if the kernel cannot expire all of them at once. A rollback waits for this
+/// time.
 pub(crate) const VALID_SECONDS_WITHOUT_EPOCHS: u64 = 1;
 
 /// Whether operations reach the volume.
@@ -74,7 +75,7 @@ pub(crate) enum Phase {
     RollingBack,
 }
 
-/// Everything that the workers share.
+/// The state that all workers share.
 pub(crate) struct Filesystem<M: Medium, P: Platform> {
     pub(crate) volume: Arc<Volume<M, P>>,
     pub(crate) nodes: Nodes,
@@ -87,18 +88,18 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     pub(crate) admission: Admission,
     cache_limits: OnceLock<CacheLimits>,
     pub(crate) lost: Lost,
-    /// For notifications.
+    /// The device for notifications.
     pub(crate) device: Device,
     pub(crate) agreement: Agreement,
     pub(crate) gate: RwLock<Phase>,
     pub(crate) parked: Mutex<Vec<Parked>>,
     pub(crate) puller: OnceLock<Puller>,
-    /// The user who mounted; may give the commands that change or discard what others wrote.
+    /// The mounting user, who may use the commands that change or discard other users' data.
     pub(crate) owner: u32,
     jobs: Sender<Job>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) scrubber: Scrubber,
-    /// Whether the volume renews access times, as far as is known.
+    /// Whether the volume updates access times, as far as the daemon knows.
     access_times: AtomicBool,
     /// Kinds of requests that have panicked.
     panicked: AtomicU64,
@@ -158,11 +159,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         if let Err(errno) = outcome {
             self.lease.note_error(request, errno);
             if self.lost.note(request, errno) {
-                // So that the next write hears of it.
+                // The next write must report the error.
                 self.have_ask(request.header.nodeid);
             }
         }
-        // Whoever answers later ends the timing then.
+        // For a later answer, the thread that answers ends the timing.
         if let Some((kind, start)) =
             timed.filter(|_| !matches!(outcome, Ok(Answer::Silent | Answer::Later)))
         {
@@ -190,8 +191,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         Ok(Ticket::new(later()?, request.header.unique, timing))
     }
 
-    /// What panics is answered EIO. One line for each kind of request; what panics once may do so a
-    /// million times.
+    /// Turns a panic into EIO. Logs one line for each kind of request, because the same request may
+    /// panic a million times.
     fn guarded<T>(
         &self,
         opcode: u32,
@@ -207,7 +208,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     fn enter(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
-        // These touch nothing but the tables, and the kernel does not wait for them.
+        // These requests touch only the tables, and the kernel does not wait for them.
         match request.header.opcode {
             opcode::FORGET => return self.forget(request),
             opcode::BATCH_FORGET => return self.batch_forget(request),
@@ -264,9 +265,9 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::SYNCFS => self.volume.sync().map(|()| Answer::Ready).map_err(Errno::from),
             opcode::STATX => self.statx(request, out),
             opcode::RELEASEDIR | opcode::DESTROY => Ok(Answer::Ready),
-            // ENOSYS makes the kernel do without for good: ACCESS (it checks permissions itself),
-            // OPENDIR (directories need no handle), INTERRUPT (nothing takes long enough), locks
-            // and polling (local is enough), BMAP.
+            // ENOSYS makes the kernel stop sending these requests. ACCESS: the kernel checks
+            // permissions itself. OPENDIR: directories need no handle. INTERRUPT: no request takes
+            // long enough. Locks and polling: the kernel handles them locally. BMAP: not supported.
             _ => Err(Errno(libc::ENOSYS)),
         }
     }
@@ -306,7 +307,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     fn send(&self, job: Job) {
-        // Fails where the session is ending; a ticket in the job has answered then.
+        // Sending fails while the session ends; the ticket in the job then answers EIO.
         let _ = self.jobs.send(job);
     }
 
@@ -323,7 +324,8 @@ fn caller(request: &Request<'_>, umask: u32) -> Caller {
     Caller { uid: request.header.uid, gid: request.header.gid, umask }
 }
 
-/// The answer is in the buffer, provided that it fitted (answers other than data are far smaller).
+/// The answer is in the buffer if it fitted. Answers other than data are far smaller than the
+/// buffer.
 fn ready(fitted: bool) -> Outcome {
     if fitted { Ok(Answer::Ready) } else { Err(Errno(libc::EIO)) }
 }
@@ -331,7 +333,7 @@ fn ready(fitted: bool) -> Outcome {
 impl<M: Medium, P: Platform> Filesystem<M, P> {
     fn statfs(&self, out: &mut AnswerBuffer) -> Outcome {
         let statistics = self.volume.statistics()?;
-        // Inodes have no table of their own: as many more fit as there are blocks for them.
+        // Inodes have no table of their own: the free blocks limit their number.
         let available = statistics
             .blocks_available
             .saturating_sub(self.admission.kept() / u64::from(statistics.block_size));

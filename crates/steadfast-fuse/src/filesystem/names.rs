@@ -1,4 +1,4 @@
-//! Operations on names: LOOKUP, making, linking, renaming and removing.
+//! Operations on names: LOOKUP, creation, link, rename and removal.
 
 use steadfast::fs::{Attributes, FileKind, NewNode, RenameMode};
 use steadfast::{Error, InodeNumber, Platform};
@@ -21,7 +21,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let directory = self.node(request)?;
         let name = request.arguments().name()?;
         match name {
-            // Asked for handles that outlive the kernel's cache (NFS, open_by_handle_at).
+            // Requested for handles that outlive the kernel's cache (NFS, open_by_handle_at).
             b"." => {
                 let attributes = self.volume.attributes(directory)?;
                 self.put_entry(&attributes, out)?;
@@ -51,7 +51,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
                 if directory == InodeNumber::ROOT && name == crate::ioctl::CONTROL_FILE.as_bytes() {
                     return self.lookup_control_file(out);
                 }
-                // The kernel may remember that there is no such name.
+                // The kernel may cache that the name does not exist.
                 ready(
                     out.put(&EntryOut { entry_valid: self.name_validity(), ..Default::default() }),
                 )
@@ -60,7 +60,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// The helper process opens a file by its node id; the name is not to be remembered.
+    /// The helper process opens a file by its node id. The kernel must not cache the name.
     fn lookup_for_helper(&self, nodeid: u64, out: &mut AnswerBuffer) -> Outcome {
         let attributes = self.volume.attributes(self.nodes.resolve(nodeid)?)?;
         if attributes.kind != FileKind::Regular {
@@ -113,7 +113,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         Ok(Answer::Ready)
     }
 
-    /// Makes an inode with a name in the directory that the request is about.
+    /// Creates an inode with a name in the directory of the request.
     pub(super) fn make(
         &self,
         request: &Request<'_>,
@@ -186,8 +186,8 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     ) -> Outcome {
         let (from, to) = (self.node(request)?, self.nodes.resolve(to)?);
         let rename = || self.volume.rename(from, from_name, to, to_name, mode);
-        // Only one that replaces takes something away; onto another name of the same inode it does
-        // nothing.
+        // Only a replacing rename can remove an inode's name. A rename to another name of the same
+        // inode does nothing.
         if mode.replaces() && !self.is_same(from, from_name, to, to_name) {
             self.removing(to, to_name, true, rename)?;
         } else {

@@ -1,13 +1,14 @@
 //! Inodes that have lost their last name while the kernel still knows them.
 //!
-//! A shell can stand in a directory that is gone, a program can hold a FIFO; both may still ask for
-//! its attributes. The kernel says nothing when such things are opened, so their inodes are kept
-//! (as those of open files are) from the removal of the last name until the kernel forgets them,
-//! which is at once where nobody holds them. Regular files need none of this when they are
-//! unlinked, since their opening and closing is told; nor do symbolic links. But what a rename
-//! replaces may have been looked up by somebody who is about to open or read it: the promise of
-//! rename is that the name always leads to the old or to the new file, so the old one stays until
-//! the kernel lets it go.
+//! A shell can have a removed working directory, and a program can hold a removed FIFO. Both may
+//! still request attributes. The kernel does not report when such objects are opened. So their
+//! inodes are kept, like those of open files, from the removal of the last name until the kernel
+//! forgets them. If no program holds them, the kernel forgets them immediately.
+//!
+//! An unlinked regular file does not need this, because the kernel reports its open and close; a
+//! symbolic link does not need it either. But a program may have looked up an object that a rename
+//! replaces, and may be about to open or read it. rename guarantees that the name always leads to
+//! the old or to the new file. So the old one stays until the kernel forgets it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,8 +21,7 @@ use steadfast_media::Medium;
 use super::Filesystem;
 use crate::node;
 
-/// Node ids that are kept. The count is there so that FORGET, which comes in masses, need not take
-/// the lock.
+/// Node ids that are kept. The count lets FORGET, which is very frequent, skip the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
     count: AtomicUsize,
@@ -58,8 +58,8 @@ impl Removed {
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    /// Runs `remove`, which takes the name away or gives it (`replaces`) to another inode, and
-    /// keeps the inode behind it where that is needed.
+    /// Runs `remove`, which removes the name or gives it to another inode (`replaces`). Keeps the
+    /// inode behind the name if necessary.
     pub(super) fn removing<T, E>(
         &self,
         directory: InodeNumber,
@@ -85,21 +85,21 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         let nodeid = self.nodes.id(&found).filter(|_| goes)?;
         self.volume.acquire(found.inode).ok()?;
         if !self.removed.insert(nodeid) {
-            // Two requests about one name: the other one keeps it.
+            // Two requests removed one name concurrently; the other request keeps the inode.
             self.volume.release(found.inode);
             return None;
         }
         Some(nodeid)
     }
 
-    /// The kernel has forgotten a node.
+    /// Called when the kernel has forgotten a node.
     pub(super) fn let_go(&self, nodeid: u64) {
         if self.removed.remove(nodeid) {
             self.volume.release(node::inode(nodeid));
         }
     }
 
-    /// All of them, at a rollback.
+    /// Releases all kept inodes, at a rollback.
     pub(crate) fn let_all_go(&self) {
         for nodeid in self.removed.take() {
             self.volume.release(node::inode(nodeid));

@@ -1,9 +1,9 @@
-//! Requests that arrive while the volume is rolled back.
+//! Requests that arrive during a rollback of the volume.
 //!
-//! The control thread waits for the kernel to drop its pages meanwhile, and the kernel may hold a
-//! lock on a page, or hold back the writes of a file, until a request of that file is answered. So
-//! every request about a regular file is answered at once: writes of dirty pages are acknowledged
-//! and dropped (they belong to the state that is given up), the rest is stale. Requests about
+//! The control thread waits for the kernel to drop its pages. The kernel may hold the lock of a
+//! page, or delay the writes of a file, until a request of that file is answered. So every request
+//! about a regular file is answered immediately. Writes of dirty pages are acknowledged and
+//! dropped, because they belong to the discarded state; other requests get ESTALE. Requests about
 //! directories hold nothing that the control thread needs; they are parked and executed afterwards.
 
 use std::sync::PoisonError;
@@ -23,7 +23,7 @@ use crate::request::Request;
 use crate::service::{Later, Return};
 use crate::snapshots::is_snapshot;
 
-/// A request to be executed later.
+/// A request to execute later.
 pub(crate) struct Parked {
     pub(crate) back: Return,
     pub(crate) bytes: Vec<u8>,
@@ -50,11 +50,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             {
                 self.acknowledge_times(request, out)
             }
-            // Nobody waits for it, and the tables it needs are being changed.
+            // The kernel does not wait for RELEASE, and the tables that it needs are being changed.
             opcode::RELEASE => self.park(later, request),
             opcode::RELEASEDIR | opcode::DESTROY => Ok(Answer::Ready),
             _ if self.nodes.is_known_directory(request.header.nodeid) => self.park(later, request),
-            // Nothing of a snapshot is dropped or waited for.
+            // A snapshot has nothing to drop or to wait for.
             _ if is_snapshot(request.header.nodeid) => self.park(later, request),
             _ if request.header.nodeid == 0 => Err(Errno(libc::ENOSYS)),
             _ => Err(Errno(libc::ESTALE)),

@@ -1,5 +1,4 @@
-//! Requests about snapshots: the directory `.snapshots` and everything below it, which can only be
-//! read.
+//! Requests about snapshots: the read-only directory `.snapshots` and everything below it.
 
 use steadfast::fs::{Attributes, DirectoryEntry, FileKind, SeekTo};
 use steadfast::{Error, InodeNumber, Platform, Timestamp};
@@ -19,7 +18,7 @@ use crate::errno::Errno;
 use crate::request::Request;
 use crate::snapshots::{self, DIRECTORY_ID, DIRECTORY_INODE, Place};
 
-/// Cookies of `.` and `..`; that of a snapshot is its generation above them.
+/// Cookies of `.` and `..`; the cookie of a snapshot is this plus its generation.
 const DOTS: u64 = 2;
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
@@ -48,7 +47,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             | opcode::LINK
             | opcode::WRITE
             | opcode::FALLOCATE => return Err(Errno(libc::EROFS)),
-            // The kernel copies by itself then.
+            // With EXDEV the kernel copies by itself.
             opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => return Err(Errno(libc::EXDEV)),
             opcode::IOCTL => return Err(Errno(libc::ENOTTY)),
             _ => {}
@@ -119,7 +118,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }))
     }
 
-    /// What changes here does so without the kernel's doing, so it keeps nothing.
+    /// This directory changes without the kernel, so the kernel caches nothing of it.
     fn in_directory_of_snapshots(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         match request.header.opcode {
             opcode::LOOKUP => match request.arguments().name()? {
@@ -146,7 +145,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             opcode::READDIR => list(request, out, 0, entry_never, |cookie, count| {
                 self.names_of_snapshots(cookie, count)
             }),
-            // Each snapshot would have to be opened.
+            // Attributes would require opening each snapshot.
             opcode::READDIRPLUS => {
                 let nothing = |_: &Attributes| Ok(EntryOut::default());
                 list(request, out, size_of::<EntryOut>(), nothing, |cookie, count| {
@@ -231,7 +230,8 @@ fn entry_never(_: &Attributes) -> Result<EntryOut, Errno> {
     Ok(EntryOut::default())
 }
 
-/// Names an inode of a snapshot to the kernel, which may keep it: nothing changes in a snapshot.
+/// Enters an inode of a snapshot into the table of nodes. The kernel may cache it, because a
+/// snapshot never changes.
 fn entry<M: Medium, P: Platform>(
     place: &Place<M, P>,
     attributes: &Attributes,

@@ -1,18 +1,18 @@
-//! fsync for many callers at once, by one worker.
+//! One worker executes fsync for many callers.
 //!
-//! Each flush of the medium takes from 0.1 ms to many, and there are as few workers as processors.
-//! If each waited for the flush of its own caller, nobody would be left to hear the next one, nor
-//! anybody else. So the worker that receives an FSYNC while no other leads answers it and all that
-//! the other workers receive meanwhile: those queue up behind it, and their workers go on. All that
-//! have come by then share one transaction point ([`Volume::fsync`](steadfast::Volume::fsync) has
-//! nothing left to do for the later ones), and the volume is told of them as they come, so that it
-//! can wait for company.
+//! Each flush of the medium takes from 0.1 ms to many ms, and there are as few workers as
+//! processors. If each worker waited for the flush of its own caller, no worker would be left for
+//! other requests. So the worker that receives an FSYNC while there is no leader becomes the
+//! leader. It answers its own FSYNC and those that the other workers queue in the meantime, while
+//! these workers continue.
 //!
-//! Invariant: while requests wait, a worker leads. A request that is dropped is answered EIO
-//! ([`Ticket`]).
+//! All queued callers share one transaction point ([`Volume::fsync`](steadfast::Volume::fsync) has
+//! nothing left to do for the later ones). The volume is told of each caller as it arrives, so that
+//! it can wait for more committers.
 //!
-//! Over io_uring each request has a thread that waits with it anyway; there each makes its own way
-//! into the volume.
+//! Invariant: while requests wait, a worker leads. A dropped request gets EIO ([`Ticket`]).
+//!
+//! Over io_uring each request has its own waiting thread, so each calls the volume directly.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ use crate::open::Handle;
 use crate::request::Request;
 use crate::service::Later;
 
-/// What FSYNC and FSYNCDIR ask for.
+/// Arguments of FSYNC and FSYNCDIR.
 #[derive(Debug, Clone, Copy)]
 struct Sync {
     nodeid: u64,
@@ -46,7 +46,7 @@ struct Queue {
     led: bool,
 }
 
-/// The requests that wait for whoever leads.
+/// The requests that wait for the leader.
 #[derive(Default)]
 pub(super) struct Syncs(Mutex<Queue>);
 
@@ -55,14 +55,14 @@ impl Syncs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request; whether the caller has to lead.
+    /// Adds a request. Returns whether the caller has to lead.
     fn add(&self, sync: Sync, ticket: Ticket) -> bool {
         let mut queue = self.queue();
         queue.waiting.push_back((sync, ticket));
         !std::mem::replace(&mut queue.led, true)
     }
 
-    /// The next request for whoever leads; with the last one the lead is over.
+    /// The next request for the leader. `None` ends the lead.
     fn next(&self) -> Option<(Sync, Ticket)> {
         let mut queue = self.queue();
         let next = queue.waiting.pop_front();
@@ -95,7 +95,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
 
     fn lead(&self) {
         while let Some((sync, ticket)) = self.syncs.next() {
-            // An operation that panics takes its own request along and no other one.
+            // A panic fails only the request of its own operation.
             let result = self.guarded(opcode::FSYNC, || self.sync(sync));
             ticket.answer(result.map(|()| &[][..]));
             self.volume.withdraw();
@@ -117,7 +117,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
             return Err(errno);
         }
         if sync.is_file && self.agreement.write_back() {
-            // Writing pages back does not tell the kernel that the file has more blocks now.
+            // Write-back does not tell the kernel that the file now has more blocks.
             let allocated = self.volume.attributes(sync.inode)?.allocated;
             if self.files.allocation_changed(sync.nodeid, allocated) {
                 let _ = self.device.invalidate_inode(sync.nodeid, -1);

@@ -1,19 +1,21 @@
 //! Modification and change times of files that are open for writing, with the write-back cache.
 //!
-//! The kernel owns these times then: it ignores ours, and sends its own (SETATTR) when it writes
-//! the inode back. The volume gives a file the time at which a request arrives, seconds after the
-//! store that it belongs to. Usually the kernel's time follows and is right. Two ways lead past
-//! that, and the file would be younger after the next mount than it was before:
-//! - the kernel sends nothing, because the inode has that very time already: from us, when the file
-//!   was made in the same tick;
-//! - it has sent its time before, and a write that was on its way arrives behind it.
+//! The kernel owns these times then. It ignores the daemon's values, and sends its own (SETATTR)
+//! when it writes back the inode. The volume gives a file the arrival time of a request, which is
+//! seconds after the program's write. Usually the kernel's time follows and corrects this. In two
+//! cases it does not, and the file would be younger after the next mount than before:
+//! - The kernel sends nothing, because the inode already has exactly that time. It came from the
+//!   daemon, when the file was created in the same tick.
+//! - The kernel has already sent its time, and a write that was under way arrives afterwards.
 //!
-//! So the table of open files remembers which times the two sides have agreed on last, and that
-//! something came later. When the kernel has nothing more to say, the volume gets those times
-//! again: at FSYNC (the kernel has sent what it had), when a descriptor is closed, and at the end
-//! of the session. A `transact` does not: it has the kernel write pages and not inodes, so the time
-//! agreed on may be older than the data, and a time that is too late is the one that backups
-//! forgive.
+//! So the table of open files records which times both sides last agreed on, and whether a change
+//! came later. When the kernel has nothing more to send, the volume gets the agreed times again.
+//! This happens at FSYNC (the kernel has sent its times by then), at the close of a descriptor, and
+//! at the end of the session.
+//!
+//! A `transact` does not restore times. It makes the kernel write pages but not inodes, so the
+//! agreed time may be older than the data. Backups tolerate a time that is too late, but not one
+//! that is too early.
 
 use steadfast::fs::{Attributes, SetAttributes, SetTime};
 use steadfast::{InodeNumber, Platform};
@@ -27,8 +29,8 @@ fn times(attributes: &Attributes) -> Times {
 }
 
 impl<M: Medium, P: Platform> Filesystem<M, P> {
-    /// A file was opened for writing, and the kernel has got these attributes or has had the same
-    /// times before.
+    /// A file was opened for writing, and the kernel has these attributes or already had the same
+    /// times.
     pub(super) fn times_shown(&self, nodeid: u64, inode: InodeNumber) {
         if self.agreement.write_back()
             && let Ok(attributes) = self.volume.attributes(inode)
@@ -37,15 +39,15 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// A request has changed a file, and its times with it.
+    /// A request has changed a file, and thereby its times.
     pub(super) fn times_late(&self, nodeid: u64) {
         if self.agreement.write_back() {
             self.files.times_late(nodeid);
         }
     }
 
-    /// Gives a file the times that the kernel shows. No error: the data is what it is, and what is
-    /// wrong with the volume the caller will find out.
+    /// Gives a file the times that the kernel shows. Errors are ignored: the data is not affected,
+    /// and later calls report what is wrong with the volume.
     pub(super) fn settle_times(&self, nodeid: u64) {
         let Some(agreed) = self.files.take_late(nodeid) else { return };
         let Ok(inode) = self.nodes.resolve(nodeid) else { return };
@@ -59,7 +61,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         }
     }
 
-    /// At the end of the session: the kernel need not tell of the last closes before an unmount.
+    /// At the end of the session: the kernel may not report the last closes before an unmount.
     pub(crate) fn settle_all_times(&self) {
         for nodeid in self.files.late() {
             self.settle_times(nodeid);

@@ -1,5 +1,5 @@
-//! Extended attributes. Values of ACLs pass through here in the kernel's form; the volume keeps the
-//! mode in step.
+//! Extended attributes. ACL values pass through in the kernel's form; the volume keeps the mode
+//! consistent with them.
 
 use steadfast::Platform;
 use steadfast::fs::{SetAttributes, SetXattrMode};
@@ -67,11 +67,11 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 }
 
-/// The list as the caller may see it.
+/// The names that the caller may see.
 pub(super) fn visible(request: &Request<'_>, names: Vec<Vec<u8>>) -> Vec<u8> {
     let mut list = Vec::new();
     for name in names {
-        // Only the administrator sees these; the kernel leaves the choice to us.
+        // Only root may see these names; the kernel leaves this decision to the daemon.
         if request.header.uid != 0 && name.starts_with(b"trusted.") {
             continue;
         }
@@ -81,14 +81,14 @@ pub(super) fn visible(request: &Request<'_>, names: Vec<Vec<u8>>) -> Vec<u8> {
     list
 }
 
-/// Names outside the namespaces that exist are refused, as other file systems do.
+/// Refuses names outside the existing namespaces, as other file systems do.
 pub(super) fn known(name: &[u8]) -> Result<&[u8], Errno> {
     let named =
         NAMESPACES.iter().any(|prefix| name.len() > prefix.len() && name.starts_with(prefix));
     if named || SYSTEM.contains(&name) { Ok(name) } else { Err(Errno(libc::EOPNOTSUPP)) }
 }
 
-/// The value, or its size where that is all that is asked for.
+/// Returns the value, or its size if the request has size 0.
 pub(super) fn give(value: &[u8], size: usize, out: &mut AnswerBuffer) -> Outcome {
     if size == 0 {
         return ready(out.put(&GetxattrOut { size: value.len() as u32, padding: 0 }));

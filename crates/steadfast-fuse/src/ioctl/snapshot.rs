@@ -1,4 +1,4 @@
-//! The commands about snapshots.
+//! Commands for snapshots.
 
 use std::fs::File;
 use std::io;
@@ -9,17 +9,18 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::{READ, WRITE, call, number};
 
-/// `_IOWR(TYPE, 0x30, SnapshotArgument)`: takes a snapshot, name in, all of it out.
+/// `_IOWR(TYPE, 0x30, SnapshotArgument)`: takes a snapshot. In: the name. Out: all fields.
 pub const SNAPSHOT_CREATE: u32 = number(READ | WRITE, 0x30, size_of::<SnapshotArgument>());
-/// `_IOW(TYPE, 0x31, SnapshotArgument)`: deletes the snapshot of this name.
+/// `_IOW(TYPE, 0x31, SnapshotArgument)`: deletes the snapshot with this name.
 pub const SNAPSHOT_DELETE: u32 = number(WRITE, 0x31, size_of::<SnapshotArgument>());
-/// `_IOW(TYPE, 0x32, SnapshotArgument)`: returns the volume to the snapshot of this name; see
+/// `_IOW(TYPE, 0x32, SnapshotArgument)`: rolls the volume back to the snapshot with this name; see
 /// [`snapshot_flag`].
 pub const SNAPSHOT_ROLLBACK: u32 = number(WRITE, 0x32, size_of::<SnapshotArgument>());
-/// `_IOWR(TYPE, 0x33, SnapshotListArgument)`: the next snapshots of the list.
+/// `_IOWR(TYPE, 0x33, SnapshotListArgument)`: returns the next snapshots of the list.
 pub const SNAPSHOT_LIST: u32 = number(READ | WRITE, 0x33, size_of::<SnapshotListArgument>());
 
-/// `_IOWR(TYPE, 0x34, SnapshotDiffArgument)`: the next inodes that differ between two states.
+/// `_IOWR(TYPE, 0x34, SnapshotDiffArgument)`: returns the next inodes that differ between two
+/// states.
 pub const SNAPSHOT_DIFF: u32 = number(READ | WRITE, 0x34, size_of::<SnapshotDiffArgument>());
 
 /// Changes in one [`SnapshotDiffArgument`].
@@ -29,7 +30,7 @@ pub const SNAPSHOT_DIFF_MAX: usize = 256;
 pub const SNAPSHOT_LIST_MAX: usize = 32;
 
 /// A snapshot: argument of [`SNAPSHOT_CREATE`], [`SNAPSHOT_DELETE`] and [`SNAPSHOT_ROLLBACK`].
-/// Fields that a command does not take are zero.
+/// Fields that a command does not use are zero.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SnapshotArgument {
@@ -37,13 +38,13 @@ pub struct SnapshotArgument {
     pub name: [u8; 64],
     /// Generation of the state; orders snapshots by age.
     pub generation: u64,
-    /// When it was taken, seconds since 1970.
+    /// Creation time, seconds since 1970.
     pub created_seconds: i64,
-    /// Inodes in it.
+    /// Inodes in the snapshot.
     pub inodes: u64,
-    /// Blocks that it refers to.
+    /// Blocks that the snapshot refers to.
     pub used_blocks: u64,
-    /// And nanoseconds.
+    /// Creation time, nanoseconds within the second.
     pub created_nanoseconds: u32,
     /// Bits of [`snapshot_flag`].
     pub flags: u32,
@@ -51,9 +52,9 @@ pub struct SnapshotArgument {
 
 /// Bits of [`SnapshotArgument::flags`] for [`SNAPSHOT_ROLLBACK`].
 pub mod snapshot_flag {
-    /// Also while files are open for writing.
+    /// Roll back even while files are open for writing.
     pub const FORCE: u32 = 1;
-    /// Newer snapshots are destroyed.
+    /// Destroy newer snapshots.
     pub const DESTROY_NEWER: u32 = 2;
 }
 
@@ -61,9 +62,9 @@ pub mod snapshot_flag {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SnapshotListArgument {
-    /// In: snapshots of later generations are wanted; 0: all.
+    /// In: list snapshots of later generations; 0: all.
     pub after: u64,
-    /// Out: how many there are below. Fewer than [`SNAPSHOT_LIST_MAX`]: these are the last ones.
+    /// Out: number of entries below. Fewer than [`SNAPSHOT_LIST_MAX`]: the list ends here.
     pub count: u64,
     /// Out: the snapshots, oldest first.
     pub snapshots: [SnapshotArgument; SNAPSHOT_LIST_MAX],
@@ -77,9 +78,9 @@ pub struct SnapshotDiffArgument {
     pub before: [u8; 64],
     /// In: name of the later one; empty: the live volume.
     pub after: [u8; 64],
-    /// In: inodes from this number on. Out: where to go on; 0: these were the last ones.
+    /// In: the first inode number. Out: the inode number to continue from; 0: the list ends here.
     pub next: u64,
-    /// Out: how many changes there are below; there can be none before the end.
+    /// Out: number of changes below, which can be 0 before the end.
     pub count: u64,
     /// Out: the changes, by inode number.
     pub changes: [SnapshotDiffChange; SNAPSHOT_DIFF_MAX],
@@ -97,32 +98,32 @@ pub struct SnapshotDiffChange {
     pub flags: u32,
 }
 
-/// Takes a snapshot of everything that programs have written up to now, also what is only in the
-/// kernel's cache.
+/// Takes a snapshot of all data that programs have written so far, including data that is only in
+/// the kernel's cache.
 ///
 /// # Errors
-/// EEXIST; EINVAL, ENAMETOOLONG for the name; ENOSPC where removing files under a snapshot might
-/// not find the room that it needs; EPERM; as [`transact`](super::transact).
+/// EEXIST; EINVAL, ENAMETOOLONG for the name; ENOSPC if, with the snapshot, later removals might
+/// not find the space that they need; EPERM; as for [`transact`](super::transact).
 pub fn snapshot_create(file: &File, name: &str) -> io::Result<Snapshot> {
     let mut argument = SnapshotArgument::named(name)?;
     call(file, SNAPSHOT_CREATE, &mut argument)?;
     Ok(Snapshot::from(&argument))
 }
 
-/// Deletes a snapshot. Its space comes back in the background.
+/// Deletes a snapshot. Its space is freed in the background.
 ///
 /// # Errors
-/// ENOENT; EPERM; as [`transact`](super::transact).
+/// ENOENT; EPERM; as for [`transact`](super::transact).
 pub fn snapshot_delete(file: &File, name: &str) -> io::Result<()> {
     call(file, SNAPSHOT_DELETE, &mut SnapshotArgument::named(name)?)
 }
 
-/// Returns the volume to a snapshot, which stays. Files that are open become stale (ESTALE). For
-/// the user who mounted, and root.
+/// Rolls the volume back to a snapshot, which remains. Open files become stale (ESTALE). Only the
+/// mounting user and root may use it.
 ///
 /// # Errors
-/// ENOENT; EBUSY while files are open for writing, unless `force`; ENOTEMPTY where there are newer
-/// snapshots, unless they are to be destroyed; EPERM; as [`transact`](super::transact).
+/// ENOENT; EBUSY while files are open for writing, unless `force`; ENOTEMPTY if newer snapshots
+/// exist and shall not be destroyed; EPERM; as for [`transact`](super::transact).
 pub fn snapshot_rollback(
     file: &File,
     name: &str,
@@ -135,7 +136,7 @@ pub fn snapshot_rollback(
     call(file, SNAPSHOT_ROLLBACK, &mut argument)
 }
 
-/// The snapshots of the volume, oldest first.
+/// Returns the snapshots of the volume, oldest first.
 ///
 /// # Errors
 /// ENOTTY; EIO.
@@ -153,11 +154,12 @@ pub fn snapshots(file: &File) -> io::Result<Vec<Snapshot>> {
     }
 }
 
-/// Which inodes differ between the snapshot `before` and the snapshot `after`, or the live volume
-/// (what the kernel still keeps to itself is not in it: see [`transact`](super::transact)).
+/// Returns the inodes that differ between the snapshot `before` and the snapshot `after` or the
+/// live volume. Data that is only in the kernel's cache is not included; see
+/// [`transact`](super::transact).
 ///
 /// # Errors
-/// ENOENT where there is no such snapshot; EINVAL, ENAMETOOLONG for names; ENOTTY; EIO.
+/// ENOENT if a snapshot does not exist; EINVAL, ENAMETOOLONG for names; ENOTTY; EIO.
 pub fn snapshot_diff(
     file: &File,
     before: &str,
@@ -178,7 +180,7 @@ pub fn snapshot_diff(
 }
 
 impl SnapshotDiffArgument {
-    /// Fills in a part of the answer.
+    /// Fills in one part of the answer.
     pub(crate) fn answer(&mut self, diff: &SnapshotDiff) {
         self.count = 0;
         for (place, change) in self.changes.iter_mut().zip(&diff.changes) {
@@ -218,9 +220,9 @@ impl SnapshotDiffChange {
     }
 }
 
-/// A name as it is in an argument.
+/// Converts a name to its form in an argument.
 fn field(name: &str) -> io::Result<[u8; 64]> {
-    // A NUL byte would end it; the last byte stays zero.
+    // A NUL byte would end the name early, and the last byte must stay zero.
     if name.contains('\0') {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
@@ -232,7 +234,7 @@ fn field(name: &str) -> io::Result<[u8; 64]> {
     Ok(field)
 }
 
-/// The name in a field; `None` where it is not UTF-8 or not ended.
+/// The name in a field; `None` if it is not UTF-8 or has no end.
 pub(crate) fn text(field: &[u8; 64]) -> Option<&str> {
     let end = field.iter().position(|byte| *byte == 0)?;
     std::str::from_utf8(&field[..end]).ok()

@@ -1,8 +1,8 @@
-//! Latencies in buckets of fixed limits: eight to each power of two, so that a quantile is at most
-//! an eighth too high.
+//! Latencies in buckets with fixed limits. Each power of two has eight buckets, so a quantile is at
+//! most an eighth too high.
 //!
-//! The first bucket ends at 256 ns, the last but one at 2^37 ns (137 s); the last holds whatever
-//! took longer. A limit belongs to the bucket below it ("less or equal", as Prometheus has it).
+//! The first bucket ends at 256 ns. The last but one ends at 2^37 ns (137 s), and the last has all
+//! longer latencies. A limit belongs to the bucket below it ("less or equal", as in Prometheus).
 
 /// Sub-buckets of a power of two, as a power of two.
 const SUB_BITS: u32 = 3;
@@ -16,7 +16,7 @@ pub const BUCKETS: usize = (((LAST_BITS - FIRST_BITS) << SUB_BITS) + 2) as usize
 
 /// The bucket that a latency in nanoseconds belongs to.
 pub(super) fn bucket_of(nanoseconds: u64) -> usize {
-    // One less, so that limits belong below.
+    // Subtract one, because a limit belongs to the bucket below it.
     let value = nanoseconds.saturating_sub(1);
     if value >> FIRST_BITS == 0 {
         return 0;
@@ -43,11 +43,11 @@ pub fn bucket_limit(bucket: usize) -> u64 {
 /// Counted latencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
-    /// How many fell into each bucket.
+    /// Number of latencies in each bucket.
     pub buckets: [u64; BUCKETS],
-    /// All of them together, nanoseconds.
+    /// Sum of all latencies, in nanoseconds.
     pub nanoseconds: u64,
-    /// The longest, nanoseconds.
+    /// The longest latency, in nanoseconds.
     pub longest: u64,
 }
 
@@ -58,16 +58,16 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// How many there are.
+    /// The number of latencies.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The latency that this share (0 to 1) does not exceed, nanoseconds, rounded up to the limit
-    /// of its bucket but never above the longest; `None` where nothing was counted.
+    /// The latency, in nanoseconds, that this share (0 to 1) does not exceed. It is rounded up to
+    /// the limit of its bucket, but never above the longest. `None` if nothing was counted.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let count = self.count();
-        // At least one, and as many as the share rounded up.
+        // At least one, and the share rounded up.
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
         let mut seen = 0;
         let found = self.buckets.iter().position(|bucket| {
@@ -77,8 +77,8 @@ impl Histogram {
         Some(bucket_limit(found).min(self.longest))
     }
 
-    /// How many took at most 2 to the power of `bits` nanoseconds: exact for the powers within the
-    /// buckets.
+    /// Number of latencies of at most 2 to the power of `bits` nanoseconds. Exact for powers within
+    /// the range of the buckets.
     pub fn at_most(&self, bits: u32) -> u64 {
         let limit = 1u64.checked_shl(bits).unwrap_or(u64::MAX);
         let within = |(bucket, _): &(usize, &u64)| bucket_limit(*bucket) <= limit;
@@ -89,8 +89,8 @@ impl Histogram {
             .fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// What came after `earlier`. The longest is that of the highest bucket in which something
-    /// came.
+    /// The latencies counted since `earlier`. Their longest is that of the highest bucket that
+    /// grew.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let mut difference = self.clone();
         for (bucket, before) in difference.buckets.iter_mut().zip(&earlier.buckets) {
@@ -102,7 +102,7 @@ impl Histogram {
         difference
     }
 
-    /// Both together.
+    /// Adds the latencies of `other`.
     pub fn add(&mut self, other: &Histogram) {
         for (bucket, more) in self.buckets.iter_mut().zip(&other.buckets) {
             *bucket = bucket.saturating_add(*more);
@@ -134,7 +134,7 @@ mod tests {
             assert!(limit > last);
             assert_eq!(bucket_of(limit), bucket);
             assert_eq!(bucket_of(last + 1), bucket);
-            // An eighth at most.
+            // The relative error is at most an eighth.
             assert!(
                 bucket == 0 || bucket == BUCKETS - 1 || (limit - last) * 8 <= limit,
                 "{bucket}"

@@ -1,4 +1,4 @@
-//! The kinds of operations that are told apart.
+//! The kinds of operations that the metrics distinguish.
 
 use crate::abi::opcode;
 use crate::ioctl;
@@ -8,7 +8,7 @@ use crate::request::Request;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Looking a name up.
+    /// Name lookup.
     Lookup = 0,
     /// Reading attributes.
     Getattr = 1,
@@ -18,7 +18,7 @@ pub enum Kind {
     Readdir = 3,
     /// Opening a file.
     Open = 4,
-    /// Making a file, directory, symbolic link, device or further link.
+    /// Creating a file, directory, symbolic link, device or hard link.
     Create = 5,
     /// Removing a name.
     Remove = 6,
@@ -28,9 +28,9 @@ pub enum Kind {
     Read = 8,
     /// Writing data, and the kernel writing back dirty pages.
     Write = 9,
-    /// fallocate, copy_file_range, and looking for data and holes.
+    /// fallocate, copy_file_range, and seeking data and holes.
     Allocate = 10,
-    /// Closing a file: what close(2) waits for.
+    /// Closing a file: the part that close(2) waits for.
     Close = 11,
     /// fsync, fdatasync, syncfs.
     Sync = 12,
@@ -66,7 +66,7 @@ impl Kind {
         Kind::Other,
     ];
 
-    /// Its name for people and labels: one lower-case word.
+    /// The name for output and labels: one lower-case word.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Lookup => "lookup",
@@ -88,8 +88,8 @@ impl Kind {
         }
     }
 
-    /// The kind of a request; `None` for what nobody waits for, and for looking at the counters,
-    /// which would otherwise see itself.
+    /// The kind of a request. `None` for requests without a waiting caller, and for requests of the
+    /// counters, which would otherwise count themselves.
     pub(crate) fn of(request: &Request<'_>) -> Option<Kind> {
         Some(match request.header.opcode {
             opcode::FORGET

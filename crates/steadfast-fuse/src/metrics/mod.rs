@@ -1,13 +1,12 @@
-//! What a mount counts about the requests that it answers: how many of each kind, how long they
-//! took, how many failed.
+//! Counters of a mount: number, latency and errors of each kind of request.
 //!
-//! Every thread adds to a shard of its own with relaxed atomics, so that threads do not fight over
-//! cache lines; whoever looks adds the shards up. The counts of one look may be an operation apart
-//! from each other; none is ever lost.
+//! Every thread adds to a shard of its own with relaxed atomics, so that threads do not contend for
+//! cache lines. A reader adds up the shards. The counts in one reading may differ by an operation
+//! from each other; no count is ever lost.
 //!
-//! A request is timed from when the daemon has received it until its answer is ready, and counted
-//! before its caller hears of it. What the kernel answers from its caches is no request, and is not
-//! counted.
+//! The time of a request runs from its receipt by the daemon until its answer is ready. It is
+//! counted before the caller gets the answer. The kernel's answers from its caches are not requests
+//! and are not counted.
 
 mod histogram;
 mod kind;
@@ -21,10 +20,10 @@ pub use kind::Kind;
 
 use crate::errno::Errno;
 
-/// Shards at most; more threads share.
+/// Largest number of shards; more threads share them.
 const SHARDS_MAX: usize = 8;
 
-/// Counts of one kind in one shard.
+/// Counters of one kind in one shard.
 #[derive(Debug)]
 struct Slot {
     errors: AtomicU64,
@@ -52,13 +51,13 @@ struct Shard {
     written_bytes: AtomicU64,
 }
 
-/// Counts of all operations of one kind since the volume was mounted.
+/// Counters of all operations of one kind since the mount.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Operations {
-    /// How long they took. [`Histogram::count`] is their number.
+    /// Their latencies. [`Histogram::count`] is their number.
     pub latency: Histogram,
-    /// Those that were answered with an error of the volume or the medium (EIO, ENOSPC, EROFS,
-    /// ENOMEM, EBUSY, ESTALE): not the everyday answers such as "no such file".
+    /// Number of answers with an error of the volume or the medium (EIO, ENOSPC, EROFS, ENOMEM,
+    /// EBUSY, ESTALE). Ordinary errors such as "no such file" do not count.
     pub errors: u64,
 }
 
@@ -70,18 +69,18 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counters for a mount with this many threads.
+    /// Creates the counters for a mount with this many threads.
     pub(crate) fn new(threads: usize) -> Metrics {
         let shards = (0..threads.clamp(1, SHARDS_MAX)).map(|_| Shard::default()).collect();
         Metrics { shards, since: Instant::now() }
     }
 
-    /// How long the volume has been mounted.
+    /// Time since the mount.
     pub fn uptime(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Everything about one kind.
+    /// All counters of one kind.
     pub fn operations(&self, kind: Kind) -> Operations {
         let mut sum = Operations::default();
         for shard in &self.shards {
@@ -96,7 +95,7 @@ impl Metrics {
         sum
     }
 
-    /// Bytes that programs (and the kernel for them) have read through the mount, and written.
+    /// Bytes read and bytes written through the mount, by programs or by the kernel for them.
     pub fn bytes(&self) -> (u64, u64) {
         self.shards.iter().fold((0, 0), |(read, written), shard| {
             let (r, w) = (&shard.read_bytes, &shard.written_bytes);
@@ -128,7 +127,7 @@ impl Metrics {
     }
 }
 
-/// A small number for each thread that asks.
+/// A small number for each calling thread.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
@@ -142,7 +141,7 @@ fn is_failure(error: Errno) -> bool {
     )
 }
 
-/// A request that is being timed; goes along with it to whoever answers it.
+/// A timed request. The value travels with the request to the thread that answers it.
 #[derive(Debug)]
 pub(crate) struct Timing {
     metrics: Arc<Metrics>,
@@ -155,7 +154,7 @@ impl Timing {
         Timing { metrics: metrics.clone(), kind, start: Instant::now() }
     }
 
-    /// It has been answered.
+    /// Ends the timing: the request has been answered.
     pub(crate) fn end(self, error: Option<Errno>) {
         self.metrics.add(self.kind, self.start.elapsed(), error);
     }

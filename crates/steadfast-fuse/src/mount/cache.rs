@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::log::log_warning;
 
-/// How the kernel limits dirty pages and read-ahead of a mount. Changing that takes root; without
-/// it the kernel's own limits stay, a hundredth of the memory that may be dirty.
+/// The kernel's limits of dirty pages and read-ahead for a mount. Only root can change them.
+/// Otherwise the kernel's limit remains: a hundredth of the memory that may be dirty.
 #[derive(Debug)]
 pub(crate) struct CacheLimits {
     directory: PathBuf,
-    /// Cleared where a change is refused.
+    /// Cleared when the kernel refuses a change.
     adjustable: AtomicBool,
 }
 
@@ -21,38 +21,37 @@ impl CacheLimits {
         CacheLimits { directory, adjustable: AtomicBool::new(true) }
     }
 
-    /// Takes the limit of dirty pages that FUSE mounts start with away, and lets the kernel read
-    /// ahead further. Without that buffered writes are several times slower and nothing else
-    /// changes.
+    /// Removes the limit of dirty pages that FUSE mounts start with, and increases read-ahead.
+    /// Without this, buffered writes are several times slower; nothing else changes.
     pub(crate) fn raise(&self) {
         self.lift_dirty_max();
         self.set("read_ahead_kb", "1024");
     }
 
-    /// Dirty pages are limited as those of any other file system.
+    /// Limits dirty pages like those of any other file system.
     pub(crate) fn lift_dirty_max(&self) -> bool {
-        // Both in any case: before Linux 6.2 there is no strict_limit to set.
+        // Set both in any case: before Linux 6.2 `strict_limit` does not exist.
         self.set("strict_limit", "0") & self.set("max_ratio", "100")
     }
 
-    /// Limits the bytes of dirty pages of this mount, whatever the rest of the system has. Writers
-    /// that go on are slowed down until pages are written back, so there are seldom more than half
-    /// as many. Whether it could be done (Linux 6.2, root).
+    /// Limits the bytes of dirty pages of this mount, regardless of the rest of the system.
+    /// Continuing writers are slowed down until pages are written back, so usually at most half of
+    /// the limit is dirty. Returns whether it worked (needs Linux 6.2 and root).
     pub(crate) fn set_dirty_max(&self, bytes: u64) -> bool {
-        // The kernel keeps a share of what may be dirty in the whole system now, and refuses more
-        // than all of it.
+        // The kernel stores the limit as a share of the dirty pages currently allowed system-wide,
+        // and refuses more than all of them.
         self.set("max_ratio", "100");
         let most = self.dirty_max().map_or(bytes, |whole| whole / 2);
         self.set("max_bytes", &bytes.min(most).to_string()) && self.set("strict_limit", "1")
     }
 
-    /// The most bytes of dirty pages that the mount may have as things are; `None` where the kernel
-    /// does not say.
+    /// The largest number of dirty bytes that the mount may have at present; `None` if the kernel
+    /// does not report it.
     pub(crate) fn dirty_max(&self) -> Option<u64> {
         number(&self.directory.join("max_bytes")).or_else(|| self.dirty_max_by_ratio())
     }
 
-    /// The same before Linux 6.2: a part of what may be dirty in the whole system, which is a part
+    /// The same before Linux 6.2: a share of the dirty pages allowed system-wide, which are a share
     /// of the memory.
     fn dirty_max_by_ratio(&self) -> Option<u64> {
         let memory = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -65,14 +64,14 @@ impl CacheLimits {
         Some(kib.saturating_mul(1024) / 100 * of_memory / 100 * of_that)
     }
 
-    /// Whether the setting has this value now.
+    /// Sets a value. Returns whether the setting has this value now.
     fn set(&self, name: &str, value: &str) -> bool {
         if !self.adjustable.load(Ordering::Relaxed) {
             return false;
         }
         match std::fs::write(self.directory.join(name), value) {
             Ok(()) => return true,
-            // Some settings are younger (Linux 6.2) than what we run on.
+            // Some settings exist only from Linux 6.2.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error)
                 if matches!(

@@ -32,7 +32,7 @@ const FLAGS: [(&str, libc::c_ulong, bool); 18] = [
     ("nosymfollow", 256, true),
 ];
 
-/// Options that only mount(8) and fstab care about.
+/// Options that only mount(8) and fstab use.
 fn is_for_mount_only(option: &str) -> bool {
     matches!(
         option,
@@ -52,8 +52,8 @@ fn is_for_mount_only(option: &str) -> bool {
 
 pub(super) fn mount(directory: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let device = device::open()?;
-    // An image may come from anywhere: what it says of owners and devices counts where that is
-    // asked for.
+    // An image may come from an untrusted source. So its set-id bits and devices are honoured only
+    // if options request that.
     let mut flags =
         libc::MS_NOSUID | libc::MS_NODEV | if options.read_only { libc::MS_RDONLY } else { 0 };
     let mut data = format!(

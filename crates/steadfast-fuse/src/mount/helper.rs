@@ -1,7 +1,7 @@
-//! `fusermount3`, the set-user-id helper that mounts for ordinary users and hands the connection
-//! back over a socket.
+//! `fusermount3`, the set-user-id helper that mounts for non-root users and returns the connection
+//! over a socket.
 //!
-//! Errors are those of the system where there is one for it: ENOENT is a helper that is not
+//! Errors use the number of the system if there is one. ENOENT means that the helper is not
 //! installed.
 
 use std::io;
@@ -13,13 +13,13 @@ use std::process::{Command, Stdio};
 use crate::MountOptions;
 use crate::device::own;
 
-/// Names under which distributions install it.
+/// Names under which distributions install the helper.
 const PROGRAMS: [&str; 2] = ["fusermount3", "fusermount"];
 
 pub(super) fn mount(directory: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     inheritable(theirs.as_raw_fd())?;
-    // Commas separate options; the helper takes a backslash in front of one in a name.
+    // Commas separate options; the helper accepts an escaping backslash before a comma in a name.
     let name = options.fs_name.replace('\\', "\\\\").replace(',', "\\,");
     let mut list = format!("rw,fsname={name},subtype=steadfast");
     if options.read_only {
@@ -64,7 +64,7 @@ pub(super) fn unmount(directory: &Path, lazy: bool) -> io::Result<()> {
     })
 }
 
-/// The error behind what the helper wrote; its own words where there is no errno for them.
+/// Converts the helper's message to an error; keeps the message if it has no errno.
 fn refusal(text: &str) -> io::Error {
     let said = |words: &str| text.contains(words);
     if said("Permission denied")
@@ -88,7 +88,7 @@ fn run(configure: impl Fn(&mut Command) -> &mut Command) -> io::Result<std::proc
     Err(io::Error::from_raw_os_error(libc::ENOENT))
 }
 
-/// The helper has to keep its end of the socket across exec.
+/// The helper must keep its end of the socket across exec.
 #[allow(unsafe_code)]
 fn inheritable(descriptor: RawFd) -> io::Result<()> {
     // SAFETY: the descriptor is open; F_SETFD takes an integer.
@@ -98,16 +98,16 @@ fn inheritable(descriptor: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// One byte arrives with the descriptor of the connection attached.
+/// Receives one byte that carries the descriptor of the connection.
 #[allow(unsafe_code)]
 fn receive_descriptor(socket: RawFd) -> io::Result<OwnedFd> {
     let mut byte = [0u8; 1];
     let mut vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     // Aligned for cmsghdr, and larger than one descriptor needs.
     let mut control = [0u64; 8];
-    // SAFETY: msghdr is plain data for which zeros are valid; its pointers are set to live buffers
-    // with their lengths, and the control message is read only where the kernel says that it is one
-    // with a descriptor in it.
+    // SAFETY: msghdr is plain data for which zeros are valid, and its pointers are set to live
+    // buffers with their lengths. The control message is read only if the kernel reports one with a
+    // descriptor.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut vector;

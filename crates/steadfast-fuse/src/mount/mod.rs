@@ -1,5 +1,5 @@
-//! Attaching to and detaching from the directory tree: mount(2) for root, `fusermount3` for
-//! everybody else.
+//! Attaches to and detaches from the directory tree, with mount(2) for root and `fusermount3` for
+//! other users.
 
 mod cache;
 mod direct;
@@ -14,22 +14,22 @@ use crate::MountOptions;
 
 pub(crate) use cache::CacheLimits;
 
-/// A mount that exists.
+/// An existing mount.
 #[derive(Debug, Clone)]
 pub(crate) struct Mount {
     /// Canonical path of the mount point.
     pub(crate) directory: std::path::PathBuf,
     /// `MAJOR:MINOR` of the file system's device number.
     pub(crate) device: Option<(u32, u32)>,
-    /// Whether mount(2) was used and umount(2) has to be.
+    /// Whether mount(2) made the mount, so that umount(2) must remove it.
     direct: bool,
 }
 
-/// Mounts; the descriptor is the connection to the kernel, on which INIT waits.
+/// Mounts. The returned descriptor is the connection to the kernel, on which INIT waits.
 ///
 /// # Errors
 /// Those of the system calls (ENOTDIR, ENOTCONN on a dead mount, EPERM, EBUSY, EINVAL for an option
-/// that the kernel does not know), ENOENT also where `fusermount3` is missing.
+/// that the kernel does not know). Also ENOENT if `fusermount3` is missing.
 pub(crate) fn attach(directory: &Path, options: &MountOptions) -> io::Result<(Mount, OwnedFd)> {
     let directory = mount_point(directory)?;
     let direct = effective_uid() == 0;
@@ -43,10 +43,10 @@ pub(crate) fn attach(directory: &Path, options: &MountOptions) -> io::Result<(Mo
 }
 
 impl Mount {
-    /// Unmounts; with `lazy` the mount point becomes free at once and open files keep working until
+    /// Unmounts. With `lazy` the mount point is free immediately, and open files keep working until
     /// they are closed.
     pub(crate) fn detach(&self, lazy: bool) -> io::Result<()> {
-        // The path may be somebody else's mount by now (ours gone, another one there).
+        // The path may belong to another mount by now, after this mount has ended.
         if let Some(device) = self.device
             && table::find(&self.directory).is_none_or(|entry| entry.device != device)
         {
@@ -59,7 +59,7 @@ impl Mount {
         }
     }
 
-    /// The limits of its page cache.
+    /// The limits of the mount's page cache.
     pub(crate) fn cache_limits(&self) -> Option<CacheLimits> {
         self.device.map(CacheLimits::new)
     }
@@ -67,7 +67,7 @@ impl Mount {
 
 fn mount_point(directory: &Path) -> io::Result<std::path::PathBuf> {
     let found = directory.canonicalize()?;
-    // A dead mount answers ENOTCONN here.
+    // A dead mount returns ENOTCONN here.
     if found.metadata()?.is_dir() {
         Ok(found)
     } else {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Entry {
     /// Device number of the file system, major and minor.
     pub(crate) device: (u32, u32),
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) directory: PathBuf,
 }
 
@@ -28,7 +28,7 @@ fn parse(line: &[u8]) -> Option<Entry> {
     Some(Entry { device, directory: PathBuf::from(OsString::from_vec(directory)) })
 }
 
-/// Space, tab, newline and backslash are written as three octal digits.
+/// The table has space, tab, newline and backslash as three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,16 +1,14 @@
-//! The null file system: what the transport costs by itself.
+//! The null file system: it measures the cost of the transport alone.
 //!
-//! It keeps names and data in plain maps in memory and forgets them when it is unmounted: nothing
-//! is durable, nothing is checked, nothing is journalled. What it reaches through [`crate`]'s own
-//! transport (the same handshake, the same buffers, a queue for each worker, the same times for
-//! which the kernel may keep names and attributes, the same answers by which the kernel does
-//! without a request) is the floor of FUSE on a machine: no file system behind the same transport
-//! can be much faster. `steadfast lab` measures it as target `null`.
+//! It keeps names and data in plain maps in memory and discards them at unmount. Nothing is
+//! durable, checked or journalled. It uses [`crate`]'s own transport: handshake, buffers and a
+//! queue for each worker. The validity of names and attributes is the same, and so are the answers
+//! that make the kernel omit requests. Its speed is the upper bound of FUSE on a machine: no file
+//! system with the same transport can be much faster. `steadfast lab` measures it as target `null`.
 //!
-//! Invariants: every request that Steadfast answers for plain files and directories is answered,
-//! none of them waits for anything but the lock of the tree; what Steadfast has besides (snapshots,
-//! commands, access-control lists, holes) is refused. The tree holds at most `capacity` bytes of
-//! data.
+//! Invariants: it answers every request for plain files and directories that Steadfast answers. A
+//! request waits only for the lock of the tree. Other features of Steadfast (snapshots, commands,
+//! access-control lists, holes) are refused. The tree holds at most `capacity` bytes of data.
 
 mod serve;
 mod tree;
@@ -26,20 +24,20 @@ use crate::{MountOptions, init};
 
 use tree::Tree;
 
-/// A mounted null file system. [`run`](Self::run) it to the end; dropping it instead unmounts and
-/// waits.
+/// A mounted null file system. [`run`](Self::run) serves it until the end. Dropping it instead
+/// unmounts it and waits.
 #[derive(Debug)]
 pub struct NullSession {
     mount: Mount,
     workers: Workers,
 }
 
-/// What the workers share.
+/// The state that the workers share.
 struct Shared {
     tree: RwLock<Tree>,
 }
 
-/// Mounts an empty null file system of `capacity` bytes on `directory`. Returns once the kernel has
+/// Mounts an empty null file system of `capacity` bytes on `directory`. Returns when the kernel has
 /// the mount.
 ///
 /// # Errors
@@ -57,7 +55,7 @@ pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Res
     let mut session = NullSession { mount, workers: Workers::default() };
     let started = session.workers.start(&shared, "null", &device, options.threads, rings, false);
     started.inspect_err(|_| {
-        // Also where none could be started.
+        // Also if no worker could be started.
         let _ = session.mount.detach(true);
     })?;
     if let Some(limits) = session.mount.cache_limits() {
@@ -67,7 +65,7 @@ pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Res
 }
 
 impl NullSession {
-    /// Serves until it is unmounted.
+    /// Serves the file system until it is unmounted.
     ///
     /// # Errors
     /// The connection to the kernel broke.
@@ -86,12 +84,12 @@ impl Drop for NullSession {
 }
 
 impl Shared {
-    /// For looking things up.
+    /// Locks the tree for reading.
     fn reading(&self) -> std::sync::RwLockReadGuard<'_, Tree> {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For changing something.
+    /// Locks the tree for changes.
     fn writing(&self) -> std::sync::RwLockWriteGuard<'_, Tree> {
         self.tree.write().unwrap_or_else(PoisonError::into_inner)
     }

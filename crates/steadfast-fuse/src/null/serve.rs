@@ -1,4 +1,4 @@
-//! Requests of the kernel on the maps.
+//! Executes the kernel's requests on the maps.
 
 use steadfast::Timestamp;
 use steadfast::fs::{Attributes, FileKind};
@@ -20,13 +20,13 @@ use crate::filesystem::directories;
 use crate::request::Request;
 use crate::service::{Answer, Later, Outcome, Service};
 
-/// `renameat2`: fail where the new name exists.
+/// `renameat2`: fail if the new name exists.
 const RENAME_NOREPLACE: u32 = 1;
 
 impl Service for Shared {
     fn serve(&self, _later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         match request.header.opcode {
-            // Nobody waits for these.
+            // The kernel does not wait for these.
             opcode::FORGET => {
                 if let Ok(forget) = request.arguments().take::<ForgetIn>() {
                     self.writing().forget(request.header.nodeid, forget.lookups);
@@ -91,7 +91,7 @@ impl Shared {
                 directories::list(request, out, size_of::<EntryOut>(), entry, read).map(|_| ())
             }
             opcode::STATFS => self.statfs(out),
-            // There is nothing to do, and Steadfast is asked as well.
+            // These need no work, but Steadfast gets the same requests.
             opcode::RELEASE
             | opcode::RELEASEDIR
             | opcode::FSYNC
@@ -103,7 +103,7 @@ impl Shared {
             opcode::SETXATTR | opcode::FALLOCATE | opcode::TMPFILE | opcode::COPY_FILE_RANGE => {
                 Err(Errno(libc::EOPNOTSUPP))
             }
-            // The kernel does without for good (FLUSH among others), as it does on Steadfast.
+            // The kernel never sends these requests again (FLUSH among others), as with Steadfast.
             _ => Err(Errno(libc::ENOSYS)),
         }
     }
@@ -119,7 +119,8 @@ impl Shared {
     }
 
     fn lookup(&self, directory: u64, name: &[u8], out: &mut AnswerBuffer) -> Result<(), Errno> {
-        // Found and counted under one lock: a removal in between would leave nothing to count on.
+        // Lookup and count use one lock, because a removal in between would leave no inode to count
+        // on.
         let mut tree = self.writing();
         match tree.lookup(directory, name)? {
             Some(id) => put_entry(&tree.enter(id)?, out),
@@ -159,7 +160,7 @@ impl Shared {
         put_attributes(attributes, out)
     }
 
-    /// Everything that makes an inode with a name.
+    /// All requests that create an inode with a name.
     fn make(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Result<(), Errno> {
         let mut arguments = request.arguments();
         let (mut kind, mut mode, mut umask, mut device, mut flags) =
@@ -188,7 +189,7 @@ impl Shared {
         let mut tree = self.writing();
         let directory = request.header.nodeid;
         let id = match (tree.make(directory, name, new), flags) {
-            // The kernel did not know that there is such a file.
+            // The kernel did not know that the file exists.
             (Err(Errno(libc::EEXIST)), Some(flags)) if flags as i32 & libc::O_EXCL == 0 => {
                 let id = tree.lookup(directory, name)?.ok_or(Errno(libc::ENOENT))?;
                 if flags as i32 & libc::O_TRUNC != 0 {

@@ -1,4 +1,4 @@
-//! Inodes in a map: the whole state of a null file system.
+//! Inodes in a map: the entire state of a null file system.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,9 +8,9 @@ use steadfast::{InodeNumber, Timestamp};
 use crate::abi::ROOT_ID;
 use crate::errno::Errno;
 
-/// Entries of a directory have cookies from here on; 1 and 2 are `.` and `..`.
+/// First cookie of directory entries; 1 and 2 are `.` and `..`.
 const COOKIE_FIRST: u64 = 3;
-/// Blocks of the allocation that is told, bytes.
+/// Block size of the reported allocation, in bytes.
 const BLOCK: u64 = 4096;
 
 /// All inodes by node id.
@@ -18,9 +18,9 @@ const BLOCK: u64 = 4096;
 pub(super) struct Tree {
     nodes: HashMap<u64, Node>,
     next: u64,
-    /// Bytes of data that may be held.
+    /// Largest number of data bytes.
     pub(super) capacity: u64,
-    /// Bytes of data that are held.
+    /// Present number of data bytes.
     pub(super) used: u64,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct Tree {
 pub(super) struct Node {
     pub(super) attributes: Attributes,
     pub(super) body: Body,
-    /// How often the kernel was told of it; it may ask for it until it has forgotten that.
+    /// Number of the kernel's references. The inode must stay while there are any.
     lookups: u64,
 }
 
-/// What an inode holds.
+/// The contents of an inode.
 #[derive(Debug)]
 pub(super) enum Body {
     /// Data of a regular file.
@@ -46,23 +46,23 @@ pub(super) enum Body {
     Nothing,
 }
 
-/// An entry of a directory with the attributes of what it names.
+/// An entry of a directory with the attributes of its inode.
 type Listed = (DirectoryEntry, Option<Attributes>);
 
-/// What is to be made.
+/// Parameters of a new inode.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct New<'a> {
     pub(super) kind: FileKind,
     pub(super) permissions: u32,
     /// User and group.
     pub(super) owner: (u32, u32),
-    /// Of a device node.
+    /// Device number, for a device node.
     pub(super) device: u32,
-    /// Of a symbolic link.
+    /// Target, for a symbolic link.
     pub(super) target: &'a [u8],
 }
 
-/// Names in a directory, in the order in which they came.
+/// Names in a directory, in the order of their creation.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     parent: u64,
@@ -72,7 +72,7 @@ pub(super) struct Names {
 }
 
 impl Tree {
-    /// An empty root directory.
+    /// Creates an empty root directory.
     pub(super) fn new(capacity: u64, (uid, gid): (u32, u32)) -> Tree {
         let mut tree = Tree { nodes: HashMap::new(), next: ROOT_ID, capacity, used: 0 };
         let (kind, owner) = (FileKind::Directory, (uid, gid));
@@ -112,12 +112,12 @@ impl Tree {
         id
     }
 
-    /// The inode of this id.
+    /// The inode with this id.
     pub(super) fn node(&self, id: u64) -> Result<&Node, Errno> {
         self.nodes.get(&id).ok_or(Errno(libc::ESTALE))
     }
 
-    /// The inode of this id, to change it.
+    /// The inode with this id, for a change.
     pub(super) fn node_mut(&mut self, id: u64) -> Result<&mut Node, Errno> {
         self.nodes.get_mut(&id).ok_or(Errno(libc::ESTALE))
     }
@@ -136,7 +136,7 @@ impl Tree {
         }
     }
 
-    /// The id behind a name, if there is one.
+    /// The id of the inode with this name, if there is one.
     pub(super) fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<u64>, Errno> {
         match name {
             b"." => Ok(Some(directory)),
@@ -145,14 +145,14 @@ impl Tree {
         }
     }
 
-    /// Attributes of an inode that the kernel is told of: counts one lookup.
+    /// The attributes of an inode for an answer to the kernel; counts one lookup.
     pub(super) fn enter(&mut self, id: u64) -> Result<Attributes, Errno> {
         let node = self.node_mut(id)?;
         node.lookups += 1;
         Ok(node.attributes)
     }
 
-    /// The kernel drops references; what has no name either goes.
+    /// The kernel drops references. An inode without references and names is removed.
     pub(super) fn forget(&mut self, id: u64, lookups: u64) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.lookups = node.lookups.saturating_sub(lookups);
@@ -169,7 +169,7 @@ impl Tree {
         }
     }
 
-    /// Makes an inode with a name.
+    /// Creates an inode with a name.
     pub(super) fn make(&mut self, directory: u64, name: &[u8], new: New<'_>) -> Result<u64, Errno> {
         if self.names(directory)?.by_name.contains_key(name) {
             return Err(Errno(libc::EEXIST));
@@ -207,7 +207,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives an inode another name.
+    /// Adds a name to an inode.
     pub(super) fn link(&mut self, id: u64, directory: u64, name: &[u8]) -> Result<(), Errno> {
         if self.names(directory)?.by_name.contains_key(name) {
             return Err(Errno(libc::EEXIST));
@@ -221,7 +221,7 @@ impl Tree {
         self.insert(directory, name, id)
     }
 
-    /// Removes a name: of a directory (`rmdir`) or of anything else.
+    /// Removes the name of a directory (`rmdir`) or of another inode.
     pub(super) fn remove(&mut self, directory: u64, name: &[u8], rmdir: bool) -> Result<(), Errno> {
         let id = self.lookup(directory, name)?.ok_or(Errno(libc::ENOENT))?;
         let is_directory = self.node(id)?.attributes.kind == FileKind::Directory;
@@ -252,7 +252,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Renames; what had the new name goes, unless it must not (`keep`).
+    /// Renames. An inode with the new name is replaced, unless `keep` forbids it.
     pub(super) fn rename(
         &mut self,
         (from, from_name): (u64, &[u8]),
@@ -286,7 +286,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Entries behind a cookie, `.` and `..` first.
+    /// The entries after a cookie, with `.` and `..` first.
     pub(super) fn list(
         &self,
         directory: u64,
@@ -306,14 +306,14 @@ impl Tree {
             .collect::<Result<Vec<_>, _>>()?;
         let after = names.by_cookie.range(cookie.saturating_add(1).max(COOKIE_FIRST)..);
         for (cookie, name) in after.take(count.saturating_sub(found.len())) {
-            // Both maps have the same names.
+            // Both maps contain the same names.
             let Some((id, _)) = names.by_name.get(name) else { continue };
             found.push(entry(*id, name, *cookie)?);
         }
         Ok(found)
     }
 
-    /// Writes into a file, which grows where needed.
+    /// Writes to a file and extends it if necessary.
     pub(super) fn write(&mut self, id: u64, offset: u64, data: &[u8]) -> Result<(), Errno> {
         let start = usize::try_from(offset).map_err(|_| Errno(libc::EFBIG))?;
         let end = start.checked_add(data.len()).ok_or(Errno(libc::EFBIG))?;
@@ -327,7 +327,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes a file at least (or, with `cut`, exactly) so long.
+    /// Makes a file at least this long, or with `cut` exactly this long.
     pub(super) fn resize(&mut self, id: u64, size: u64, cut: bool) -> Result<(), Errno> {
         let free = self.capacity.saturating_sub(self.used);
         let node = self.node_mut(id)?;
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(tree.node(file).unwrap().attributes.links, 2);
         tree.remove(ROOT_ID, b"g", false).unwrap();
         tree.remove(directory, b"h", false).unwrap();
-        // The kernel never knew it: gone.
+        // The inode is removed, because the kernel never had a reference.
         assert_eq!(tree.node(file).unwrap_err(), Errno(libc::ESTALE));
         tree.remove(ROOT_ID, b"d", true).unwrap();
         assert_eq!(tree.node(ROOT_ID).unwrap().attributes.links, 2);

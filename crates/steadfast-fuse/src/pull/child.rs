@@ -1,21 +1,21 @@
 //! The helper process itself.
 //!
-//! It is forked from a process with many threads, so between fork and exit it may call nothing but
-//! async-signal-safe functions: no allocation, no locks, no panic. Everything that it needs is laid
-//! out in a [`Plan`] before the fork.
+//! It is forked from a process with many threads, so between fork and exit it may only call
+//! async-signal-safe functions: no allocation, no locks, no panic. A [`Plan`] holds all that it
+//! needs, prepared before the fork.
 #![allow(unsafe_code)]
 
 use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 
-/// Node id that tells the helper to end.
+/// Node id that makes the helper end.
 const QUIT: u64 = 0;
-/// Where the descriptors are in the helper.
+/// Numbers of the descriptors in the helper.
 const SOCKET: RawFd = 3;
 const ABORT: RawFd = 4;
 
-/// Everything that the helper needs.
+/// All data that the helper needs.
 pub(super) struct Plan {
     /// Path of the mount point, the secret, 16 bytes for the node id and a NUL byte.
     path: Vec<u8>,
@@ -36,9 +36,9 @@ impl Plan {
         Plan { path, digits_at, socket, abort_file, parent }
     }
 
-    /// Forks; returns the helper's process id in the daemon and never in the helper.
+    /// Forks. Returns the helper's process id in the daemon, and never returns in the helper.
     pub(super) fn fork(mut self) -> io::Result<libc::pid_t> {
-        // SAFETY: the child runs `run`, which keeps to async-signal-safe calls and ends in _exit.
+        // SAFETY: the child runs `run`, which only makes async-signal-safe calls and ends in _exit.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => self.run(),
@@ -47,8 +47,8 @@ impl Plan {
     }
 
     fn run(&mut self) -> ! {
-        // SAFETY: system calls on descriptors and memory of this process alone; see the module's
-        // documentation.
+        // SAFETY: system calls that only use descriptors and memory of this process; see the
+        // module's documentation.
         unsafe {
             let signals = self.prepare();
             let mut set = [
@@ -59,7 +59,7 @@ impl Plan {
                 if libc::poll(set.as_mut_ptr(), 2, -1) < 0 {
                     continue;
                 }
-                // The daemon is dying: its other threads may wait for the kernel, and the kernel
+                // The daemon is dying. Its other threads may wait for the kernel, and the kernel
                 // for them.
                 if set[1].revents != 0 {
                     abort_and_exit();
@@ -78,8 +78,8 @@ impl Plan {
         }
     }
 
-    /// Takes leave of everything that the daemon had open, and of its signals. Returns the
-    /// descriptor that becomes readable when the daemon dies.
+    /// Closes all other inherited descriptors and blocks all signals. Returns the descriptor that
+    /// becomes readable when the daemon dies.
     ///
     /// # Safety
     /// Only in the forked child.
@@ -87,8 +87,8 @@ impl Plan {
         // SAFETY: plain system calls with valid arguments; failures leave the helper useless but
         // harmless.
         unsafe {
-            // Out of the way of the fixed numbers first: fcntl never returns a descriptor below its
-            // argument.
+            // First move the descriptors away from the fixed numbers: fcntl returns no descriptor
+            // below its argument.
             let socket = libc::fcntl(self.socket, libc::F_DUPFD, 16);
             let abort_file =
                 self.abort_file.map_or(-1, |file| libc::fcntl(file, libc::F_DUPFD, 16));
@@ -111,7 +111,7 @@ impl Plan {
             libc::sigaddset(&raw mut death, libc::SIGUSR1);
             let signals = libc::signalfd(-1, &raw const death, libc::SFD_CLOEXEC);
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGUSR1);
-            // The daemon may have died before it could be watched.
+            // The daemon may have died before the watch began.
             if libc::getppid() != self.parent {
                 abort_and_exit();
             }
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// Writes the dirty pages of a file back; returns 0 or an errno.
+    /// Writes back the dirty pages of a file. Returns 0 or an errno.
     ///
     /// # Safety
     /// Only in the forked child.
@@ -135,7 +135,7 @@ impl Plan {
             let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
             let file = libc::open(self.path.as_ptr().cast(), flags);
             if file < 0 {
-                // Not an error number that `pull` takes for a failed write.
+                // Replace error numbers that `pull` would take for a failed write.
                 return match *libc::__errno_location() {
                     libc::EIO | libc::ENOSPC | libc::EFBIG | libc::EROFS => libc::EAGAIN,
                     errno => errno,
@@ -174,14 +174,15 @@ unsafe fn close_from(first: RawFd) {
 /// # Safety
 /// Only in the forked child.
 unsafe fn abort_and_exit() -> ! {
-    // SAFETY: a write to a descriptor that may be closed, which is harmless, and the end.
+    // SAFETY: writes to a descriptor and exits; if the descriptor is closed, the write fails
+    // without harm.
     unsafe {
         libc::write(ABORT, c"1".as_ptr().cast(), 1);
         libc::_exit(0)
     }
 }
 
-/// Tells the helper to end and waits for it.
+/// Makes the helper end, and waits for it.
 pub(super) fn quit(mut socket: UnixStream, pid: libc::pid_t) {
     let _ = socket.write_all(&QUIT.to_ne_bytes());
     loop {

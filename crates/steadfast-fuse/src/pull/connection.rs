@@ -1,4 +1,4 @@
-//! The kernel's control file of the connection (`fusectl`), through which it can be aborted.
+//! The kernel's control file of the connection (`fusectl`), which can abort the connection.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::device::own;
 
-/// Where systems mount `fusectl`.
+/// The usual mount point of `fusectl`.
 const USUAL_PLACE: &str = "/sys/fs/fuse/connections";
 
 /// The connection of one mount.
@@ -17,14 +17,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Finds the control file by the minor number of the mount's device.
+    /// Finds the control file by the minor device number of the mount.
     pub(crate) fn find(device: Option<(u32, u32)>) -> Connection {
         let Some((_, minor)) = device else { return Connection::default() };
         let usual = File::options().write(true).open(format!("{USUAL_PLACE}/{minor}/abort")).ok();
         Connection { abort: usual.map(OwnedFd::from).or_else(|| through_a_mount_of_our_own(minor)) }
     }
 
-    /// Aborts: every request that waits ends with ECONNABORTED, and so does every later one.
+    /// Aborts the connection: all waiting and later requests end with ECONNABORTED.
     pub(crate) fn abort(&self) -> bool {
         let Some(file) = self.abort.as_ref().and_then(|file| file.try_clone().ok()) else {
             return false;
@@ -37,12 +37,12 @@ impl Connection {
     }
 }
 
-/// Where nobody mounted `fusectl`: a private mount that is attached nowhere. Needs root.
+/// If `fusectl` is not mounted: uses a private mount that is not attached to the tree. Needs root.
 fn through_a_mount_of_our_own(minor: u32) -> Option<OwnedFd> {
     const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
     const CLOEXEC: libc::c_uint = 1;
     let path = std::ffi::CString::new(format!("{minor}/abort")).ok()?;
-    // SAFETY: system calls with NUL-terminated strings and descriptors that were just checked.
+    // SAFETY: system calls with NUL-terminated strings and with descriptors that were just checked.
     unsafe {
         let context = descriptor(libc::syscall(libc::SYS_fsopen, c"fusectl".as_ptr(), CLOEXEC))?;
         let none = std::ptr::null::<libc::c_void>();

@@ -1,19 +1,19 @@
-//! Pulling dirty pages out of the kernel's cache while the daemon keeps serving.
+//! Pulls dirty pages out of the kernel's cache while the daemon continues to serve.
 //!
-//! A daemon must never wait for its own mount: a thread that is stuck in such a wait when the
-//! daemon is killed keeps `/dev/fuse` open, the kernel keeps waiting for answers that nobody will
-//! give, and neither ends. So a *helper process* does the waiting. It holds no descriptor of the
-//! connection; it opens the file through the mount, by a name that only the daemon and it know, and
-//! writes the dirty pages back with `sync_file_range`, which needs no lock that a client of the
-//! mount could hold, leaves the pages cached and returns when the daemon has answered every write.
+//! A daemon must never wait for its own mount. If the daemon is killed, a thread in such a wait
+//! keeps `/dev/fuse` open, and the kernel keeps waiting for answers that never come. Neither ends.
+//! So a *helper process* waits instead. It holds no descriptor of the connection. It opens the file
+//! through the mount, by a name that only the daemon and the helper know. Then it writes back the
+//! dirty pages with `sync_file_range`. This call needs no lock that a client of the mount could
+//! hold, and keeps the pages cached. It returns when the daemon has answered every write.
 //!
-//! The helper is also the watchdog of the connection: when the daemon dies it aborts the
-//! connection, so that even a daemon that was killed in the middle of an invalidation, which does
-//! wait for the kernel, cannot hang.
+//! The helper is also the watchdog of the connection: it aborts the connection when the daemon
+//! dies. An invalidation does wait for the kernel, but with the watchdog even a daemon that is
+//! killed during one cannot hang.
 //!
-//! Where there is no helper, or it may not open a file, or the kernel is older than 6.16, the
-//! daemon falls back to invalidating the pages of the file, which writes them back first, one by
-//! one, and forgets them.
+//! The fallback is to invalidate the pages of the file. The daemon uses it if there is no helper,
+//! if the helper may not open the file, or before Linux 6.16. Invalidation writes the pages back
+//! one by one and drops them.
 
 mod child;
 mod connection;
@@ -33,7 +33,7 @@ use crate::log::log_warning;
 
 pub(crate) use connection::Connection;
 
-/// Start of the name by which the helper opens a file; the secret and the node id follow, both as
+/// Start of the name by which the helper opens a file. The secret and the node id follow, each with
 /// 16 hexadecimal digits.
 const NAME_PREFIX: &str = ".steadfast-pull-";
 const DIGITS: usize = 16;
@@ -45,7 +45,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// The node id that a name in the root directory stands for, if it is the helper that asks.
+    /// The node id that a name in the root directory stands for, if the request is from the helper.
     pub(crate) fn node(&self, name: &[u8]) -> Option<u64> {
         let digits = name.strip_prefix(NAME_PREFIX.as_bytes())?;
         let (secret, nodeid) = digits.split_at_checked(DIGITS)?;
@@ -64,7 +64,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The helper process, seen from the daemon.
+/// The daemon's side of the helper process.
 #[derive(Debug)]
 pub(crate) struct Puller {
     device: Device,
@@ -74,10 +74,9 @@ pub(crate) struct Puller {
 }
 
 impl Puller {
-    /// Starts the helper for the mount at `directory`. It is no failure if there is none in the
-    /// end.
+    /// Starts the helper for the mount at `directory`. Failure to start it is no error.
     ///
-    /// `waits`: the kernel's page writeback is visible to `sync_file_range` (Linux 6.16).
+    /// `waits`: `sync_file_range` sees the kernel's page writeback (Linux 6.16).
     pub(crate) fn start(
         device: Device,
         directory: &Path,
@@ -105,8 +104,8 @@ impl Puller {
         self.pass
     }
 
-    /// Returns once every page of the file that was dirty has been written to the daemon. Other
-    /// threads have to serve the writes meanwhile.
+    /// Returns when every dirty page of the file has been written to the daemon. Other threads must
+    /// serve these writes in the meantime.
     ///
     /// # Errors
     /// The kernel could not write a page back: the volume is full or failing.
@@ -115,7 +114,7 @@ impl Puller {
         if let Some(socket) = helper.as_mut() {
             match ask(socket, nodeid) {
                 Ok(0) => return Ok(()),
-                // What writing the pages back can answer; anything else came from opening the file.
+                // Errors that write-back can return; all others are from opening the file.
                 Ok(errno @ (libc::EIO | libc::ENOSPC | libc::EFBIG | libc::EROFS)) => {
                     return Err(io::Error::from_raw_os_error(errno));
                 }
@@ -158,24 +157,24 @@ fn ask(socket: &mut UnixStream, nodeid: u64) -> io::Result<i32> {
 
 type Spawned = (UnixStream, mpsc::Sender<()>, JoinHandle<()>);
 
-/// Forks the helper from a thread that then does nothing but wait for the end of the session.
+/// Forks the helper from a thread that afterwards only waits for the end of the session.
 ///
-/// `PR_SET_PDEATHSIG` follows the *thread* that forked, not its process. That is why this thread
-/// exists:
+/// `PR_SET_PDEATHSIG` follows the *thread* that forked, not its process. This is the purpose of the
+/// thread:
 ///
-/// - It dies at once when the daemon is killed, whatever the others wait for: it only ever waits
-///   for a channel, never for the kernel's file system. A worker that is stuck in an invalidation
-///   dies when that ends, which is what the helper is to bring about.
-/// - It does not end before the helper. It ends in [`child::quit`], after `waitpid`, so that no
-///   signal comes of an orderly end; a helper that reads `QUIT` is gone before it could see one.
-/// - Nothing else ends it: it holds the receiver of a channel whose sender is in the [`Puller`],
-///   and does not panic. Were it to end early all the same, the helper would take the daemon for
-///   dead and abort the connection: a mount that is gone, and never one that hangs.
-/// - A daemon that dies between fork and prctl is seen by `getppid`, which names the process and
-///   not the thread. The thread cannot die alone in between: it waits for what happens after.
+/// - The thread dies immediately when the daemon is killed, whatever other threads wait for: it
+///   only waits for a channel, never for the kernel's file system. A worker that is stuck in an
+///   invalidation dies only when that ends, and the helper has to bring that about.
+/// - The thread does not end before the helper. It ends in [`child::quit`], after `waitpid`, so an
+///   orderly end causes no signal: a helper that reads `QUIT` exits before it could receive one.
+/// - Nothing else ends the thread. It holds the receiver of a channel whose sender is in the
+///   [`Puller`], and does not panic. If it did end early, the helper would take the daemon for dead
+///   and abort the connection. The mount would end, but not hang.
+/// - If the daemon dies between fork and prctl, `getppid` shows that, because it refers to the
+///   process and not to the thread. The thread cannot die alone in between, because it waits for a
+///   later event.
 /// - The kernel clears the signal when the *receiver* changes its credentials or runs a set-id
-///   program. The helper does neither; what capabilities the daemon drops later is not its
-///   business.
+///   program. The helper does neither. Capabilities that the daemon drops later do not matter.
 fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>) -> io::Result<Spawned> {
     let (ours, theirs) = UnixStream::pair()?;
     let second = ours.try_clone()?;
@@ -207,7 +206,7 @@ fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>) -> io::Result<Spawn
     }
 }
 
-/// Unpredictable enough to keep other users of the mount from guessing the name.
+/// Random enough that other users of the mount cannot guess the name.
 fn random() -> u64 {
     let mut bytes = [0; 8];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));

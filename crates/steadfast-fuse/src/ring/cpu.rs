@@ -1,6 +1,6 @@
-//! Processors: how many queues the kernel wants, and threads that stay on one.
+//! Processors: the number of queues that the kernel expects, and binding threads to a processor.
 
-/// Queues that the kernel wants: as many as there may be processors.
+/// Number of queues that the kernel expects: the number of possible processors.
 pub(super) fn possible() -> Option<u16> {
     count(&std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?)
 }
@@ -14,16 +14,16 @@ fn count(list: &str) -> Option<u16> {
     })
 }
 
-/// Keeps the calling thread on a processor, unless the process was told to keep off it or it is not
-/// there: then the thread stays where it was allowed to be.
+/// Binds the calling thread to a processor. If the process may not use that processor or it does
+/// not exist, the thread keeps its allowed processors.
 #[allow(unsafe_code)]
 pub(super) fn stay_on(processor: u16) {
     let processor = usize::from(processor);
     if processor >= libc::CPU_SETSIZE as usize {
         return;
     }
-    // SAFETY: a set is plain data, of the size that the calls are told; the number is below that of
-    // its bits.
+    // SAFETY: a set is plain data of the size that the calls are told. The number is below the
+    // number of bits in the set.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         if libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) != 0

@@ -1,13 +1,12 @@
-//! An entry of a queue: an io_uring of one thread, and the buffers in which it gets requests and
-//! gives answers.
+//! An entry of a queue: an io_uring of one thread, and the buffers for its requests and answers.
 //!
-//! Memory of an entry: a page that starts with the headers and ends with a copy of header and first
-//! argument of the request, then the payload. So a request is one piece, as it is from the device,
-//! and the data of a WRITE starts on a page boundary. A request without a payload (READ is one)
-//! leaves it to the answer.
+//! Memory of an entry: one page, then the payload. The page starts with the headers and ends with a
+//! copy of the request's header and first argument. So a request is contiguous, as it is from the
+//! device, and the data of a WRITE starts on a page boundary. A request without a payload (such as
+//! READ) leaves the payload to the answer.
 //!
-//! Invariant: the memory is the kernel's from a command until its completion (`lent`), and ours
-//! otherwise.
+//! Invariant: from a command until its completion (`lent`) the memory belongs to the kernel,
+//! otherwise to this process.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -23,15 +22,15 @@ use crate::buffer::{DATA_MAX, PAGE, Pages};
 use crate::device::Device;
 use crate::errno::Errno;
 
-/// Pages of an entry: headers, payload.
+/// Pages of an entry: headers and payload.
 const PAGES: usize = 1 + DATA_MAX / PAGE;
 
 type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 
-/// What [`Entry::next`] found.
+/// Result of [`Entry::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A request is in the entry.
+    /// The entry contains a request.
     Request,
     /// The file system was unmounted or the connection aborted.
     Unmounted,
@@ -40,33 +39,33 @@ pub(super) enum Next {
 /// See the module.
 pub(super) struct Entry {
     ring: Ring,
-    /// What was allocated, and the first page in it.
+    /// The allocation, and the first page in it.
     allocation: NonNull<[u8]>,
     memory: NonNull<u8>,
-    /// The two buffers, where REGISTER reads where they are.
+    /// Addresses of the two buffers, which REGISTER reads.
     buffers: Box<[libc::iovec; 2]>,
     queue: u16,
     lent: bool,
     commit_id: u64,
 }
 
-// SAFETY: the memory and what points to it belong to the entry alone, and nothing in it is bound to
-// a thread.
+// SAFETY: only the entry refers to the memory and to its contents, and nothing in it is bound to a
+// thread.
 unsafe impl Send for Entry {}
 
 impl Entry {
-    /// An entry for a queue of the connection, not yet known to the kernel. The thread that calls
-    /// [`register`](Self::register) is its thread from then on.
+    /// Creates an entry for a queue of the connection, which the kernel does not know yet. The
+    /// thread that calls [`register`](Self::register) must use the entry from then on.
     ///
     /// # Errors
-    /// io_uring is not to be had (ENOSYS, EPERM by seccomp or `kernel.io_uring_disabled`, EINVAL:
-    /// too old), or memory.
+    /// io_uring is not available (ENOSYS, EPERM by seccomp or `kernel.io_uring_disabled`, EINVAL if
+    /// too old), or memory is exhausted.
     pub(super) fn new(device: &Device, queue: u16) -> io::Result<Entry> {
         let ring: Ring =
             IoUring::builder().dontfork().setup_r_disabled().setup_single_issuer().build(1)?;
         ring.submitter().register_files(&[device.as_raw_fd()])?;
         let (allocation, start) = Pages::new(PAGES)?.into_raw();
-        // SAFETY: a box is not null, and both addresses are inside of it.
+        // SAFETY: a box is not null, and both addresses are inside it.
         let (allocation, memory, payload) = unsafe {
             let allocation = NonNull::new_unchecked(allocation);
             let memory = allocation.cast::<u8>().add(start);
@@ -78,28 +77,28 @@ impl Entry {
         Ok(Entry { ring, allocation, memory, buffers, queue, lent: false, commit_id: 0 })
     }
 
-    /// Gives the entry to the kernel; `false`: the file system has been unmounted already.
+    /// Registers the entry with the kernel; `false`: the file system has already been unmounted.
     ///
     /// # Errors
-    /// The kernel does not take it; it falls back to the device then, unless the queues are ready
-    /// without.
+    /// The kernel refuses the entry. It then falls back to the device, unless the queues are
+    /// complete without this entry.
     pub(super) fn register(&mut self) -> io::Result<bool> {
         self.ring.submitter().register_enable_rings()?;
         self.push(REGISTER)?;
         self.ring.submit()?;
-        // A refusal is there at once.
+        // The kernel refuses an entry immediately.
         match self.completed() {
             Some(result) if is_end(-result) => Ok(false),
             Some(result) if result < 0 => Err(io::Error::from_raw_os_error(-result)),
-            // With a request already: it is found by the first `next`.
+            // A request may already have arrived; the first `next` finds it.
             Some(_) | None => Ok(true),
         }
     }
 
-    /// Sends what is due and waits for a request.
+    /// Submits pending commands and waits for a request.
     ///
     /// # Errors
-    /// The entry is of no use any more.
+    /// The entry is unusable afterwards.
     pub(super) fn next(&mut self) -> io::Result<Next> {
         while self.lent {
             let Some(result) = self.completed() else {
@@ -120,8 +119,8 @@ impl Entry {
         Ok(Next::Request)
     }
 
-    /// The request, and the payload where the request leaves it to the answer; `None` for what
-    /// cannot come from a kernel. Only after [`next`](Self::next) has found one.
+    /// The request, and the payload if the request leaves it to the answer; `None` if the bytes
+    /// cannot come from a kernel. Only valid after [`next`](Self::next) has found a request.
     pub(super) fn request(&mut self) -> Option<(&[u8], Option<&mut [u8]>)> {
         let (first, _) = self.bytes().split_at_mut(PAGE);
         let (headers, _) = Headers::read_from_prefix(first).ok()?;
@@ -141,16 +140,16 @@ impl Entry {
         Some((bytes.get(start..PAGE + data)?, None))
     }
 
-    /// Where the data of an answer goes.
+    /// The buffer for the data of an answer.
     pub(super) fn payload(&mut self) -> &mut [u8] {
         &mut self.bytes()[PAGE..]
     }
 
-    /// Answers with this many bytes of the payload. The kernel hears of it with the
-    /// [`next`](Self::next).
+    /// Answers with this many bytes of the payload. The following [`next`](Self::next) sends the
+    /// answer to the kernel.
     ///
     /// # Errors
-    /// The entry is of no use any more.
+    /// The entry is unusable afterwards.
     pub(super) fn answer(&mut self, result: Result<usize, Errno>) -> io::Result<()> {
         let (length, error) = match result {
             Ok(length) => (length.min(DATA_MAX) as u32, 0),
@@ -175,8 +174,8 @@ impl Entry {
 
     fn bytes(&mut self) -> &mut [u8] {
         debug_assert!(!self.lent, "the memory is the kernel's");
-        // SAFETY: the allocation has this many bytes, initialised, and it is ours: nothing is asked
-        // of the kernel.
+        // SAFETY: the allocation has this many initialised bytes and belongs to this process, as no
+        // command is outstanding.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), PAGES * PAGE) }
     }
 
@@ -198,36 +197,36 @@ impl Entry {
         if operation == REGISTER {
             set_length(&mut entry, self.buffers.len() as u32);
         }
-        // SAFETY: what the command points to lives as long as the entry, which keeps it until the
-        // completion.
+        // SAFETY: everything that the command points to lives as long as the entry, and the entry
+        // keeps it until the completion.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        // There is one command at a time.
+        // Only one command is outstanding at a time.
         pushed.map_err(|_| io::Error::other("the submission queue is full"))?;
         self.lent = true;
         Ok(())
     }
 }
 
-/// The kernel's answers to a command after the end of the connection.
+/// Results of a command after the end of the connection.
 fn is_end(errno: i32) -> bool {
     matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED)
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // What the kernel may still write to is given up rather than given back.
+        // Leak memory that the kernel may still write to.
         if !self.lent {
-            // SAFETY: it was a box, and nobody has it any more.
+            // SAFETY: the memory came from a box, and nothing else refers to it.
             drop(unsafe { Box::from_raw(self.allocation.as_ptr()) });
         }
     }
 }
 
-/// Sets `len` of a submission queue entry, which the crate has no word for in this operation.
+/// Sets `len` of a submission queue entry, for which the crate has no method in this operation.
 fn set_length(entry: &mut squeue::Entry128, length: u32) {
     const OFFSET: usize = 24;
     const { assert!(size_of::<squeue::Entry128>() == 128) };
-    // SAFETY: the type is the kernel's structure of 128 bytes, in which the field is at this
-    // offset, aligned.
+    // SAFETY: the type is the kernel's structure of 128 bytes, in which the field is at this offset
+    // and aligned.
     unsafe { std::ptr::from_mut(entry).byte_add(OFFSET).cast::<u32>().write(length) }
 }

@@ -1,25 +1,25 @@
-//! FUSE over io_uring: a queue of requests for each processor, answered by threads that stay on it.
+//! FUSE over io_uring: one request queue for each processor, served by threads bound to it.
 //!
-//! The kernel puts a request into the queue of the processor on which its caller runs, and into the
-//! entry of that queue that was free last. Each entry belongs to one thread with an io_uring of its
-//! own, so whoever serves a request is the one who fetches the next: nothing goes between threads,
-//! and the caller is woken on its own processor. A request that takes long (an fsync) occupies its
-//! thread, and the others of the queue serve what comes meanwhile.
+//! The kernel puts a request into the queue of its caller's processor, and into the entry of that
+//! queue that became free last. Each entry belongs to one thread with its own io_uring. The thread
+//! that serves a request also fetches the next one. So nothing moves between threads, and the
+//! caller wakes up on its own processor. A long request (an fsync) occupies its thread, and the
+//! other threads of the queue serve the requests that follow.
 //!
-//! Negotiation: the rings are made before INIT is answered, so that a host that refuses them is
-//! served over the device from the beginning; the kernel itself goes back to the device when it
-//! refuses an entry. What the kernel does not wait for (FORGET), and notifications, use the device
-//! in any case.
+//! Negotiation: the rings are created before INIT is answered, so a host that refuses them is
+//! served over the device from the start. If the kernel refuses an entry, the kernel itself goes
+//! back to the device. Requests that the kernel does not wait for (FORGET) and notifications always
+//! use the device.
 //!
-//! Invariant: *each queue has a thread that does not wait for the control thread*, for the control
-//! thread may wait for the kernel, which waits for writes in any queue. The last thread that does
-//! not wait answers EAGAIN instead ([`Seat::step_out`]). Threads cannot be added when they are
-//! needed: the kernel hands out what waits in a queue when an answer comes in, but not when an
-//! entry does.
+//! Invariant: *each queue has a thread that does not wait for the control thread*. The control
+//! thread may wait for the kernel, which may wait for writes in any queue. The last thread that
+//! does not wait answers EAGAIN instead ([`Seat::step_out`]). Threads cannot be added on demand:
+//! the kernel dispatches a queue's waiting requests when an answer arrives, but not when an entry
+//! does.
 //!
-//! The rings let the kernel do its part of the work when it likes (no `DEFER_TASKRUN`): where that
-//! waits for a call of the thread, a daemon that is killed can leave requests behind that no abort
-//! ends (seen on Linux 6.18).
+//! The rings let the kernel do its part of the work at any time (no `DEFER_TASKRUN`). With
+//! `DEFER_TASKRUN` that work waits for a call of the thread. A killed daemon can then leave
+//! requests behind that no abort ends (seen on Linux 6.18).
 
 mod cpu;
 mod entry;
@@ -41,25 +41,25 @@ use crate::workers::be_an_io_thread;
 
 use entry::{Entry, Next};
 
-/// Threads of all queues together, about; each has a descriptor.
+/// Approximate number of threads of all queues together; each has a descriptor.
 const THREADS: usize = 128;
-/// Threads of one queue at least and at most.
+/// Smallest and largest number of threads of one queue.
 const CREW_MIN: usize = 4;
 const CREW_MAX: usize = 16;
-/// More processors than this are served over the device.
+/// With more processors than this, requests use the device.
 const QUEUES_MAX: usize = THREADS;
 
-/// What a mount needs to be served over rings, made before the kernel hears of it.
+/// The rings of a mount, created before the kernel knows of them.
 pub(crate) struct Rings {
-    /// Those of each queue.
+    /// The entries of each queue.
     entries: Vec<Vec<Entry>>,
-    /// The mount is not to be served over the device.
+    /// The mount must not fall back to the device.
     required: bool,
 }
 
 impl Rings {
     /// # Errors
-    /// The host has no io_uring, or refuses it; it may have too many processors.
+    /// The host has no io_uring, refuses it, or has too many processors.
     pub(crate) fn new(device: &Device, required: bool) -> io::Result<Rings> {
         let queues = cpu::possible()
             .filter(|queues| (1..=QUEUES_MAX).contains(&usize::from(*queues)))
@@ -71,13 +71,13 @@ impl Rings {
         Ok(Rings { entries: (0..queues).map(entries).collect::<io::Result<_>>()?, required })
     }
 
-    /// Threads that will be there.
+    /// The number of threads that will run.
     pub(crate) fn threads(&self) -> usize {
         self.entries.iter().map(Vec::len).sum()
     }
 }
 
-/// What the threads of one queue share.
+/// The state that the threads of one queue share.
 struct Queue<S> {
     service: Arc<S>,
     number: u16,
@@ -85,14 +85,14 @@ struct Queue<S> {
     free: AtomicUsize,
 }
 
-/// The threads, to be waited for when the mount ends.
+/// The threads, for joining them when the mount ends.
 pub(crate) type Threads = Vec<JoinHandle<io::Result<()>>>;
 
-/// Starts the threads, and gives their entries to the kernel. `false`: it has refused some, and may
-/// use the device.
+/// Starts the threads and registers their entries with the kernel. `false`: the kernel has refused
+/// some entries and may use the device.
 ///
 /// # Errors
-/// No thread, no memory; where the rings are required, any refusal.
+/// No thread or memory is available; if the rings are required, also any refusal.
 pub(crate) fn start<S: Service>(
     rings: Rings,
     service: &Arc<S>,
@@ -126,7 +126,7 @@ pub(crate) fn start<S: Service>(
 }
 
 impl<S: Service> Queue<S> {
-    /// Serves until the mount ends.
+    /// Serves requests until the mount ends.
     fn run(
         &self,
         mut entry: Entry,
@@ -164,15 +164,16 @@ impl<S: Service> Queue<S> {
 
 type Late = Receiver<Result<Vec<u8>, Errno>>;
 
-/// One thread's place at a queue.
+/// The place of one thread in a queue.
 struct Seat<'a, S> {
     queue: &'a Queue<S>,
-    /// Where the answer of another thread will come.
+    /// The channel for the answer of another thread.
     late: Cell<Option<Late>>,
 }
 
 impl<S: Service> Seat<'_, S> {
-    /// Executes the request in the entry and puts the answer there: bytes of the payload.
+    /// Executes the request in the entry and stores the answer there. Returns its length in the
+    /// payload.
     fn serve(&self, entry: &mut Entry, spare: &mut Pages) -> Result<usize, Errno> {
         let Some((bytes, payload)) = entry.request() else { return Err(nonsense()) };
         let in_place = payload.is_some();
@@ -197,7 +198,7 @@ impl<S: Service> Seat<'_, S> {
         }
     }
 
-    /// This thread is going to wait for another one's answer, unless nobody is left then.
+    /// Lets this thread wait for another thread's answer, unless no free thread would be left.
     fn step_out(&self) -> Result<Return, Errno> {
         let another = |free: usize| free.checked_sub(1).filter(|left| *left > 0);
         self.queue
@@ -209,10 +210,10 @@ impl<S: Service> Seat<'_, S> {
         Ok(Return::Worker(send))
     }
 
-    /// Waits for the answer where there is one to come, and is back.
+    /// Waits for the answer if one will come, then counts this thread as free again.
     fn wait(&self, late: &Late, outcome: Result<Answer, Errno>) -> Result<Vec<u8>, Errno> {
         let answer = match outcome {
-            // Whoever was to answer has dropped the request: the session ends.
+            // The other thread has dropped the request, because the session ends.
             Ok(Answer::Later) => late.recv().unwrap_or(Err(Errno(libc::EIO))),
             _ => Err(Errno(libc::EIO)),
         };

@@ -1,11 +1,11 @@
-//! The medium and the surroundings of the live volume, lent to a view of a snapshot.
+//! Lends the medium and the platform of the live volume to a view of a snapshot.
 
 use std::sync::Arc;
 
 use steadfast::{Platform, Timestamp, Volume};
 use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, MediumOperation};
 
-/// Reads go through; whatever would change the medium is refused, which a view never asks for.
+/// Forwards reads. Refuses all changes of the medium, which a view never requests.
 pub(crate) struct Lent<M: Medium, P: Platform>(pub(crate) Arc<Volume<M, P>>);
 
 fn refused(operation: MediumOperation, offset: u64, length: u64) -> MediumError {

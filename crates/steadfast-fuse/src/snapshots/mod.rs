@@ -1,10 +1,10 @@
-//! The snapshots that the mount shows under `.snapshots`, and their node ids.
+//! The snapshots under `.snapshots` in the mount, and their node ids.
 //!
-//! A snapshot gets a *slot* when it is first looked up; a node id with bit 63 set holds the slot
-//! and the inode number in the snapshot. Slots are never used again within a mount, so an id whose
-//! snapshot has been deleted is stale and never another's. Behind a slot there is a read-only
-//! volume of its own (a [`View`]), opened when it is needed; only the [`VIEWS_MAX`] used last stay
-//! open, so that memory is bounded however many snapshots are walked through.
+//! A snapshot gets a *slot* at its first lookup. A node id with bit 63 set contains the slot and
+//! the inode number in the snapshot. A mount never reuses slots, so an id whose snapshot was
+//! deleted is stale and never refers to another snapshot. Each slot has its own read-only volume (a
+//! [`View`]), opened on demand. Only the [`VIEWS_MAX`] most recently used views stay open. So
+//! memory is bounded, however many snapshots are visited.
 
 mod lent;
 
@@ -17,23 +17,23 @@ use crate::errno::Errno;
 use lent::Lent;
 
 /// Name of the directory of snapshots in the root directory. It is not listed there, so that
-/// whoever copies or removes the whole tree does not meet every snapshot of it.
+/// copying or removing the whole tree does not include the snapshots.
 pub(crate) const DIRECTORY_NAME: &[u8] = b".snapshots";
-/// Inode number of that directory; the volume has none between the root and 16.
+/// Inode number of that directory; the volume uses no numbers between the root and 16.
 pub(crate) const DIRECTORY_INODE: u64 = 2;
-/// Node id of that directory: of inode 0, which no snapshot shows.
+/// Node id of that directory: that of inode 0, which no snapshot has.
 pub(crate) const DIRECTORY_ID: u64 = MARK;
 
 const MARK: u64 = 1 << 63;
 const SLOT_SHIFT: u32 = 48;
 const INODE_MASK: u64 = (1 << SLOT_SHIFT) - 1;
 const SLOTS_MAX: usize = 1 << 15;
-/// Views that stay open.
+/// Number of views that stay open.
 const VIEWS_MAX: usize = 4;
-/// Memory for the cached nodes of each, bytes.
+/// Cache of tree nodes for each view, in bytes.
 const VIEW_CACHE: usize = 1 << 20;
 
-/// A snapshot as a volume.
+/// A snapshot, opened as a volume.
 pub(crate) type View<M, P> = Volume<Lent<M, P>, Lent<M, P>>;
 
 /// An inode of a snapshot.
@@ -48,7 +48,7 @@ impl<M: Medium, P: Platform> Place<M, P> {
     /// The node id of another inode of the same snapshot.
     ///
     /// # Errors
-    /// EOVERFLOW for an inode number that leaves no room for the slot.
+    /// EOVERFLOW if the inode number leaves no room for the slot.
     pub(crate) fn id(&self, inode: InodeNumber) -> Result<u64, Errno> {
         if inode.0 > INODE_MASK { Err(Errno(libc::EOVERFLOW)) } else { Ok(id(self.slot, inode)) }
     }
@@ -61,7 +61,7 @@ struct Slot {
 
 struct Table<M: Medium, P: Platform> {
     slots: Vec<Slot>,
-    /// Open views, the one used last at the end.
+    /// Open views, the most recently used last.
     views: Vec<(u16, Arc<View<M, P>>)>,
 }
 
@@ -79,7 +79,7 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
     /// The root directory of a snapshot.
     ///
     /// # Errors
-    /// ENOENT; those of reading it.
+    /// ENOENT; those of reading the snapshot.
     pub(crate) fn root(&self, name: &[u8]) -> Result<Place<M, P>, Errno> {
         let wanted = std::str::from_utf8(name).map_err(|_| Errno(libc::ENOENT))?;
         let snapshots = self.volume.snapshots()?;
@@ -102,10 +102,10 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
         self.place(id(slot as u16, InodeNumber::ROOT))
     }
 
-    /// What a node id stands for; not that of the directory of snapshots itself.
+    /// The inode of a node id, except for the directory of snapshots itself.
     ///
     /// # Errors
-    /// ESTALE where the snapshot was deleted; those of opening it.
+    /// ESTALE if the snapshot was deleted; those of opening it.
     pub(crate) fn place(&self, nodeid: u64) -> Result<Place<M, P>, Errno> {
         let slot = (nodeid >> SLOT_SHIFT & 0x7fff) as u16;
         let inode = InodeNumber(nodeid & INODE_MASK);
@@ -136,8 +136,8 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
         Ok(Place { view, inode, snapshot: snapshot.generation, slot })
     }
 
-    /// Forgets the snapshots that the volume does not have any more: their ids are stale from now
-    /// on. To be called before one is deleted (with its name) and after a rollback to one.
+    /// Forgets snapshots that the volume does not have any more, which makes their ids stale. Must
+    /// be called before a deletion (with the snapshot's name) and after a rollback to a snapshot.
     pub(crate) fn forget(&self, keep: impl Fn(&Snapshot) -> bool) {
         let mut table = self.table();
         let Table { slots, views } = &mut *table;
@@ -152,14 +152,14 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
     }
 }
 
-/// Whether a node id is that of a snapshot's inode, or of the directory of snapshots.
+/// Whether a node id belongs to an inode of a snapshot or to the directory of snapshots.
 pub(crate) fn is_snapshot(nodeid: u64) -> bool {
     nodeid & MARK != 0
 }
 
-/// The inode number that programs see of an inode in a snapshot. It differs from that of the live
-/// file, or programs would take the two for one; the upper 16 bits come from the snapshot's
-/// generation, so it is the same at every mount.
+/// The inode number that programs see for an inode in a snapshot. It differs from that of the live
+/// file, because programs would otherwise take both for one file. The upper 16 bits come from the
+/// snapshot's generation, so the number is the same in every mount.
 pub(crate) fn shown(snapshot: Generation, inode: InodeNumber) -> u64 {
     (1 + snapshot.0 % 0xffff) << SLOT_SHIFT | inode.0 & INODE_MASK
 }

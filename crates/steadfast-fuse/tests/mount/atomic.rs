@@ -1,4 +1,4 @@
-//! The control file: one holder of the volume, everything or nothing.
+//! The control file: one holder of the volume, and an atomic change.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -30,8 +30,7 @@ fn commit_abort_and_lost_descriptors() {
     let read = |name: &str| fs::read_to_string(mounted.path(name)).ok();
     fs::write(mounted.path("file"), "before").unwrap();
 
-    // Aborted: what is still dirty in the kernel's cache goes, too; what came before the beginning
-    // stays.
+    // Aborted: the dirty pages in the kernel's cache are dropped too, and earlier changes stay.
     let holder = control(&mounted);
     ioctl::atomic_begin(&holder).unwrap();
     assert!(active(&root));
@@ -45,7 +44,7 @@ fn commit_abort_and_lost_descriptors() {
     assert_eq!(errno(open.sync_all().and_then(|()| open.write_all(b"more"))), libc::ESTALE);
     drop(open);
 
-    // Committed, with a file open that has dirty pages.
+    // Committed while an open file has dirty pages.
     ioctl::atomic_begin(&holder).unwrap();
     let mut open = File::create(mounted.path("kept")).unwrap();
     open.write_all(b"dirty").unwrap();
@@ -56,8 +55,8 @@ fn commit_abort_and_lost_descriptors() {
     assert_eq!(read("kept").as_deref(), Some("dirty"));
     drop(holder);
 
-    // The holder is gone without a word. A duplicate of its descriptor keeps the lease until it is
-    // closed, too.
+    // The holder ends without a commit. A duplicate of its descriptor keeps the lease until it is
+    // also closed.
     let holder = control(&mounted);
     ioctl::atomic_begin(&holder).unwrap();
     let duplicate = holder.try_clone().unwrap();
@@ -97,7 +96,7 @@ fn others_are_refused_meanwhile() {
     assert_eq!(errno(ioctl::atomic_commit(&other)), libc::EINVAL);
     assert_eq!(errno(ioctl::atomic_abort(&other)), libc::EINVAL);
     drop(other);
-    // fsync returns at once and sets no transaction point; nor do sync and the timer.
+    // fsync returns immediately and sets no transaction point; neither do sync and the timer.
     let points = mounted.volume().info().transaction_points;
     let mut file = File::create(mounted.path("file")).unwrap();
     file.write_all(b"data").unwrap();
@@ -105,18 +104,18 @@ fn others_are_refused_meanwhile() {
     assert!(Command::new("sync").arg("-f").arg(mounted.path("")).status().unwrap().success());
     assert_eq!(mounted.volume().info().transaction_points, points);
     drop(file);
-    // Full: ENOSPC, which is noted, and the abort still works.
+    // The volume is full: ENOSPC is recorded, and the abort still works.
     let mut large = File::create(mounted.path("large")).unwrap();
     let filled = large.write_all(&vec![1; SIZE as usize]).and_then(|()| large.sync_all());
     assert_eq!(errno(filled), libc::ENOSPC);
     drop(large);
-    // Also a holder who has not looked at errors cannot commit what is not all there.
+    // A holder that ignored errors cannot commit an incomplete change.
     assert_eq!(errno(ioctl::atomic_commit(&holder)), libc::ENOSPC);
     assert_ne!(ioctl::atomic_status(&root).unwrap().flags & ioctl::atomic_flag::NO_SPACE, 0);
     ioctl::atomic_abort(&holder).unwrap();
     assert!(!mounted.path("large").exists() && !mounted.path("file").exists());
     ioctl::transact(&root).unwrap();
-    // The control file is not listed, cannot be removed, and unknown commands are told so.
+    // The control file is not listed and cannot be removed, and unknown commands fail.
     assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 0);
     assert!(fs::remove_file(mounted.path(ioctl::CONTROL_FILE)).is_err());
     assert_eq!(errno(ioctl::transact(&holder)), libc::ENOTTY);

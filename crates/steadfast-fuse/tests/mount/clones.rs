@@ -1,4 +1,4 @@
-//! Copies that share blocks: copy_file_range(2), and what the kernel makes of FICLONE.
+//! Copies that share blocks: copy_file_range(2), and the kernel's handling of FICLONE.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use crate::sys;
 
 const MIB: usize = 1 << 20;
 
-/// Blocks in use once everything that has been freed is free.
+/// Blocks in use after all freed blocks have become free.
 fn used(mounted: &Mounted<'_>) -> u64 {
     steadfast_fuse::ioctl::checkpoint(&mounted.root()).unwrap();
     steadfast_fuse::ioctl::checkpoint(&mounted.root()).unwrap();
@@ -30,7 +30,7 @@ fn open(mounted: &Mounted<'_>, name: &str) -> File {
         .unwrap()
 }
 
-/// Blocks that the metadata of a few files may take.
+/// Largest number of blocks for the metadata of a few files.
 const METADATA: u64 = 40;
 
 #[test]
@@ -50,7 +50,7 @@ fn cp_takes_no_space() {
         }
         let after = used(&mounted);
         assert!(after < before + METADATA, "{before} blocks, then {after}");
-        // Each changes alone.
+        // Each file changes independently.
         open(&mounted, "plain").write_all_at(b"changed", 5 * MIB as u64).unwrap();
         fs::remove_file(mounted.path("source")).unwrap();
         assert!(fs::read(mounted.path("auto")).unwrap() == data);
@@ -60,8 +60,8 @@ fn cp_takes_no_space() {
     });
 }
 
-/// What only the kernel's cache holds, of either file, is there for the copy; and no page of before
-/// stays.
+/// The copy includes data of both files that is only in the kernel's cache, and no old page
+/// remains.
 #[test]
 fn dirty_pages_and_pages_in_use() {
     both_modes(|place, options| {
@@ -80,7 +80,7 @@ fn dirty_pages_and_pages_in_use() {
         assert!(fs::read(mounted.path("to")).unwrap() == expected);
         from.write_all_at(b"later", 5000).unwrap();
         assert!(fs::read(mounted.path("to")).unwrap() == expected);
-        // Longer than before: the kernel knows at once.
+        // The file is longer than before, and the kernel knows that immediately.
         assert_eq!(sys::copy_file_range(&from, 0, &to, 8 * MIB as i64, 2 * MIB).unwrap(), 2 * MIB);
         assert_eq!(to.metadata().unwrap().len(), 10 * MIB as u64);
         drop((from, to));
@@ -88,8 +88,8 @@ fn dirty_pages_and_pages_in_use() {
     });
 }
 
-/// The kernel does not pass FICLONE on to FUSE: programs that know nothing else are told so and
-/// copy. When this fails, a kernel does, and the mount should answer.
+/// The kernel does not pass FICLONE on to FUSE, so programs that only know FICLONE get an error and
+/// copy. If this test fails, a kernel passes it on, and the mount should implement it.
 #[test]
 fn the_kernel_answers_ficlone_itself() {
     if !can_mount() {

@@ -1,5 +1,5 @@
-//! What a close does: no round trip where the mask does not have `close`, a transaction point where
-//! it has, and the errors of pages that are written back in both cases.
+//! The effects of a close. Without `close` in the mask it causes no round trip; with it, a
+//! transaction point. In both cases it reports errors of the pages that it writes back.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -37,7 +37,7 @@ fn without_close_in_the_mask_only_the_first_close_reaches_the_daemon() {
         let place = Place::new(SIZE, QUIET);
         let mounted = place.mount(&MountOptions { write_back, ..MountOptions::default() });
         let root = mounted.root();
-        // As long as nothing was closed it can still come.
+        // The event can still be added while no file has been closed.
         ioctl::mask_set(&root, WITH_CLOSE, 200).unwrap();
         ioctl::mask_set(&root, QUIET, 200).unwrap();
         write_some(&mounted, 5);
@@ -45,8 +45,7 @@ fn without_close_in_the_mask_only_the_first_close_reaches_the_daemon() {
         assert_eq!(errno(ioctl::mask_set(&root, WITH_CLOSE, 300)), libc::EBUSY);
         assert_eq!(ioctl::mask_get(&root).unwrap(), (QUIET, 200), "nothing is changed");
         ioctl::mask_set(&root, QUIET.union(TransactionMask::RENAME), 300).unwrap();
-        // What was written arrived at the closes all the same; a rollback does not change the
-        // answer.
+        // The closes still wrote back the data, and a rollback does not change the answer.
         for number in 0..5 {
             assert_eq!(fs::read(mounted.path(&format!("f{number}"))).unwrap(), b"some");
         }
@@ -92,16 +91,16 @@ fn errors_of_written_back_pages_come_at_the_close() {
     let mounted = place.mount(&MountOptions::default());
     write_some(&mounted, 2);
     assert_eq!(closes(&mounted), 1);
-    // Where the kernel has written the pages back before there was no space, they are stored, and
-    // it has no error to tell.
+    // If the kernel has written the pages back before the volume was full, they are stored and the
+    // close reports no error.
     let told = (0..20).any(|attempt| !is_stored_at_close(&mounted, attempt));
     assert!(told, "the kernel was always faster");
     assert_eq!(closes(&mounted), 1);
     mounted.unmount();
 }
 
-/// Writes a file, fills the volume behind the back of the mount, which has admitted the write, and
-/// closes the file: either it is told that there is no space, or the file is stored.
+/// Writes a file, fills the volume without the mount, which has admitted the write, and closes the
+/// file. Either the close reports that there is no space, or the file is stored.
 fn is_stored_at_close(mounted: &Mounted<'_>, attempt: u32) -> bool {
     const LENGTH: u64 = 1 << 20;
     let name = format!("late {attempt}");

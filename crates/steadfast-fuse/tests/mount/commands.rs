@@ -1,4 +1,4 @@
-//! Commands by ioctl on a live mount.
+//! Commands by ioctl to a running mount.
 
 use std::fs::File;
 
@@ -21,7 +21,7 @@ fn mask_and_info() {
     assert_eq!(ioctl::mask_get(&root).unwrap(), (QUIET, 200));
     ioctl::mask_set(&root, TransactionMask::DEFAULT, 7000).unwrap();
     assert_eq!(ioctl::mask_get(&root).unwrap(), (TransactionMask::DEFAULT, 7000));
-    // The write-back cache cannot honour a transaction point at every write.
+    // With the write-back cache the mount cannot set a transaction point at every write.
     let refused =
         ioctl::mask_set(&root, TransactionMask::DEFAULT.union(TransactionMask::WRITE), 7000);
     assert_eq!(errno(refused), libc::EOPNOTSUPP);

@@ -1,4 +1,4 @@
-//! kill -9 of the daemon at chosen moments, and what is there afterwards.
+//! kill -9 of the daemon at chosen moments, and the state afterwards.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -22,7 +22,7 @@ fn a_bare_transact_saves_dirty_pages_of_open_files() {
     let place = Place::new(SIZE, QUIET);
     let daemon = place.daemon();
     let data = pattern(1, 10 * MIB + 321);
-    // Never closed, never synced, and one that is only mapped any more.
+    // One file is never closed or synced; another one is only mapped.
     let mut open = File::create(daemon.path("open")).unwrap();
     open.write_all(&data).unwrap();
     fs::write(daemon.path("mapped"), vec![0; MIB]).unwrap();
@@ -81,8 +81,8 @@ fn many_transacts_at_once() {
                     file.write_all(&(number * 100 + round).to_le_bytes()).unwrap();
                     ioctl::transact(&root).unwrap();
                 }
-                // Only closed when the daemon is dead: nothing but the ioctl can have saved the
-                // bytes.
+                // The file is closed only after the daemon's death, so only the ioctl can have
+                // saved the bytes.
                 file
             });
         }
@@ -170,8 +170,8 @@ fn transact_under_load_and_a_kill_in_its_middle_hang_nothing() {
             let (stop_flag, root) = (&stop, daemon.root());
             scope.spawn(move || {
                 while !stop_flag.load(Ordering::Relaxed) {
-                    // Transactions, and rollbacks, whose invalidations are what a kill must not
-                    // leave hanging.
+                    // Transactions and rollbacks: a kill during their invalidations must not leave
+                    // a hang.
                     let _ = ioctl::transact(&root);
                     let _ = ioctl::rollback(&root, true);
                 }

@@ -1,4 +1,4 @@
-//! Data of regular files, in all the ways in which Linux lets programs write and read it.
+//! Data of regular files, with all the ways of writing and reading on Linux.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -71,7 +71,7 @@ fn direct_io() {
             .custom_flags(libc::O_DIRECT)
             .open(mounted.path("direct"))
             .unwrap();
-        // Neither the buffer nor the length has to be aligned here.
+        // Neither the buffer nor the length must be aligned here.
         direct.write_all_at(&data, 0).unwrap();
         direct.write_all_at(b"tail", data.len() as u64).unwrap();
         assert!(fs::read(mounted.path("direct")).unwrap()[..data.len()] == data);
@@ -229,7 +229,7 @@ fn shared_mappings() {
 fn files_without_names() {
     both_modes(|place, options| {
         let mounted = place.mount(options);
-        // Unlinked while open.
+        // A file is unlinked while it is open.
         let path = mounted.path("unlinked");
         let mut file = OpenOptions::new()
             .read(true)
@@ -247,7 +247,7 @@ fn files_without_names() {
         file.read_exact_at(&mut back, 100_000).unwrap();
         assert_eq!(back, b"still here");
         drop(file);
-        // O_TMPFILE, named later.
+        // O_TMPFILE with a name added later.
         let flags = libc::O_TMPFILE | libc::O_RDWR;
         let mut unnamed = sys::open(&place.mount_point(), flags, 0o640).unwrap();
         unnamed.write_all(b"came late").unwrap();
@@ -256,7 +256,7 @@ fn files_without_names() {
         drop(unnamed);
         assert_eq!(fs::read_to_string(mounted.path("named")).unwrap(), "came late");
         assert_eq!(fs::metadata(mounted.path("named")).unwrap().mode() & 0o777, 0o640 & !0o022);
-        // And one that never gets a name.
+        // An O_TMPFILE file that never gets a name.
         drop(sys::open(&place.mount_point(), flags, 0o600).unwrap());
         assert_eq!(fs::read_dir(place.mount_point()).unwrap().count(), 1);
         mounted.unmount();
@@ -275,7 +275,7 @@ fn strangers_lose_set_id_bits() {
         let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
         reset();
         assert_eq!(mode(), 0o6777);
-        // Root keeps them.
+        // Root keeps the bits.
         OpenOptions::new().write(true).open(&path).unwrap().write_all(b"x").unwrap();
         assert_eq!(mode(), 0o6777);
         type Change = fn(&File) -> bool;
@@ -300,8 +300,8 @@ fn strangers_lose_set_id_bits() {
         assert!(sys::as_user(1000, 1000, || {
             OpenOptions::new().write(true).truncate(true).open(&path).is_ok()
         }));
-        // What the kernel goes by when the file is executed; asking for more than the mode would
-        // make it ask us.
+        // The kernel uses this cached mode when it executes the file. A request for more than the
+        // mode would make the kernel ask the daemon.
         assert_eq!(
             sys::mode_alone(&path).unwrap() & 0o7777,
             0o777,
@@ -315,7 +315,7 @@ fn strangers_lose_set_id_bits() {
     });
 }
 
-/// At no transaction point is there a stranger's data in a file that still runs with its owner's
+/// No transaction point contains another user's data in a file that still runs with its owner's
 /// rights.
 #[test]
 fn set_id_bits_go_before_the_data_comes() {
@@ -333,7 +333,7 @@ fn set_id_bits_go_before_the_data_comes() {
         }),
     ];
     for (name, mask, change) in changes {
-        // Each change is a transaction point, and nothing else is one.
+        // Each change is a transaction point, and no other event is.
         let place = Place::new(16 << 20, mask);
         let mounted = place.mount(&MountOptions {
             write_back: false,

@@ -1,4 +1,4 @@
-//! How a mount ends, and what it survives.
+//! How a mount ends, and which events it survives.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -36,7 +36,7 @@ fn unmount_with_open_files_serves_them_and_the_second_call_ends_it() {
         return;
     }
     let place = Place::new(SIZE, TransactionMask::DEFAULT);
-    // Closed in time: ends by itself.
+    // The file is closed in time, so the mount ends by itself.
     let mounted = place.mount(&MountOptions::default());
     let mut file = File::create(mounted.path("file")).unwrap();
     mounted.handle().unmount().unwrap();
@@ -44,7 +44,7 @@ fn unmount_with_open_files_serves_them_and_the_second_call_ends_it() {
     file.write_all(b"still served").unwrap();
     drop(file);
     mounted.wait();
-    // Not closed: cut off, and nothing is lost that was written before.
+    // The file is not closed: it is cut off, and no earlier write is lost.
     let mounted = place.mount(&MountOptions::default());
     assert_eq!(fs::read_to_string(mounted.path("file")).unwrap(), "still served");
     let mut file = OpenOptions::new().write(true).open(mounted.path("file")).unwrap();
@@ -83,7 +83,7 @@ fn bad_mount_points_and_options() {
     place.mount(&through).unmount();
 }
 
-/// Panics on demand in the middle of an operation of the core.
+/// Panics on demand during an operation of the core.
 struct Fragile {
     host: HostPlatform,
     panics: Arc<AtomicBool>,

@@ -1,5 +1,5 @@
-//! Asynchronous input and output of Linux: libaio's system calls and io_uring, each request of a
-//! part of a buffer, all under way at once.
+//! Asynchronous I/O of Linux: libaio's system calls and io_uring. Each request transfers a part of
+//! a buffer, and all requests run at the same time.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -9,10 +9,10 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
 
-/// Requests under way at once.
+/// Number of concurrent requests.
 const DEPTH: usize = 16;
 
-/// Memory at the start of a page, as direct I/O of most file systems wants it.
+/// Memory at a page boundary, as direct I/O of most file systems requires.
 pub struct Buffer {
     memory: Vec<u8>,
     start: usize,
@@ -46,8 +46,8 @@ enum Direction {
     Write,
 }
 
-/// The parts of a transfer: address, length, offset in the file. A part ends where a multiple of
-/// `size` of the file does.
+/// The parts of a transfer: address, length, offset in the file. Parts end at multiples of `size`
+/// in the file.
 fn parts(
     memory: *mut u8,
     length: usize,
@@ -106,7 +106,7 @@ pub struct Aio(libc::c_ulong);
 impl Aio {
     pub fn new() -> io::Result<Aio> {
         let mut context: libc::c_ulong = 0;
-        // SAFETY: a live integer that is zero, as io_setup wants it.
+        // SAFETY: a live integer that is zero, as io_setup requires.
         let result = unsafe { libc::syscall(libc::SYS_io_setup, DEPTH, &raw mut context) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Aio(context)) }
     }
@@ -157,15 +157,15 @@ impl Aio {
         let mut pointers: Vec<*mut Control> =
             controls.iter_mut().map(|control| &raw mut *control).collect();
         let mut events = vec![Event::default(); parts.len()];
-        // SAFETY: the context is ours; controls and the memory that they name live until the last
-        // event, which is waited for.
+        // SAFETY: the context belongs to this object. The controls and the memory that they name
+        // live until the last event, which is awaited.
         let submitted = unsafe {
             libc::syscall(libc::SYS_io_submit, self.0, pointers.len(), pointers.as_mut_ptr())
         };
         if submitted <= 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the context is ours and there is room for as many events.
+        // SAFETY: the context belongs to this object, and there is room for this many events.
         let ended = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
@@ -184,14 +184,14 @@ impl Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: the context is ours and not used again.
+        // SAFETY: the context belongs to this object and is not used again.
         unsafe {
             libc::syscall(libc::SYS_io_destroy, self.0);
         }
     }
 }
 
-/// Whether this process may use io_uring; says why not.
+/// Whether this process may use io_uring; prints the reason if not.
 pub fn can_ring() -> bool {
     Ring::new().inspect_err(|error| eprintln!("SKIPPED: no io_uring here: {error}")).is_ok()
 }
@@ -245,7 +245,7 @@ impl Ring {
                     .offset(*offset as u64)
                     .build(),
             };
-            // SAFETY: the memory and the file live until the last completion, which is waited for
+            // SAFETY: the memory and the file live until the last completion, which is awaited
             // below.
             unsafe { self.0.submission().push(&entry.user_data(*length as u64)) }
                 .map_err(io::Error::other)?;

@@ -1,5 +1,5 @@
-//! A full volume under the kernel's write-back cache: what `write` has accepted is there, and what
-//! does not fit is refused where programs look.
+//! A full volume under the kernel's write-back cache. All data that `write` has accepted is stored.
+//! Programs that check results see the errors of data that does not fit.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,10 +14,10 @@ use crate::support::{Mounted, Place, can_mount, errno, wait_for};
 use crate::sys;
 
 const MIB: usize = 1 << 20;
-/// Far more than a volume of the tests holds.
+/// Far more than the volumes of these tests hold.
 const TOO_MUCH: usize = 200 * MIB;
 
-/// Byte at `offset` of what a test writes.
+/// The byte at `offset` of the data that a test writes.
 fn byte(offset: usize) -> u8 {
     (offset / 509 % 251) as u8 + 1
 }
@@ -26,7 +26,7 @@ fn bytes(offset: usize, length: usize) -> Vec<u8> {
     (offset..offset + length).map(byte).collect()
 }
 
-/// Writes until the volume refuses, by `step` bytes a call; how many were accepted.
+/// Writes `step` bytes a call until the volume refuses. Returns the number of accepted bytes.
 fn fill(mut write: impl FnMut(&[u8]) -> io::Result<()>, step: usize) -> usize {
     let mut done = 0;
     while done < TOO_MUCH {
@@ -41,7 +41,7 @@ fn fill(mut write: impl FnMut(&[u8]) -> io::Result<()>, step: usize) -> usize {
     panic!("a volume of a fraction of that took {done} bytes");
 }
 
-/// The file has these bytes and no others, also on the volume.
+/// The file has exactly these bytes, on the volume too.
 fn assert_holds(path: &Path, length: usize) {
     let mut found = Vec::new();
     File::open(path).unwrap().read_to_end(&mut found).unwrap();
@@ -50,7 +50,7 @@ fn assert_holds(path: &Path, length: usize) {
     assert_eq!(wrong, None, "{}", path.display());
 }
 
-/// Unmounts and mounts again: nothing is left of the kernel's cache.
+/// Unmounts and mounts again, which empties the kernel's cache.
 fn again<'a>(place: &'a Place, mounted: Mounted<'a>) -> Mounted<'a> {
     let lost = ioctl::lost_writes(&mounted.root()).unwrap();
     assert_eq!((lost.bytes, lost.errno), (0, 0), "no write was accepted and lost");
@@ -58,7 +58,7 @@ fn again<'a>(place: &'a Place, mounted: Mounted<'a>) -> Mounted<'a> {
     place.mount(&MountOptions::default())
 }
 
-/// Bytes that may be left when a file cannot grow any more: see docs/POSIX.md.
+/// Bytes that may remain free when a file cannot grow any more: see docs/POSIX.md.
 fn assert_full(place: &Place, all: usize) {
     let (free, _) = sys::statfs(&place.mount_point()).unwrap();
     assert!(free < (all / 16) as u64, "{free} bytes left of {all}");
@@ -93,13 +93,13 @@ fn appending_stops_where_the_volume_is_full() {
     let place = Place::new(64 * MIB as u64, TransactionMask::DEFAULT);
     let mounted = place.mount(&MountOptions::default());
     let path = mounted.path("log");
-    // As a shell does: each append opens and closes the file, and its close is not looked at.
+    // As a shell does: each append opens and closes the file, and ignores the result of the close.
     let done = fill(
         |data| OpenOptions::new().append(true).create(true).open(&path)?.write_all(data),
         100_000,
     );
     assert_full(&place, 64 * MIB);
-    // Space that is given back is there for the next write.
+    // Freed space is available to the next write.
     let filler = mounted.path("filler");
     assert_eq!(errno(fs::write(&filler, bytes(0, 2 * MIB))), libc::ENOSPC);
     fs::remove_file(&filler).unwrap();
@@ -135,7 +135,7 @@ fn several_writers_stop_and_lose_nothing() {
     mounted.unmount();
 }
 
-/// Programs that look at their writes and at nothing else keep what they could not move.
+/// Programs that check only their writes keep the files that they could not move.
 #[test]
 fn mv_keeps_the_source() {
     if !can_mount() {
@@ -162,8 +162,8 @@ fn mv_keeps_the_source() {
     again(&place, mounted).unmount();
 }
 
-/// A map cannot be refused: its error comes late, to the next call of that file whatever it is, and
-/// is counted.
+/// Stores into a map cannot be refused. The error is returned late, by the next call on that file
+/// of any kind, and is counted.
 #[test]
 fn what_a_map_loses_is_told() {
     if !can_mount() {
@@ -183,13 +183,13 @@ fn what_a_map_loses_is_told() {
     map.write(0, &bytes(0, 40 * MIB));
     drop(map);
     assert_eq!(errno(file.sync_all()), libc::ENOSPC, "the kernel's own, for this descriptor");
-    // The kernel has nothing more to tell; we have.
+    // The kernel has no further error to report, but the daemon has.
     let _ = file.set_modified(std::time::SystemTime::UNIX_EPOCH);
     wait_for("a write to be told", || file.write_at(b"x", 0).is_err());
     let lost = ioctl::lost_writes(&daemon.root()).unwrap();
     assert!(lost.bytes >= 20 * MIB as u64 && lost.errno == libc::ENOSPC as u64, "{lost:?}");
     assert!(daemon.log().contains("cannot store what was written"), "{}", daemon.log());
-    // It has been told; an empty file has lost nothing.
+    // The error has been reported; after truncation to 0 bytes no loss remains.
     file.set_len(0).unwrap();
     file.write_at(b"x", 0).unwrap();
     file.sync_all().unwrap();

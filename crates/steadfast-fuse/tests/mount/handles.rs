@@ -1,5 +1,6 @@
-//! File handles as an NFS server keeps them: valid over a new mount and a killed daemon, for
-//! whatever name the file has by then; ESTALE for what is gone, and never another file.
+//! File handles as an NFS server keeps them. They stay valid after a remount and after the daemon
+//! is killed, whatever name the file then has. Handles of removed files return ESTALE, and never
+//! lead to another file.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,7 +13,7 @@ use crate::sys::{self, Handle};
 
 const SIZE: u64 = 32 << 20;
 
-/// What a file that is reached by its handle holds.
+/// The contents of a file opened by its handle.
 fn text_of(handle: &Handle, place: &Place) -> std::io::Result<String> {
     let mut text = String::new();
     sys::open_handle(handle, &place.mount_point(), libc::O_RDONLY)?.read_to_string(&mut text)?;
@@ -40,20 +41,20 @@ fn handles_mean_the_same_file_after_a_new_mount() {
         ["kept", "renamed", "deleted", "replaced"].map(|name| take(&format!("a/b/{name}")));
     let inode = fs::metadata(mounted.path("a/b/kept")).unwrap().ino();
 
-    // Within the mount: new names do not matter, names that are gone do.
+    // Within the mount: renamed files stay reachable, removed files do not.
     fs::rename(mounted.path("a/b/renamed"), mounted.path("moved")).unwrap();
     fs::remove_file(mounted.path("a/b/deleted")).unwrap();
     fs::write(mounted.path("new"), "new").unwrap();
     fs::rename(mounted.path("new"), mounted.path("a/b/replaced")).unwrap();
     fs::remove_dir(mounted.path("gone")).unwrap();
     assert_eq!(text_of(&renamed, &place).unwrap(), "renamed");
-    // The kernel tells of the close of the file, which keeps it there, a moment after it.
+    // The file exists until the kernel reports its close, a moment later.
     wait_for("the file to be gone", || text_of(&deleted, &place).is_err());
     assert_eq!(errno(text_of(&deleted, &place)), libc::ESTALE);
     ioctl::transact(&mounted.root()).unwrap();
     mounted.unmount();
 
-    // Over two more mounts, with files made in between that could be taken for the old ones.
+    // Across two more mounts, with new files in between that could be mistaken for the old ones.
     for round in 0..2 {
         let mounted = place.mount(&MountOptions::default());
         for index in 0..20 {
@@ -62,8 +63,8 @@ fn handles_mean_the_same_file_after_a_new_mount() {
         assert_eq!(text_of(&kept, &place).unwrap(), "kept");
         assert_eq!(text_of(&renamed, &place).unwrap(), "renamed");
         for stale in [&deleted, &replaced, &gone_directory] {
-            // A close of which the kernel had not told when the mount ended leaves the file to the
-            // background.
+            // If the mount ended before the kernel reported a close, the background work removes
+            // the file.
             let open = || sys::open_handle(stale, &place.mount_point(), libc::O_RDONLY);
             wait_for("the file to be gone", || open().is_err());
             assert_eq!(errno(open()), libc::ESTALE);
@@ -73,7 +74,7 @@ fn handles_mean_the_same_file_after_a_new_mount() {
             opened.metadata().unwrap().ino(),
             fs::metadata(mounted.path("a/b")).unwrap().ino()
         );
-        // The kernel goes up from a directory that it knows by handle alone.
+        // The kernel finds the parents of a directory that it only knows by handle.
         assert!(
             fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened)))
                 .unwrap()
@@ -82,7 +83,7 @@ fn handles_mean_the_same_file_after_a_new_mount() {
         drop(opened);
         let opened = sys::open_handle(&root, &place.mount_point(), libc::O_RDONLY).unwrap();
         assert_eq!(opened.metadata().unwrap().ino(), 1);
-        // The handle of today is the handle of the first mount.
+        // The present handle equals the handle of the first mount.
         assert_eq!(sys::handle(&mounted.path("second-name")).unwrap(), kept);
         assert_eq!(fs::metadata(mounted.path("second-name")).unwrap().ino(), inode);
         drop(opened);
@@ -127,7 +128,8 @@ fn a_handle_outlives_the_daemon() {
     let lost = sys::handle(&daemon.path("lost")).unwrap();
     daemon.kill();
 
-    // The number of the file that no transaction point held can come back; its handle must not.
+    // The inode number of a file that no transaction point contained can be used again; its handle
+    // must stay invalid.
     let mounted = place.mount(&MountOptions::default());
     for index in 0..20 {
         fs::write(mounted.path(&format!("other-{index}")), "other").unwrap();

@@ -1,14 +1,14 @@
-//! Several threads on the names of two directories, through the kernel: what they saw is as if one
-//! had come after the other, and after a kill -9 in the middle the volume is exactly at a
-//! transaction point of that order, the last acknowledged one or one in flight.
+//! Several threads change the names of two directories through the kernel. Their observations must
+//! fit one sequential order (linearizability). After a kill -9 in the middle the volume must be
+//! exactly at a transaction point of that order: the last acknowledged one, or one in flight.
 //!
-//! The histories are checked by the lab (`linear`), which knows nothing of FUSE; both directories
-//! are one object, so that renames between them are judged, too. Links are made from open files: by
-//! path they are two steps on any system.
+//! The lab (`linear`) checks the histories and knows nothing of FUSE. Both directories are one
+//! object, so that renames between them are checked too. Links are created from open files, because
+//! by path they are two steps on any system.
 //!
-//! The kernel answers from its own names, too, and those follow the daemon's only when a call
-//! returns. So every answer is judged for the order of the calls; but whether a transaction point
-//! holds a change that was under way is not judged by what others then saw of that name
+//! The kernel also answers from its own names, and these follow the daemon's names only when a call
+//! returns. So every answer is checked for the order of the calls. But whether a transaction point
+//! contains a concurrent change is not checked against what other threads then saw of that name
 //! ([`seen_by_the_daemon`]).
 
 use std::collections::BTreeMap;
@@ -34,14 +34,14 @@ const THREADS: u64 = 4;
 type History = Vec<Call<Operation, Answer>>;
 type Found = BTreeMap<Path, u64>;
 
-/// What the threads share.
+/// State that the threads share.
 struct Shared {
     mount_point: PathBuf,
     clock: AtomicU64,
-    /// Operations that have returned.
+    /// Number of operations that have returned.
     done: AtomicU64,
     stop: AtomicBool,
-    /// The daemon is being killed: from now on errors are no answers.
+    /// The daemon is being killed: from now on errors do not count as answers.
     killing: AtomicBool,
 }
 
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-/// A thread: its choices and the files that it has open.
+/// A thread: its random choices and its open files.
 struct Client<'a> {
     shared: &'a Shared,
     random: Random,
@@ -123,7 +123,7 @@ impl Client<'_> {
         (operation, file)
     }
 
-    /// Does it; none when the daemon died before it answered.
+    /// Executes the operation. Returns none if the daemon died before it answered.
     fn perform(&mut self, operation: Operation, file: usize) -> Option<Answer> {
         let shared = self.shared;
         let result = match operation {
@@ -154,7 +154,7 @@ impl Client<'_> {
         };
         match result {
             Ok(answer) => Some(answer),
-            // Whatever it says: the path may have led to where nothing is mounted any more.
+            // Ignore the answer: the path may have led to the unmounted directory.
             Err(_) if shared.killing.load(Ordering::SeqCst) => None,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Some(Answer::Exists),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_open(operation) => {
@@ -174,7 +174,7 @@ impl Client<'_> {
     }
 }
 
-/// A path whose file is replaced twice while the call is under way can be stale (POSIX.md).
+/// A path whose file is replaced twice during the call can be stale (POSIX.md).
 fn again_if_stale<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -184,20 +184,20 @@ fn again_if_stale<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Whether this answer can have come from the kernel's own count of links, which says nothing about
-/// ours: a removal counts down what a lookup beside it has just brought up to date, and until the
-/// kernel asks again it refuses to link an inode that it takes for removed. A refused link changes
-/// nothing, so that it need not be judged.
+/// Whether this answer can have come from the kernel's own link count, which may differ from the
+/// daemon's. A removal decrements a count that a concurrent lookup has just updated. Until the
+/// kernel asks again, it refuses to link an inode that it considers removed. A refused link changes
+/// nothing, so it need not be checked.
 fn refused_by_the_kernel(operation: Operation, answer: Option<Answer>) -> bool {
     matches!((operation, answer), (Operation::Link(..), Some(Answer::Missing)))
 }
 
-/// Operations that cannot find something missing.
+/// Operations that do not depend on an existing name.
 fn is_open(operation: Operation) -> bool {
     matches!(operation, Operation::Create(..) | Operation::Commit)
 }
 
-/// Lets the threads work until `end` returns; the history of all of them.
+/// Lets the threads work until `end` returns. Returns their combined history.
 fn work(shared: &Shared, seed: u64, end: impl FnOnce()) -> History {
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..THREADS)
@@ -225,13 +225,13 @@ fn names(mount_point: &std::path::Path) -> Found {
     found
 }
 
-/// The state in which these names are durable.
+/// The state in which exactly these names are durable.
 fn settled(found: &Found) -> State {
     State::settled(found.iter().map(|(path, number)| (*path, Id::Number(*number))).collect())
 }
 
-/// Whether there is an order of the calls, and one in which a transaction point leaves what was
-/// found.
+/// Checks that an order of the calls exists, and that one of its transaction points leaves the
+/// state that was found.
 fn explains(start: &State, history: &History, found: &Found) -> Result<(), Refused> {
     let mut calls = history.clone();
     calls.retain(|call| call.operation != Operation::Commit);
@@ -241,9 +241,9 @@ fn explains(start: &State, history: &History, found: &Found) -> Result<(), Refus
     Ok(())
 }
 
-/// The history without what was seen of a name while a call that may change it was under way. The
-/// daemon had made the change, and a transaction point could hold it and be acknowledged, while the
-/// kernel still showed the name as before.
+/// The history without observations of a name during a call that may change it. In that time a
+/// transaction point could contain the change and be acknowledged, while the kernel still showed
+/// the old name.
 fn seen_by_the_daemon(history: &History) -> History {
     let changes: Vec<_> = history.iter().filter(|call| may_change(call)).collect();
     let seen = |call: &&Call<Operation, Answer>| {
@@ -277,9 +277,9 @@ fn paths(operation: Operation) -> Vec<Path> {
     }
 }
 
-/// The checker has to refuse what cannot have been.
+/// The checker must refuse impossible histories.
 fn corrupted_is_refused(start: &State, history: &History, found: &Found, random: &mut Random) {
-    // From when on a creation that nobody heard of could have made any inode.
+    // The time from which an unanswered creation could have made any inode.
     let unheard =
         history.iter().filter(|call| call.returned.is_none()).map(|call| call.invoked).min();
     let mut lookups: Vec<usize> = (0..history.len())
@@ -307,7 +307,7 @@ fn corrupted_is_refused(start: &State, history: &History, found: &Found, random:
 fn round(place: &Place, seed: u64) {
     let mut random = Random::new(seed);
     let daemon = place.daemon();
-    // Quiet at the end: the names are what the last operations left.
+    // No calls run at the end: the names must be those of the last operations.
     let shared = Shared::new(place.mount_point());
     let before = names(&place.mount_point());
     let history = work(&shared, random.bits(), || shared.wait_for_operations(400));
@@ -321,7 +321,7 @@ fn round(place: &Place, seed: u64) {
         trouble(&history, order.err())
     );
 
-    // Killed in the middle.
+    // The daemon is killed in the middle.
     ioctl::transact(&daemon.root()).unwrap();
     let start = settled(&live);
     let shared = Shared::new(place.mount_point());
@@ -343,7 +343,7 @@ fn round(place: &Place, seed: u64) {
     corrupted_is_refused(&start, &history, &found, &mut random);
 }
 
-/// The calls around the place where no order goes on.
+/// The calls around the position where no order can continue.
 fn trouble(history: &History, refused: Option<Refused>) -> String {
     let Some(refused) = refused else { return String::new() };
     let mut rest: Vec<_> = (0..history.len())

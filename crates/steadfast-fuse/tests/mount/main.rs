@@ -1,4 +1,4 @@
-//! The file system through real mounts. Needs /dev/fuse; tests say so and pass where it is missing.
+//! The file system through real mounts. Needs /dev/fuse; without it the tests say so and pass.
 
 mod atomic;
 mod clones;
@@ -30,7 +30,7 @@ fn daemon_process() {
     support::daemon_main();
 }
 
-/// One of the processes of a test that needs several.
+/// One process of a test that needs several.
 #[test]
 #[ignore = "the main function of a process, started by another test"]
 fn mixed_process() {

@@ -1,15 +1,14 @@
-//! One file, several processes, every way of reading and writing that Linux has, mixed: buffered,
-//! direct, mapped, by libaio and by io_uring. No reader may see less than what was there when it
-//! asked, and the volume holds what was written last.
+//! One file, several processes, and a mixture of all ways of I/O on Linux: buffered, direct,
+//! mapped, libaio and io_uring. No reader may see an older state than at the time of its request,
+//! and the volume must have the last written data.
 //!
-//! Each 512 bytes of the file (a *sector*) hold a number and a version, over and over. A page has
-//! one writer, so its sectors change one after the other; whoever reads it finds, in each word, a
-//! version between the last one that was finished before the read and the last one that was begun
-//! after it. At the end one byte of each page is stored again, buffered: what the kernel's cache
-//! holds of the page goes to the volume with it, so that a stale page does not stay a secret of the
-//! cache.
+//! Each 512 bytes of the file (a *sector*) hold a number and a version, repeated. A page has one
+//! writer, so its sectors change one after the other. In each word a reader finds a version between
+//! two bounds: the last version finished before the read, and the last one begun by its end. At the
+//! end one byte of each page is stored again, buffered. This writes the cached page to the volume,
+//! so that a stale page in the cache becomes visible.
 //!
-//! The program knows nothing of Steadfast: it runs on ext4 as well, and passes there.
+//! The program knows nothing of Steadfast. It also runs on ext4, and passes there.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -29,7 +28,7 @@ const LENGTH: usize = PAGES * PAGE;
 const SECTORS: usize = LENGTH / SECTOR;
 const PROCESSES: usize = 4;
 const STEPS: usize = 1500;
-/// Most pages that one step of a process reads, or writes at once.
+/// Largest number of pages in one read, or in one write.
 const PAGES_MAX: usize = 8;
 
 const FILE_ENV: &str = "STEADFAST_TEST_MIXED_FILE";
@@ -37,8 +36,8 @@ const NOTES_ENV: &str = "STEADFAST_TEST_MIXED_NOTES";
 const INDEX_ENV: &str = "STEADFAST_TEST_MIXED_INDEX";
 const SEED_ENV: &str = "STEADFAST_TEST_MIXED_SEED";
 
-/// What all processes know of the versions of each sector: a file beside the volume, mapped by all
-/// of them.
+/// The versions of each sector, shared by all processes: a file outside the volume that all of them
+/// map.
 struct Notes(Mapping);
 
 impl Notes {
@@ -83,7 +82,7 @@ impl Random {
     }
 }
 
-/// One of the processes.
+/// One process of the test.
 struct Worker {
     index: usize,
     random: Random,
@@ -95,7 +94,7 @@ struct Worker {
     ring: Ring,
 }
 
-/// Main function of a process; nothing where it is called as an ordinary test.
+/// Main function of a process. Does nothing if called as an ordinary test.
 pub fn worker_main() {
     let Some(file) = std::env::var_os(FILE_ENV) else { return };
     let number = |name| std::env::var(name).unwrap().parse::<usize>().unwrap();
@@ -123,7 +122,7 @@ pub fn worker_main() {
 }
 
 impl Worker {
-    /// Runs of pages of this process alone: every process has each fourth run of `PAGES_MAX` pages.
+    /// Runs of pages of this process: each process owns every fourth run of `PAGES_MAX` pages.
     fn own_pages(&mut self) -> (usize, usize) {
         let run = self.random.below(PAGES / PAGES_MAX / PROCESSES) * PROCESSES + self.index;
         let count = 1 + self.random.below(PAGES_MAX);
@@ -132,7 +131,7 @@ impl Worker {
 
     fn write(&mut self, step: usize) {
         let (page, count) = self.own_pages();
-        // Whole pages, or some sectors of them.
+        // Whole pages, or some of their sectors.
         let all = count * SECTORS_PER_PAGE;
         let (skip, sectors) = match self.random.below(3) {
             0 => {
@@ -154,7 +153,7 @@ impl Worker {
             0 => self.buffered.write_all_at(&data, offset as u64),
             1 => self.direct.write_all_at(&data, offset as u64),
             2 => self.aio.write(&self.buffered, &data, offset, PAGE),
-            // Several requests under way at once.
+            // Several concurrent requests.
             3 | 4 => self.aio.write(&self.direct, &data, offset, PAGE),
             5 => self.ring.write(&self.buffered, &data, offset, PAGE),
             6 => self.ring.write(&self.direct, &data, offset, PAGE),
@@ -173,7 +172,7 @@ impl Worker {
     }
 
     fn read(&mut self, step: usize) {
-        // Everyone's pages; those that were written last are the ones to look at again and again.
+        // Pages of all processes. The most recently written pages are read again and again.
         let count = 1 + self.random.below(PAGES_MAX);
         let page = self.random.below(PAGES + 1 - count);
         let first = page * SECTORS_PER_PAGE;
@@ -223,7 +222,7 @@ impl Worker {
     }
 }
 
-/// The first word that is none of the versions `least..=most`. While a sector is written a reader
+/// The first word with none of the versions `least..=most`. During the write of a sector a reader
 /// may find bytes of two versions in one word.
 fn wrong_word(found: &[u8], sector: usize, least: u32, most: u32) -> Option<u64> {
     let fits = |bytes: &[u8]| {
@@ -234,7 +233,7 @@ fn wrong_word(found: &[u8], sector: usize, least: u32, most: u32) -> Option<u64>
     Some(u64::from_le_bytes(wrong.try_into().unwrap()))
 }
 
-/// Ends what is still running where a test fails.
+/// Ends remaining processes if a test fails.
 struct Processes(Vec<Child>);
 
 impl Drop for Processes {
@@ -246,7 +245,7 @@ impl Drop for Processes {
     }
 }
 
-/// Runs the processes on a new file of `directory`; what they keep in mind is at `notes`.
+/// Runs the processes on a new file of `directory`. Their shared versions are at `notes`.
 fn run(file: &Path, notes: &Path, seed: usize) {
     let versions = Notes::create(notes);
     let mut content = vec![0; LENGTH];
@@ -272,7 +271,7 @@ fn run(file: &Path, notes: &Path, seed: usize) {
             "a process found something wrong ({status}, seed {seed}); it says so above"
         );
     }
-    // The byte that is there already, once more: its whole page goes to the volume.
+    // Stores the existing byte again, so that its whole page is written to the volume.
     let handle = OpenOptions::new().read(true).write(true).open(file).unwrap();
     for page in 0..PAGES {
         let sector = page * SECTORS_PER_PAGE;
@@ -282,7 +281,7 @@ fn run(file: &Path, notes: &Path, seed: usize) {
     handle.sync_all().unwrap();
 }
 
-/// After a remount: what the volume has is what was written.
+/// After a remount the volume must have the written data.
 fn check(file: &Path, notes: &Path) {
     let versions = Notes::open(notes);
     let found = fs::read(file).unwrap();
@@ -320,7 +319,7 @@ fn all_ways_of_reading_and_writing_agree() {
     }
 }
 
-/// The same program on a file system that is known to be right.
+/// The same program on a file system that is known to be correct.
 #[test]
 fn ext4_passes_the_same_program() {
     let Some(ext4) = Ext4::make() else { return };
@@ -336,7 +335,7 @@ fn ext4_passes_the_same_program() {
     ext4.unmount();
 }
 
-/// A volume of ext4 in a file, on a loop device that mount(8) finds and umount(8) gives back.
+/// An ext4 volume in a file, on a loop device that mount(8) allocates and umount(8) releases.
 struct Ext4 {
     directory: tempfile::TempDir,
 }
@@ -377,7 +376,7 @@ impl Ext4 {
     }
 
     fn unmount(&self) {
-        // A process that another test has just forked may hold a file for a moment.
+        // A process that another test has just forked may briefly hold a file.
         wait_for("ext4 to be unmounted", || self.call("umount", &[self.mount_point().as_ref()]));
     }
 }

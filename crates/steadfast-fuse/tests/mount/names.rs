@@ -64,7 +64,7 @@ fn names_of_all_kinds() {
     let mounted = place.mount(&MountOptions::default());
     let names: BTreeSet<_> =
         fs::read_dir(place.mount_point()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    // QUIET has no `unmount`: nothing was committed.
+    // QUIET does not have `unmount`, so nothing was committed.
     assert!(names.is_empty(), "{names:?}");
     mounted.unmount();
 }
@@ -125,7 +125,7 @@ fn a_large_directory_is_listed_completely_while_it_changes() {
     for number in 0..3000 {
         assert!(seen.contains(&format!("stays-{number}")), "stays-{number} is missing");
     }
-    // With attributes (readdirplus), and those are right.
+    // The list has attributes (readdirplus), and they are correct.
     for entry in fs::read_dir(&directory).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().ino(), fs::metadata(entry.path()).unwrap().ino());
@@ -187,7 +187,7 @@ fn what_is_gone_can_still_be_held() {
     for (name, file) in [("dir", &dir), ("replaced", &replaced), ("fifo", &fifo)] {
         assert_eq!(file.metadata().unwrap().nlink(), 0, "{name}");
     }
-    // The kernel's own notes about files that are gone are no errors of the file system.
+    // The kernel's internal requests for removed files do not count as errors of the file system.
     fs::write(path("file"), "x").unwrap();
     fs::remove_file(path("file")).unwrap();
     sys::syncfs(&mounted.root()).unwrap();
@@ -195,8 +195,8 @@ fn what_is_gone_can_still_be_held() {
     mounted.unmount();
 }
 
-/// Whoever has looked up a name that is then given to another file can still open the old one, and
-/// its space comes back.
+/// A program that has looked up a name can still open the old file after a rename has given the
+/// name to another file. The space of the old file is freed afterwards.
 #[test]
 fn what_a_rename_replaces_can_still_be_opened() {
     if !can_mount() {
@@ -249,10 +249,10 @@ fn access_times_follow_relatime() {
     drop(opened);
     let accessed = || fs::metadata(&file).unwrap().accessed().unwrap();
     assert_eq!(accessed(), old);
-    // Behind the tick of the clock in which the times were set: an access in the same tick would
-    // not count as later.
+    // Leave the clock tick in which the times were set: an access in the same tick would not count
+    // as later.
     std::thread::sleep(Duration::from_millis(20));
-    // From the kernel's cache, as it was just written.
+    // From the kernel's cache, because it was just written.
     assert_eq!(fs::read_to_string(&file).unwrap(), "text");
     let first = accessed();
     assert!(first > old);
@@ -279,8 +279,8 @@ fn umask_setgid_directories_and_acls() {
     let inner = fs::metadata(path("group/dir")).unwrap();
     assert_eq!((inner.gid(), inner.mode() & 0o2000), (77, 0o2000));
 
-    // Default ACL: user::rwx, user:1234:rw-, group::r-x, mask::rwx, other::---. It takes the place
-    // of the umask.
+    // Default ACL: user::rwx, user:1234:rw-, group::r-x, mask::rwx, other::---. It replaces the
+    // umask.
     let acl = acl(&[
         (1, 7, u32::MAX),
         (2, 6, 1234),
@@ -301,7 +301,7 @@ fn umask_setgid_directories_and_acls() {
     assert_eq!(mode, 0o660, "{mode:o}");
     let inherited = sys::get_xattr(&path("acl/file"), "system.posix_acl_access").unwrap();
     assert!(inherited.len() > 4);
-    // chmod changes the mask of the ACL, and setting an ACL the mode.
+    // chmod changes the mask of the ACL, and setting an ACL changes the mode.
     fs::set_permissions(path("acl/file"), fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(fs::metadata(path("acl/file")).unwrap().mode() & 0o777, 0o600);
     let simple = self::acl(&[(1, 6, u32::MAX), (4, 4, u32::MAX), (0x20, 4, u32::MAX)]);

@@ -1,5 +1,5 @@
-//! A mount as the upper layer of an overlay file system: containers, writable systems over
-//! read-only ones.
+//! A mount as the upper layer of an overlay file system, as in containers and in writable systems
+//! over read-only ones.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -88,7 +88,7 @@ impl Overlay {
     }
 
     fn unmount(self) {
-        // A process that another test has just forked may hold a file for a moment.
+        // A process that another test has just forked may briefly hold a file.
         wait_for("the overlay to be unmounted", || {
             crate::support::unmount(&self.merged, 0).is_ok()
         });

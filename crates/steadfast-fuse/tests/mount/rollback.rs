@@ -1,4 +1,4 @@
-//! Rollback of a live mount: what programs that hold files, mappings and directories see.
+//! Rollback of a running mount, as seen by programs with open files, mappings and directories.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ fn everything_is_as_it_was() {
     if !can_mount() {
         return;
     }
-    // The last one as a kernel without epochs of names (before Linux 6.16).
+    // The last run emulates a kernel without epochs of names (before Linux 6.16).
     let new = MountOptions::default().protocol_minor_max;
     for (write_back, protocol_minor_max) in [(true, new), (false, new), (true, 40)] {
         let place = Place::new(SIZE, QUIET);
@@ -52,7 +52,7 @@ fn everything_is_as_it_was() {
         fs::create_dir(path("dir/newdir")).unwrap();
         fs::remove_dir(path("dir/sub")).unwrap();
         assert_eq!(fs::metadata(path("dir")).unwrap().nlink(), 3);
-        // All of it is in the caches of the kernel.
+        // All of this is in the kernel's caches.
         assert_eq!(fs::read_dir(path("dir")).unwrap().count(), 3);
 
         ioctl::rollback(&mounted.root(), false).unwrap();
@@ -73,7 +73,7 @@ fn everything_is_as_it_was() {
         assert_eq!(fs::read_to_string(path("dir/file")).unwrap(), "old");
         assert_eq!(fs::read_dir(path("dir")).unwrap().count(), 2);
         assert_eq!(fs::metadata(path("dir")).unwrap().nlink(), 3);
-        // And it goes on from there.
+        // Work continues from that state.
         fs::write(path("new"), "again").unwrap();
         fs::create_dir(path("dir/newdir")).unwrap();
         ioctl::transact(&mounted.root()).unwrap();
@@ -99,7 +99,7 @@ fn open_files_are_busy_and_then_stale() {
     let mut writer = OpenOptions::new().read(true).write(true).open(&path).unwrap();
     writer.write_all(&vec![2; 2 * MIB]).unwrap();
     assert_eq!(errno(ioctl::rollback(&mounted.root(), false)), libc::EBUSY);
-    // A mapping counts after its file was closed.
+    // A mapping counts even after its file was closed.
     let mapping = Mapping::new(&writer, MIB).unwrap();
     drop(writer);
     mapping.write(0, &[3; 4096]);
@@ -119,7 +119,7 @@ fn open_files_are_busy_and_then_stale() {
     assert!(mapping.is_dead(0), "a mapping of a stale file gives SIGBUS, not old bytes");
     drop((reader, writer, mapping));
     assert!(fs::read(&path).unwrap() == vec![1; MIB]);
-    // Nothing is left open: the next one needs no force.
+    // No file is open any more: the next rollback needs no force.
     fs::write(&path, "short").unwrap();
     ioctl::rollback(&mounted.root(), false).unwrap();
     assert!(fs::read(&path).unwrap() == vec![1; MIB]);
@@ -154,10 +154,11 @@ fn a_shell_in_a_directory_stays_there() {
     assert_eq!(errno(File::open(at("new"))), libc::ENOENT);
     fs::write(at("newer"), "newer").unwrap();
     assert_eq!(fs::read_to_string(mounted.path("home/newer")).unwrap(), "newer");
-    // A directory that the rollback took away is gone for those who stand in it.
+    // A directory that the rollback removed is also gone for processes whose working directory it
+    // is.
     let below = format!("/proc/self/fd/{}/x", std::os::fd::AsRawFd::as_raw_fd(&gone));
     assert!(matches!(errno(File::create(&below)), libc::ESTALE | libc::ENOENT));
-    // Also when its inode number is in use again.
+    // Even after its inode number is used again.
     for number in 0..20 {
         fs::create_dir(mounted.path(&format!("d{number}"))).unwrap();
     }
@@ -173,8 +174,8 @@ fn rollback_under_load_mixes_nothing() {
     }
     let place = Place::new(SIZE, QUIET);
     let mounted = place.mount(&MountOptions::default());
-    // Each version writes the same number into all files; a transaction point is only ever set
-    // between versions.
+    // Each version writes the same number to all files. Transaction points are only set between
+    // versions.
     let names: Vec<_> = (0..8).map(|number| mounted.path(&format!("f{number}"))).collect();
     let write = |version: u64| -> std::io::Result<()> {
         for name in &names {
@@ -191,7 +192,7 @@ fn rollback_under_load_mixes_nothing() {
                 while !stop.load(Ordering::Relaxed) {
                     for name in &names {
                         let mut bytes = Vec::new();
-                        // Open files go stale under the readers; that is all that may happen.
+                        // Open files may become stale for the readers; no other error may occur.
                         match File::open(name).and_then(|mut file| file.read_to_end(&mut bytes)) {
                             Ok(_) => assert_eq!(bytes.len() % 8, 0),
                             Err(error) => assert!(

@@ -28,7 +28,7 @@ fn a_snapshot_stays_as_it_was() {
     fs::write(path("dir/file"), &old).unwrap();
     fs::write(path("small"), "small").unwrap();
     symlink("dir/file", path("link")).unwrap();
-    // Still in the kernel's cache only: the snapshot holds it.
+    // The data is still only in the kernel's cache, and the snapshot must contain it.
     let open = OpenOptions::new().create(true).append(true).open(path("open")).unwrap();
     (&open).write_all(b"before").unwrap();
 
@@ -55,7 +55,7 @@ fn a_snapshot_stays_as_it_was() {
     assert_eq!(errno(fs::read(seen("first/dir/newer"))), libc::ENOENT);
     assert_eq!(errno(fs::read(seen("third"))), libc::ENOENT);
 
-    // Not taken for the live files, by cp or by find.
+    // cp and find must not take these for the live files.
     let (live, then) =
         (fs::metadata(path("dir/file")).unwrap(), fs::metadata(seen("first/dir/file")).unwrap());
     assert_ne!(live.ino(), then.ino());
@@ -102,7 +102,7 @@ fn nothing_in_a_snapshot_can_be_changed() {
     assert_eq!(errno(fs::hard_link(&seen, path("linked"))), libc::EXDEV);
     assert_eq!(errno(fs::rename(path("file"), path(".snapshots/s/file"))), libc::EXDEV);
     assert_eq!(errno(fs::create_dir(path(".snapshots"))), libc::EEXIST);
-    // Copying out works, by whichever call the library chooses.
+    // Copying out of a snapshot works, whichever call the library uses.
     fs::copy(&seen, path("copy")).unwrap();
     assert_eq!(fs::read(path("copy")).unwrap(), b"content");
 }
@@ -125,14 +125,14 @@ fn names_are_checked() {
     ioctl::snapshot_create(&root, &"x".repeat(63)).unwrap();
     assert_eq!(errno(ioctl::snapshot_delete(&root, "none")), libc::ENOENT);
     assert_eq!(errno(ioctl::snapshot_rollback(&root, "none", false, false)), libc::ENOENT);
-    // More than one answer holds.
+    // More snapshots than one answer holds.
     for number in 0..2 * ioctl::SNAPSHOT_LIST_MAX {
         ioctl::snapshot_create(&root, &format!("n{number}")).unwrap();
     }
     let expected = ["taken".to_owned(), "x".repeat(63)].into_iter();
     let numbered = (0..2 * ioctl::SNAPSHOT_LIST_MAX).map(|number| format!("n{number}"));
     assert_eq!(names(&mounted), expected.chain(numbered).collect::<Vec<_>>());
-    // Every one of them can be looked into, though only a few stay open.
+    // Every snapshot can be read, although only a few stay open.
     for name in names(&mounted) {
         assert!(fs::metadata(mounted.path(&format!(".snapshots/{name}"))).unwrap().is_dir());
     }
@@ -192,7 +192,7 @@ fn the_volume_goes_back_to_a_snapshot() {
     assert_eq!(names(&mounted), ["first"]);
     assert_eq!(errno(seen.metadata()), libc::ESTALE);
 
-    // What is durable is what was gone back to.
+    // The durable state is the one that was rolled back to.
     drop(held);
     drop(mounted);
     let mounted = place.mount(&MountOptions::default());

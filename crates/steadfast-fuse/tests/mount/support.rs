@@ -1,5 +1,5 @@
-//! Volumes in image files, mounted in this process or by a daemon of its own, and taken down again
-//! whatever happens.
+//! Volumes in image files, mounted in this process or by a separate daemon, and always unmounted at
+//! the end.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -18,7 +18,7 @@ use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, ra
 use steadfast_media::Medium;
 use tempfile::TempDir;
 
-/// A mask without a timer: nothing is committed unless a test asks for it.
+/// A mask without a timer: only the events that a test causes commit.
 pub const QUIET: TransactionMask = TransactionMask(
     TransactionMask::FSYNC.0 | TransactionMask::SYNC_WRITE.0 | TransactionMask::VOLUME_FULL.0,
 );
@@ -26,14 +26,14 @@ pub const QUIET: TransactionMask = TransactionMask(
 const IMAGE_ENV: &str = "STEADFAST_TEST_IMAGE";
 const MOUNT_ENV: &str = "STEADFAST_TEST_MOUNT";
 const THROUGH_ENV: &str = "STEADFAST_TEST_WRITE_THROUGH";
-/// `on`, `off` or `auto`: how requests come to the mounts of the tests.
+/// `on`, `off` or `auto`: the transport of the test mounts.
 const TRANSPORT_ENV: &str = "STEADFAST_TEST_IO_URING";
-/// Name of the ignored test that is the daemon's main function.
+/// Name of the ignored test that is the main function of the daemon.
 const DAEMON_TEST: &str = "daemon_process";
 
 type HostVolume = Volume<FileMedium, HostPlatform>;
 
-/// Whether mounts are possible here; says why not.
+/// Whether mounts are possible here; prints the reason if not.
 pub fn can_mount() -> bool {
     match File::options().read(true).write(true).open("/dev/fuse") {
         Ok(_) => true,
@@ -50,7 +50,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A formatted volume of `size` bytes.
+    /// Creates a formatted volume of `size` bytes.
     pub fn new(size: u64, mask: TransactionMask) -> Place {
         let place = Place { directory: tempfile::tempdir().unwrap() };
         std::fs::create_dir(place.mount_point()).unwrap();
@@ -58,7 +58,7 @@ impl Place {
         let options = FormatOptions {
             uuid: random_uuid().unwrap(),
             mask,
-            // Where the mask has the timer, a test wants to see it.
+            // If the mask has the timer, the test waits for it.
             timer_ms: 200,
             root_mode: 0o777,
             label: "test".into(),
@@ -97,13 +97,13 @@ impl Place {
         })
     }
 
-    /// Mounts by a daemon of its own, which can be killed. Also for whatever maps files: a process
-    /// that serves its own page faults waits for itself.
+    /// Mounts with a separate daemon, which can be killed. Tests that map files also need this: a
+    /// process that serves its own page faults deadlocks.
     pub fn daemon(&self) -> Daemon<'_> {
         self.daemon_with(true)
     }
 
-    /// The same with or without the write-back cache.
+    /// The same, with or without the write-back cache.
     pub fn daemon_with(&self, write_back: bool) -> Daemon<'_> {
         let log = File::create(self.directory.path().join("log")).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
@@ -143,7 +143,7 @@ impl Drop for Place {
 }
 
 pub fn open(image: &Path, read_only: bool) -> Arc<HostVolume> {
-    // A process that another test has just forked may hold the lock on the image for a moment.
+    // A process that another test has just forked may briefly hold the lock on the image.
     let mut opened = None;
     wait_for("the lock on the image", || {
         opened = FileMedium::open(image, &FileOptions { read_only, ..FileOptions::default() }).ok();
@@ -154,8 +154,8 @@ pub fn open(image: &Path, read_only: bool) -> Arc<HostVolume> {
     Arc::new(Volume::open(medium, options, HostPlatform::new()).unwrap())
 }
 
-/// What a medium of a test waits at while it is shut. It has to be opened before anything can fail:
-/// what hangs cannot be unmounted.
+/// A gate at which a test medium waits while it is shut. It must be opened before any assertion can
+/// fail, because a hanging mount cannot be unmounted.
 #[derive(Default)]
 pub struct Gate {
     shut: Mutex<bool>,
@@ -173,7 +173,7 @@ impl Gate {
         *self.shut.lock().unwrap()
     }
 
-    /// How many stand before it.
+    /// Number of threads that wait at the gate.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
@@ -188,11 +188,11 @@ impl Gate {
     }
 }
 
-/// A medium of a test's own, formatted, and mounted in this process by two workers that take
+/// A test-specific medium with a formatted volume, mounted in this process by two workers that take
 /// requests from `/dev/fuse`.
 pub struct Own<M: Medium + 'static> {
     pub volume: Arc<Volume<M, HostPlatform>>,
-    /// Dropped before the directory that is mounted on.
+    /// Dropped before the directory of the mount point.
     end: UnmountAtEnd,
     directory: TempDir,
     serving: JoinHandle<io::Result<()>>,
@@ -225,7 +225,7 @@ impl<M: Medium + 'static> Own<M> {
     }
 }
 
-/// Unmounts when a test ends, also where it fails.
+/// Unmounts at the end of a test, even if the test fails.
 pub struct UnmountAtEnd(pub UnmountHandle);
 
 impl Drop for UnmountAtEnd {
@@ -248,7 +248,7 @@ impl Mounted<'_> {
         self.place.mount_point().join(name)
     }
 
-    /// The mount point, open for commands.
+    /// Opens the mount point for commands.
     pub fn root(&self) -> File {
         File::open(self.place.mount_point()).unwrap()
     }
@@ -267,7 +267,7 @@ impl Mounted<'_> {
         self.finish().unwrap();
     }
 
-    /// Waits for the session to end by itself.
+    /// Waits until the session ends by itself.
     pub fn wait(mut self) {
         self.finish().unwrap();
     }
@@ -287,7 +287,7 @@ impl Drop for Mounted<'_> {
         if self.thread.is_none() {
             return;
         }
-        // After a failed test files may still be open: the second call cuts them off.
+        // After a failed test files may still be open; the second call cuts them off.
         for _ in 0..2 {
             if let Err(error) = self.end.unmount() {
                 eprintln!("unmount: {error}");
@@ -299,7 +299,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// A mount served by another process.
+/// A mount served by a separate process.
 pub struct Daemon<'a> {
     place: &'a Place,
     child: Child,
@@ -333,14 +333,14 @@ impl Daemon<'_> {
         crate::sys::kill(helpers[0]);
     }
 
-    /// Unmounts; the daemon closes the volume and ends.
+    /// Unmounts; the daemon then closes the volume and ends.
     pub fn unmount(mut self) {
-        // A process that another test has just forked may hold our files for a moment.
+        // A process that another test has just forked may briefly hold files of this test.
         wait_for("the mount to be free", || unmount(&self.place.mount_point(), 0).is_ok());
         assert!(self.child.wait().unwrap().success(), "{}", self.log());
     }
 
-    /// kill -9, and the dead mount is cleared away.
+    /// kill -9, followed by clearing the dead mount.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         let start = Instant::now();
@@ -359,7 +359,7 @@ impl Drop for Daemon<'_> {
     }
 }
 
-/// The transport that the tests were asked to use; `/dev/fuse` where they were not.
+/// The transport that the environment selects; `/dev/fuse` by default.
 pub fn transport() -> IoUring {
     match std::env::var(TRANSPORT_ENV).as_deref() {
         Ok("on") => IoUring::On,
@@ -369,7 +369,7 @@ pub fn transport() -> IoUring {
     }
 }
 
-/// What the daemon process runs; nothing where it is called as an ordinary test.
+/// Main function of the daemon process. Does nothing if called as an ordinary test.
 pub fn daemon_main() {
     let (Some(image), Some(directory)) = (std::env::var_os(IMAGE_ENV), std::env::var_os(MOUNT_ENV))
     else {

@@ -1,4 +1,4 @@
-//! fsync beside other work.
+//! fsync together with other requests.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -40,7 +40,7 @@ impl Medium for Gated {
 }
 
 /// With two workers, as on a machine with one or two processors, three callers of fsync leave one
-/// for everybody else.
+/// worker for other requests.
 #[test]
 fn others_are_served_while_many_wait_for_a_flush() {
     if !can_mount() {
@@ -67,7 +67,7 @@ fn others_are_served_while_many_wait_for_a_flush() {
     let (done, made) = mpsc::channel();
     let directories: Vec<_> = (0..20).map(|number| own.path(&format!("d{number}"))).collect();
     let other = thread::spawn(move || {
-        // Long enough for all three to have arrived.
+        // Long enough for all three calls to have arrived.
         for directory in directories {
             fs::create_dir(directory).unwrap();
             thread::sleep(Duration::from_millis(10));
@@ -76,7 +76,7 @@ fn others_are_served_while_many_wait_for_a_flush() {
     });
     let served = made.recv_timeout(Duration::from_secs(20));
     let waiting = syncs.iter().all(|sync| !sync.is_finished());
-    // Before anything can fail: what hangs could not be unmounted.
+    // Before any assertion can fail: a hanging mount cannot be unmounted.
     gate.shut(false);
     assert!(waiting, "nothing is durable yet");
     for sync in syncs {

@@ -1,4 +1,4 @@
-//! System calls that the standard library does not have.
+//! System calls that the standard library does not provide.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -15,7 +15,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 pub fn open(path: &Path, flags: libc::c_int, mode: u32) -> io::Result<File> {
     let path = c_path(path);
-    // SAFETY: a NUL-terminated path; the new descriptor is owned here.
+    // SAFETY: a NUL-terminated path; the new descriptor has no other owner.
     unsafe {
         check(libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode))
             .map(|fd| File::from_raw_fd(fd))
@@ -24,7 +24,7 @@ pub fn open(path: &Path, flags: libc::c_int, mode: u32) -> io::Result<File> {
 
 /// close(2), with its result.
 pub fn close(file: File) -> io::Result<()> {
-    // SAFETY: nothing owns the descriptor any more.
+    // SAFETY: nothing else owns the descriptor any more.
     unsafe { check(libc::close(file.into_raw_fd())).map(drop) }
 }
 
@@ -74,7 +74,7 @@ pub fn copy_file_range(
     mut to_at: i64,
     length: usize,
 ) -> io::Result<usize> {
-    // SAFETY: the descriptors are open, the offsets live.
+    // SAFETY: the descriptors are open, and the offsets are live.
     let result = unsafe {
         libc::copy_file_range(
             from.as_raw_fd(),
@@ -168,7 +168,7 @@ pub struct Mapping {
 impl Mapping {
     pub fn new(file: &File, length: usize) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping somewhere free.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -198,11 +198,11 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(self.at.add(offset), data.as_mut_ptr(), data.len()) }
     }
 
-    /// The `index`-th number of four bytes, shared with all who map the file.
+    /// The `index`-th number of four bytes, shared with all processes that map the file.
     pub fn counter(&self, index: usize) -> &AtomicU32 {
         assert!((index + 1) * 4 <= self.length);
-        // SAFETY: inside the mapping, which lives as long as self, starts on a page and is never
-        // used other than by this.
+        // SAFETY: inside the mapping, which lives as long as self and starts on a page boundary.
+        // These bytes are only accessed through this function.
         unsafe { AtomicU32::from_ptr(self.at.cast::<u32>().add(index)) }
     }
 
@@ -211,11 +211,11 @@ impl Mapping {
         check(unsafe { libc::msync(self.at.cast(), self.length, libc::MS_SYNC) }).map(drop)
     }
 
-    /// Whether reading a page of the mapping is answered with SIGBUS; asked in a child process.
+    /// Whether reading a page of the mapping raises SIGBUS, tested in a child process.
     pub fn is_dead(&self, offset: usize) -> bool {
         assert!(offset < self.length);
-        // SAFETY: the child touches one byte of the mapping and exits; it calls nothing that needs
-        // a lock.
+        // SAFETY: the child reads one byte of the mapping and exits; it calls nothing that needs a
+        // lock.
         unsafe {
             let pid = libc::fork();
             if pid == 0 {
@@ -232,7 +232,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping of this object, not used again.
+        // SAFETY: the mapping of this object, which is not used again.
         unsafe {
             libc::munmap(self.at.cast(), self.length);
         }
@@ -246,7 +246,7 @@ pub fn kill(pid: libc::pid_t) {
     check(unsafe { libc::kill(pid, libc::SIGKILL) }).unwrap();
 }
 
-/// What an NFS server remembers of a file.
+/// A file handle, as an NFS server stores it.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handle {
@@ -274,12 +274,13 @@ pub fn handle(path: &Path) -> io::Result<Handle> {
     check(result as libc::c_int).map(|_| handle)
 }
 
-/// Opens what a handle stands for (open_by_handle_at), without what the kernel still knows by name.
+/// Opens a file by its handle (open_by_handle_at), after dropping the kernel's cached names.
 pub fn open_handle(handle: &Handle, mount_point: &Path, flags: libc::c_int) -> io::Result<File> {
     std::fs::write("/proc/sys/vm/drop_caches", "2")?;
     let mount = File::open(mount_point)?;
     let mut handle = *handle;
-    // SAFETY: the structure has as many bytes as it says; the descriptor that comes back is ours.
+    // SAFETY: the structure has as many bytes as it states; the returned descriptor has no other
+    // owner.
     unsafe {
         let fd =
             libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut handle, flags);
@@ -287,13 +288,12 @@ pub fn open_handle(handle: &Handle, mount_point: &Path, flags: libc::c_int) -> i
     }
 }
 
-/// Opens a file again by its handle, as an NFS server does; the kernel's caches are dropped in
-/// between.
+/// Opens a file again by its handle, as an NFS server does, after dropping the kernel's caches.
 pub fn reopen_by_handle(path: &Path, mount_point: &Path) -> io::Result<File> {
     open_handle(&handle(path)?, mount_point, libc::O_RDONLY)
 }
 
-/// Drops what the cache holds of a file and need not be written.
+/// Drops the clean pages of a file from the cache.
 pub fn forget_pages(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
@@ -302,7 +302,7 @@ pub fn forget_pages(file: &File) -> io::Result<()> {
     }
 }
 
-/// Writes dirty pages, and nothing else of the file.
+/// Writes back the dirty pages, but no other state of the file.
 pub fn write_pages(file: &File) -> io::Result<()> {
     let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
@@ -311,7 +311,7 @@ pub fn write_pages(file: &File) -> io::Result<()> {
     check(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) }).map(drop)
 }
 
-/// The mode, from what the kernel remembers of it unless it knows that to be out of date.
+/// The mode, from the kernel's cache unless the cached value is marked as outdated.
 pub fn mode_alone(path: &Path) -> io::Result<u32> {
     let path = c_path(path);
     // SAFETY: a NUL-terminated path and a live structure, for which zeros are valid.

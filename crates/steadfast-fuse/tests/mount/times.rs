@@ -1,5 +1,5 @@
-//! The times of a file after a mount are those that it had before: with the write-back cache the
-//! kernel keeps them, and data arrives later than it was written.
+//! The times of a file after a remount equal those before. With the write-back cache the kernel
+//! keeps the times, and data arrives later than it was written.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -22,7 +22,7 @@ fn times(path: &PathBuf) -> Times {
     [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())]
 }
 
-/// Makes files in one way, closes them in another, and compares their times after a remount.
+/// Creates files in one way, closes them in another, and compares their times after a remount.
 fn survive(change: impl Fn(&File, &PathBuf), end: impl Fn(&File)) {
     if !can_mount() {
         return;
@@ -40,7 +40,7 @@ fn survive(change: impl Fn(&File, &PathBuf), end: impl Fn(&File)) {
             file
         };
         let files: Vec<File> = paths.iter().map(open).collect();
-        // What arrives from here on arrives at another time.
+        // Requests after this point arrive at a different time.
         std::thread::sleep(Duration::from_millis(30));
         files.iter().for_each(&end);
         drop(files);
@@ -60,7 +60,7 @@ fn write(file: &File, _: &PathBuf) {
 
 #[test]
 fn what_is_written_in_the_moment_in_which_a_file_is_made() {
-    // The kernel has nothing to tell then: the inode has that time already.
+    // The kernel has nothing to send then, because the inode already has that time.
     survive(write, |file| file.sync_all().unwrap());
     survive(write, |file| file.sync_data().unwrap());
     survive(write, |_| ());
@@ -68,14 +68,14 @@ fn what_is_written_in_the_moment_in_which_a_file_is_made() {
 
 #[test]
 fn what_arrives_behind_its_time() {
-    // A new name makes the kernel tell the times, ahead of the pages.
+    // A new name makes the kernel send the times before the pages.
     let change = |file: &File, path: &PathBuf| {
         write(file, path);
         fs::hard_link(path, path.with_extension("link")).unwrap();
     };
     survive(change, |file| file.sync_all().unwrap());
     survive(change, |_| ());
-    // Pages alone, and the end of the mount.
+    // Only pages, and the end of the mount.
     survive(change, |file| sys::write_pages(file).unwrap());
 }
 

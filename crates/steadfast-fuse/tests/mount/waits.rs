@@ -1,4 +1,4 @@
-//! Workers that wait for the medium, and those who stand by for them.
+//! Workers that wait for the medium, and the workers that stand by for them.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -47,8 +47,8 @@ impl Medium for Slow {
     }
 }
 
-/// Two workers listen; ten reads of file data are with the medium all the same, and what needs none
-/// of it is answered meanwhile.
+/// Two workers listen, but ten reads of file data are at the medium at the same time. Requests that
+/// need no file data are answered meanwhile.
 #[test]
 fn reads_that_wait_for_the_medium_are_under_way_together() {
     if !can_mount() {
@@ -67,7 +67,7 @@ fn reads_that_wait_for_the_medium_are_under_way_together() {
     }
     file.sync_all().unwrap();
     drop(file);
-    // Past the page cache of the mount.
+    // Bypasses the page cache of the mount.
     let file =
         Arc::new(OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap());
     gate.shut(true);
@@ -86,7 +86,7 @@ fn reads_that_wait_for_the_medium_are_under_way_together() {
     }
     let together = gate.waiting();
     let other = (together == READERS).then(|| fs::create_dir(own.path("d")));
-    // Before anything can fail: what hangs could not be unmounted.
+    // Before any assertion can fail: a hanging mount cannot be unmounted.
     gate.shut(false);
     for (number, reader) in readers.into_iter().enumerate() {
         assert_eq!(reader.join().unwrap().unwrap(), block(number));

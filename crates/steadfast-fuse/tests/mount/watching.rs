@@ -1,4 +1,4 @@
-//! What a mount counts, and the map of its space, through the commands that only look.
+//! The counters of a mount and the map of its space, through the read-only commands.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -41,8 +41,7 @@ fn operations_bytes_and_points_are_counted() {
     fs::remove_file(place.mount_point().join("other")).unwrap();
     assert!(fs::metadata(&path).is_err());
     ioctl::transact(&root).unwrap();
-    // An operation is counted when its answer has been handed over, which wakes whoever waits for
-    // it.
+    // An operation is counted after its answer has been sent, which already wakes the caller.
     wait_for("the last operation to be counted", || {
         count(&watch::snapshot(&root).unwrap(), Kind::Command) > count(&before, Kind::Command)
     });
@@ -53,7 +52,7 @@ fn operations_bytes_and_points_are_counted() {
         [1, 1, 1, 10]
     );
     assert!(more(Kind::Sync) >= 1 && more(Kind::Read) <= 10 && more(Kind::Lookup) >= 2);
-    // The answer of the control thread counts; looking at the counters does not.
+    // The answer of the control thread counts; reading the counters does not.
     assert_eq!(more(Kind::Command), 1);
     let (early, late) = (before.status, after.status);
     assert_eq!(late.written_bytes - early.written_bytes, 10 * 8192);
@@ -70,7 +69,7 @@ fn operations_bytes_and_points_are_counted() {
         assert!(latency.quantile(0.5) <= latency.quantile(0.99));
         assert!(latency.quantile(1.0).unwrap_or(0) <= latency.longest);
     }
-    // A file that is no part of a mount.
+    // A file outside the mount.
     assert_eq!(errno(watch::snapshot(&File::open("/tmp").unwrap())), libc::ENOTTY);
     drop(root);
     mounted.unmount();

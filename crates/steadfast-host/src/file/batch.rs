@@ -1,29 +1,29 @@
-//! Bytes of several writes in one piece of memory, on their way to a device together. See
+//! The bytes of several writes, collected in one piece of memory and sent to a device together. See
 //! [`behind`](super::behind).
 
 use std::ops::Range;
 
 use zerocopy::FromZeros;
 
-/// Bytes of a batch: a huge page of the processors that we know of, which a device is given as one
-/// piece of memory.
+/// Bytes of a batch: a huge page of common processors, which a device gets as one piece of memory.
 pub(super) const CAPACITY: usize = 2 << 20;
 
-/// Bytes that leave together.
+/// Bytes that are written together.
 pub(super) struct Batch {
-    /// In the order in which they were closed; none is larger while it is filled.
+    /// The order in which batches were sealed. No batch has a larger number than the one being
+    /// filled.
     pub(super) number: u64,
     pub(super) memory: Memory,
     filled: usize,
     pub(super) pieces: Vec<Piece>,
 }
 
-/// One write, or several that came one behind the other.
+/// One write, or several writes with adjacent offsets.
 #[derive(Clone)]
 pub(super) struct Piece {
-    /// On the medium.
+    /// Offset on the medium.
     pub(super) offset: u64,
-    /// In the memory.
+    /// Offset in the memory.
     at: usize,
     length: usize,
 }
@@ -43,7 +43,7 @@ impl Batch {
         CAPACITY - self.filled
     }
 
-    /// There is room for it.
+    /// The caller has checked that there is room.
     pub(super) fn add(&mut self, offset: u64, buffers: &[&[u8]], length: usize) {
         let at = self.filled;
         for buffer in buffers {
@@ -65,7 +65,7 @@ impl Batch {
     }
 }
 
-/// [`CAPACITY`] bytes in one huge page where the system has one; ordinary pages do as well.
+/// [`CAPACITY`] bytes, in one huge page if the system has one, otherwise in ordinary pages.
 pub(super) struct Memory {
     storage: Box<[u8]>,
     start: usize,
@@ -73,15 +73,16 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new() -> Option<Memory> {
-        // Room to start where a huge page does. Zeroed bytes come from the system untouched.
+        // Enough room to start at the boundary of a huge page. The system supplies zeroed bytes
+        // without touching them.
         let mut storage = <[u8]>::new_box_zeroed_with_elems(2 * CAPACITY).ok()?;
         let start = storage.as_ptr().addr().wrapping_neg() % CAPACITY;
         let page = storage[start..][..CAPACITY].as_mut_ptr();
-        // SAFETY: the range is inside an allocation that is exclusively ours, and whole pages of
-        // it; the advice changes no contents.
+        // SAFETY: the range consists of whole pages inside an allocation that this code owns
+        // exclusively. The advice does not change the contents.
         #[allow(unsafe_code)]
         unsafe {
-            // Without it things are slower, and nothing else.
+            // A failure only costs speed.
             libc::madvise(page.cast(), CAPACITY, libc::MADV_HUGEPAGE);
         }
         Some(Memory { storage, start })

@@ -1,17 +1,17 @@
-//! Writes that are answered before the device has them: file data of a mount.
+//! Write-behind for file data of a mount: writes are answered before the device has them.
 //!
-//! The bytes are copied into memory of our own and go to the device from there: what is long in one
-//! piece past the page cache, the rest through it, so that many small writes become few, and the
-//! device works on one write while the next is on its way. Threads do that, and whoever has to wait
-//! for it anyway.
+//! The bytes are copied into this module's memory and written from there. Long runs bypass the page
+//! cache; shorter runs go through it. So many small writes become few, and the device works on one
+//! write while the next arrives. Writer threads do this, and so do callers that must wait for the
+//! result anyway.
 //!
 //! Invariants:
-//! - Bytes are in one place at a time: a write or a discard that meets some that are still here
-//!   waits until the device (or its page cache) has those, and so does a read. Two writes of the
-//!   same bytes are therefore never under way together.
-//! - A flush begins when everything has left that was taken before it. What could not be written is
-//!   told to every flush from then on.
-//! - At most [`BATCHES`] × [`CAPACITY`] bytes are here; who writes more waits.
+//! - Bytes are in one place at a time. A write, discard or read that overlaps bytes in this memory
+//!   waits until the device or its page cache has them. So two writes of the same bytes are never
+//!   under way together.
+//! - A flush begins when all earlier bytes have been written. A write error is reported by every
+//!   later flush.
+//! - At most [`BATCHES`] × [`CAPACITY`] bytes are held; further writes wait.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -28,16 +28,17 @@ use super::batch::{Batch, CAPACITY, Memory};
 use super::large::Large;
 use super::transfer;
 
-/// Batches that there may be.
+/// Largest number of batches.
 const BATCHES: usize = 4;
-/// Threads that write: a device has something to do while the next is on its way to it.
+/// Number of writer threads, so that the device is busy while the next write is on its way.
 const WRITERS: usize = 2;
-/// Writes of this many bytes and more are batches of their own, so that they are copied without the
-/// lock, and leave at once.
+/// Writes of at least this many bytes are batches of their own: they are copied without the lock
+/// and leave immediately.
 const ALONE: usize = 64 << 10;
-/// The longest write that is taken: half a batch, as long as the kernel's requests to a mount are.
+/// The longest accepted write: half a batch, which is the longest request of the kernel to a mount.
 const LONGEST: usize = CAPACITY / 2;
-/// Runs of this many bytes and more go past the page cache; for less it is faster.
+/// Runs of at least this many bytes bypass the page cache. For shorter runs the page cache is
+/// faster.
 const STRAIGHT: usize = 128 << 10;
 
 /// Writes on their way to a file or device.
@@ -47,10 +48,10 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// For `file` and `straight`, the way past its page cache.
+    /// Creates the write-behind memory for `file`; `straight` bypasses its page cache.
     ///
     /// # Errors
-    /// That there can be no thread.
+    /// No thread can be created.
     pub(super) fn new(file: File, straight: Arc<Large>) -> io::Result<Behind> {
         let shared = Arc::new(Shared {
             file,
@@ -69,23 +70,24 @@ impl Behind {
         Ok(behind)
     }
 
-    /// Takes a write of `length` bytes in all; `false` where it is too long, or there is no memory.
+    /// Accepts a write of `length` bytes in total; `false` if it is too long or memory is
+    /// exhausted.
     pub(super) fn take(&self, offset: u64, buffers: &[&[u8]], length: usize) -> bool {
         length <= LONGEST && self.shared.take(offset, buffers, length)
     }
 
-    /// Returns when nothing of this range is here any more.
+    /// Waits until no bytes of this range are held.
     pub(super) fn settle(&self, range: Range<u64>) {
-        // Who may rely on a write knows of it, so that the count is seen.
+        // A caller that relies on a write knows that it was accepted, so it sees the count.
         if self.shared.here.load(Ordering::Acquire) > 0 {
             drop(self.shared.settle(self.shared.state.lock(), |batch| batch.meets(&range)));
         }
     }
 
-    /// Returns when everything has left that was taken before.
+    /// Waits until all bytes accepted earlier have been written.
     ///
     /// # Errors
-    /// Why some of it, or of what came before, could not be written.
+    /// The first error of these or of earlier bytes.
     pub(super) fn settle_all(&self) -> Result<(), Errno> {
         let mut state = self.shared.state.lock();
         state.seal();
@@ -97,7 +99,7 @@ impl Behind {
 
 impl Drop for Behind {
     fn drop(&mut self) {
-        // As a page cache would; that it fails is for a flush to tell.
+        // A page cache would do the same. A flush reports errors.
         let _ = self.settle_all();
         self.shared.state.lock().closed = true;
         self.shared.work.notify_all();
@@ -110,12 +112,12 @@ impl Drop for Behind {
 struct Shared {
     file: File,
     straight: Arc<Large>,
-    /// Batches with bytes in them.
+    /// Number of batches that contain bytes.
     here: AtomicUsize,
     state: Mutex<State>,
-    /// Something waits to be written, or all is over.
+    /// A batch is waiting, or the write-behind memory is closing.
     work: Condvar,
-    /// A batch has left.
+    /// A batch has been written.
     done: Condvar,
 }
 
@@ -123,23 +125,23 @@ type Locked<'a> = MutexGuard<'a, State>;
 
 #[derive(Default)]
 struct State {
-    /// Where small writes are put.
+    /// The batch that collects small writes.
     filling: Option<Batch>,
-    /// To be written, the oldest first.
+    /// Sealed batches, the oldest first.
     waiting: VecDeque<Batch>,
-    /// Being written.
+    /// Batches that are being written.
     leaving: Vec<Arc<Batch>>,
     spare: Vec<Memory>,
-    /// Memory that there is, wherever.
+    /// Pieces of memory that exist, wherever they are.
     made: usize,
-    /// How many batches were ever closed to further writes, which is the number of the next one.
+    /// Number of batches sealed so far, which is the number of the next batch.
     sealed: u64,
     failed: Option<Errno>,
     closed: bool,
 }
 
 impl State {
-    /// No more is put into what is being filled.
+    /// Seals the batch that is being filled.
     fn seal(&mut self) {
         if let Some(batch) = self.filling.take() {
             self.push(batch);
@@ -184,7 +186,7 @@ impl Shared {
                     let (locked, memory) = self.memory(state);
                     state = locked;
                     let Some(memory) = memory else { return false };
-                    // It may have waited, so that things may be different now.
+                    // The call may have waited, so another thread may have started a batch.
                     match state.filling {
                         None => {
                             state.filling = Some(Batch::new(memory));
@@ -200,8 +202,8 @@ impl Shared {
         }
     }
 
-    /// Memory for another batch, after a wait where all of it is in use; none where the system has
-    /// none.
+    /// Returns memory for another batch, after waiting if all of it is in use. Returns none if the
+    /// system has none.
     fn memory<'a>(&'a self, mut state: Locked<'a>) -> (Locked<'a>, Option<Memory>) {
         loop {
             if let Some(memory) = state.spare.pop() {
@@ -215,7 +217,7 @@ impl Shared {
             state = match state.waiting.pop_front() {
                 Some(batch) => self.leave(state, batch),
                 None => {
-                    // All of them are under way, or being filled while a writer copies.
+                    // All batches are being written, or a writer is copying into one.
                     self.done.wait(&mut state);
                     state
                 }
@@ -223,8 +225,8 @@ impl Shared {
         }
     }
 
-    /// Returns when no batch that `concerns` the caller is here. Those that only wait are written
-    /// by the caller.
+    /// Waits until no held batch `concerns` the caller. The caller itself writes the sealed batches
+    /// among them.
     fn settle<'a>(
         &'a self,
         mut state: Locked<'a>,
@@ -246,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// Writes a batch, without the lock.
+    /// Writes a batch, without holding the lock.
     fn leave<'a>(&'a self, mut state: Locked<'a>, batch: Batch) -> Locked<'a> {
         let batch = Arc::new(batch);
         state.leaving.push(batch.clone());
@@ -255,7 +257,7 @@ impl Shared {
         let mut state = self.state.lock();
         state.leaving.retain(|other| !Arc::ptr_eq(other, &batch));
         if let Err(errno) = result {
-            // The first cause is the one to tell.
+            // Flushes report the first cause.
             state.failed.get_or_insert(errno);
         }
         match Arc::into_inner(batch) {
@@ -278,8 +280,7 @@ impl Shared {
         }
     }
 
-    /// Writes the pieces of a batch, those that lie one behind the other together; goes on after an
-    /// error.
+    /// Writes the pieces of a batch, adjacent pieces together. Continues after an error.
     fn write(&self, batch: &Batch) -> Result<(), Errno> {
         let mut pieces = batch.pieces.clone();
         pieces.sort_unstable_by_key(|piece| piece.offset);
@@ -313,7 +314,7 @@ mod tests {
         file
     }
 
-    /// `None` where the system has no direct I/O for it.
+    /// `None` if the system has no direct I/O for the file.
     fn behind(file: &File) -> Option<Behind> {
         let straight = Large::open(file, true, 4096, 4096)?;
         Some(Behind::new(file.try_clone().unwrap(), Arc::new(straight)).unwrap())
@@ -339,7 +340,7 @@ mod tests {
                 length
             ));
             taken.push((at, length, mark));
-            // Some with a gap before them.
+            // Some writes leave a gap.
             at += length as u64 + u64::from(mark % 3) * 4096;
         }
         for (at, length, mark) in taken.iter().step_by(4) {
@@ -370,7 +371,8 @@ mod tests {
         }
         behind.settle_all().unwrap();
         assert_eq!(read(&file, 0, 1024), [vec![39; 512], vec![39; 512]].concat());
-        // Behind the end of the last one, which began earlier: the last that reached so far.
+        // Just after the end of the last write. The write of round 35 was the last that reached
+        // this far.
         assert_eq!(read(&file, STRAIGHT as u64, 512), [35; 512]);
     }
 
@@ -424,7 +426,7 @@ mod tests {
             (behind.settle_all(), behind.settle_all()),
             (Err(Errno::BADF), Err(Errno::BADF))
         );
-        // What comes later is written as far as that goes, and nobody waits for ever.
+        // Later writes are still attempted, and no caller waits forever.
         assert!(behind.take(0, &[&vec![1; ALONE]], ALONE));
         behind.settle(0..1);
     }

@@ -1,15 +1,14 @@
-//! What lies below a block device: a loop device and the file that it shows are one medium under
-//! two names.
+//! The files below a block device. A loop device and its file are one medium under two names.
 //!
-//! Whoever opens the device keeps others from its part of the file, too, by the
-//! [locks](super::lock) that an opener of the file takes: so two partitions of one image are two
-//! media, and the whole of it is none beside them. The way down leads through sysfs, from a
-//! partition to its disk, from a mapped device to those that it is made of, and from a loop device
-//! to its file.
+//! Opening the device also keeps other openers from its part of the file, with the
+//! [locks](super::lock) that an opener of the file takes. So two partitions of one image are two
+//! media, and the whole image cannot be used beside them. The search goes down through sysfs: from
+//! a partition to its disk, from a mapped device to its components, from a loop device to its file.
 //!
-//! A file that has no name any more, or none that can be opened here, is left out: only its name
-//! leads others to it. What stays unseen (another machine, a network block device, a file shown
-//! from another mount namespace) is for the volume to find out when it writes.
+//! A file without a name, or with a name that cannot be opened here, is skipped, because only its
+//! name leads other openers to it. Some cases stay undetected: another machine, a network block
+//! device, a file shown from another mount namespace. The volume itself detects these when it
+//! writes.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -25,41 +24,41 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 use super::error::Owner;
 use super::lock::{self, Part};
 
-/// Where the kernel shows its block devices by number.
+/// The directory in which the kernel lists block devices by number.
 const SYSFS: &str = "/sys/dev/block";
-/// Where their nodes are.
+/// The directory of the device nodes.
 const NODES: &str = "/dev";
-/// Devices looked at at most: no stack of them is so large.
+/// Largest number of devices that are examined: no stack of devices is larger.
 const DEVICES_MAX: usize = 64;
-/// The unit in which sysfs tells where a partition lies, bytes.
+/// The unit of a partition's offset in sysfs, in bytes.
 const SECTOR: u64 = 512;
 
-/// `LOOP_GET_STATUS64`: what a loop device shows, in 29 words of eight bytes.
+/// `LOOP_GET_STATUS64`: the file of a loop device, in 29 words of eight bytes.
 const LOOP_GET_STATUS: Opcode = 0x4c05;
 /// `struct loop_info64`; its first two words are the device and the inode of the file.
 type LoopStatus = [u64; 29];
 
-/// What is below is in use under its own name.
+/// The file or device below is in use under its own name.
 #[derive(Debug)]
 pub(super) struct Taken {
     /// The file or device below.
     pub(super) path: PathBuf,
-    /// Who has it, where it is known.
+    /// The owner, if known.
     pub(super) owner: Option<Owner>,
 }
 
-/// What a loop device on the way down from a device shows.
+/// The file that a loop device below a device shows.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     path: PathBuf,
-    /// Which bytes of it.
+    /// The part of the file.
     part: Part,
-    /// Device and inode; `None` where the loop device does not tell.
+    /// Device and inode; `None` if the loop device does not report them.
     identity: Option<(u64, u64)>,
 }
 
-/// Locks every file, and claims every device, that the block device with this number is made of,
-/// for as long as what is returned stays open.
+/// Locks every file, and claims every device, below the block device with this number. The locks
+/// last until the returned files are closed.
 pub(super) fn lock(device: u64, exclusive: bool) -> Result<Vec<File>, Taken> {
     let mut locks = Vec::new();
     for shown in shown_by(Path::new(SYSFS), device) {
@@ -68,12 +67,12 @@ pub(super) fn lock(device: u64, exclusive: bool) -> Result<Vec<File>, Taken> {
     Ok(locks)
 }
 
-/// Locks one; `None` where there is nothing that another could open by this name.
+/// Locks one file; `None` if no other program could open it by this name.
 fn lock_one(shown: &Shown, exclusive: bool) -> Result<Option<File>, Taken> {
     let path = &shown.path;
     let taken = |owner| Taken { path: path.clone(), owner };
     let Ok(metadata) = fs::metadata(path) else { return Ok(None) };
-    // The name may have been given to another file since.
+    // Another file may have this name by now.
     if shown.identity.is_some_and(|identity| identity != (metadata.st_dev(), metadata.st_ino())) {
         return Ok(None);
     }
@@ -89,18 +88,18 @@ fn lock_one(shown: &Shown, exclusive: bool) -> Result<Option<File>, Taken> {
     if !metadata.file_type().is_file() {
         return Ok(None);
     }
-    // An exclusive lock on a file of a network file system wants a descriptor that can write.
+    // An exclusive lock on a file of a network file system requires a writable descriptor.
     let open = |write: bool| OpenOptions::new().read(true).write(write).open(path);
     let Ok(file) = open(exclusive).or_else(|_| open(false)) else { return Ok(None) };
     match lock::lock_part(&file, shown.part, exclusive) {
         Ok(true) => Ok(Some(file)),
         Ok(false) => Err(taken(lock::owner(&file))),
-        // A file system without locks has none to respect.
+        // If the file system has no locks, there are none to respect.
         Err(_) => Ok(None),
     }
 }
 
-/// What the loop devices below the device show; `sysfs` has a folder for each device by number.
+/// The files of the loop devices below the device. `sysfs` has a folder for each device number.
 fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
     let number = format!("{}:{}", major(device), minor(device));
     let mut waiting =
@@ -120,7 +119,7 @@ fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
             let partition = Part { start: sectors("start"), length: sectors("size") };
             waiting.extend(folder.parent().map(|disk| (disk.to_owned(), partition)));
         }
-        // Which bytes of them a mapped device has is not told.
+        // sysfs does not report which part of each component a mapped device uses.
         let slaves = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
         waiting.extend(
             slaves.filter_map(|slave| Some((fs::canonicalize(slave.path()).ok()?, Part::ALL))),
@@ -142,7 +141,7 @@ fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
     found
 }
 
-/// Device and inode of the file that the loop device of this folder shows.
+/// Device and inode of the file behind the loop device of this folder.
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     let number = fs::read_to_string(folder.join("dev")).ok()?;
     let node = File::open(Path::new(NODES).join(folder.file_name()?)).ok()?;
@@ -150,8 +149,8 @@ fn identity(folder: &Path) -> Option<(u64, u64)> {
     if number.trim_end() != format!("{}:{}", major(device), minor(device)) {
         return None;
     }
-    // SAFETY: LOOP_GET_STATUS64 reads nothing and writes one `struct loop_info64` of 232 bytes,
-    // which is plain numbers and as long as `LoopStatus`.
+    // SAFETY: LOOP_GET_STATUS64 reads nothing and writes one `struct loop_info64` of 232 bytes. The
+    // structure consists of plain numbers and has the size of `LoopStatus`.
     #[allow(unsafe_code)]
     let status = unsafe { ioctl(&node, Getter::<LOOP_GET_STATUS, LoopStatus>::new()) }.ok()?;
     Some((status[0], status[1]))
@@ -165,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder as sysfs has it, for a mapped device over a partition of a loop device.
+    /// A folder with the layout of sysfs, for a mapped device over a partition of a loop device.
     fn sysfs() -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let at = |path: &str| directory.path().join(path);
@@ -189,7 +188,8 @@ mod tests {
             fs::write(at("devices").join(file), text).unwrap();
         }
         symlink(at("devices/loop9/loop9p1"), at("devices/dm-3/slaves/loop9p1")).unwrap();
-        // Devices do not contain one another; a folder that says so must not hold anybody up.
+        // Devices do not contain one another, but a folder that claims so must not cause an endless
+        // loop.
         symlink(at("devices/dm-3"), at("devices/dm-3/slaves/dm-3")).unwrap();
         for (number, device) in
             [("7:9", "loop9"), ("259:0", "loop9/loop9p1"), ("253:3", "dm-3"), ("8:0", "sda")]

@@ -1,17 +1,17 @@
-//! Aligned memory for direct I/O of callers whose own memory is not aligned.
+//! Aligned bounce buffers for direct I/O of callers with unaligned memory.
 //!
-//! Invariant: a buffer starts at a multiple of its alignment and is [`LENGTH`] bytes long. A few
-//! are kept for the next request; at most one for each request under way exists beyond these.
+//! Invariant: a buffer starts at a multiple of its alignment and has [`LENGTH`] bytes. A few
+//! buffers are kept for later requests. Beyond these at most one exists for each running request.
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-/// Bytes of a buffer; a longer request goes in pieces. A multiple of every alignment.
+/// Bytes of a buffer; longer requests are split. A multiple of every alignment.
 pub(super) const LENGTH: usize = 256 << 10;
-/// Buffers kept for later.
+/// Largest number of unused buffers.
 const KEPT_MAX: usize = 8;
 
-/// Plain bytes, with enough room to start at an aligned one: no unsafe allocation is needed.
+/// Plain bytes, with enough room for an aligned start, so no unsafe allocation is needed.
 struct Buffer {
     storage: Vec<u8>,
     start: usize,
@@ -38,12 +38,12 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Buffers that start at a multiple of `alignment` bytes (at least 1).
+    /// A pool of buffers that start at a multiple of `alignment` bytes (at least 1).
     pub(super) fn new(alignment: usize) -> Self {
         Pool { alignment: alignment.max(1), free: Mutex::new(Vec::new()) }
     }
 
-    /// Lends a buffer to `work`. Its contents are those of an earlier use.
+    /// Lends a buffer to `work`. The buffer has the contents of an earlier use.
     pub(super) fn with<T>(
         &self,
         work: impl FnOnce(&mut [u8]) -> Result<T, Errno>,

@@ -1,4 +1,4 @@
-//! What block devices are asked beyond reading and writing.
+//! Requests to block devices other than reading and writing.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -17,21 +17,21 @@ pub(super) fn size(device: &File) -> std::io::Result<u64> {
     device.seek(SeekFrom::End(0))
 }
 
-/// Bytes of a logical block: what requests are aligned to.
+/// Bytes of a logical block: the alignment of requests.
 pub(super) fn logical_block(device: &File) -> Result<u32, Errno> {
     ioctl_blksszget(device)
 }
 
-/// Bytes of a physical block: what the device writes at once.
+/// Bytes of a physical block: the unit that the device writes at once.
 pub(super) fn physical_block(device: &File) -> Result<u32, Errno> {
     ioctl_blkpbszget(device)
 }
 
-/// Tells the device that the bytes are not needed any more.
+/// Tells the device that the bytes are no longer needed.
 pub(super) fn discard(device: &File, offset: u64, length: u64) -> Result<(), Errno> {
     // SAFETY: BLKDISCARD reads exactly two u64 (offset and length in bytes) through its pointer and
-    // writes nothing; `[u64; 2]` is what the setter points it to. Our caller owns the device's
-    // contents.
+    // writes nothing. The setter points to a `[u64; 2]`. The caller owns the contents of the
+    // device.
     #[allow(unsafe_code)]
     unsafe {
         ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([offset, length]))

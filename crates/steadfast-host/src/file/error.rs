@@ -1,4 +1,4 @@
-//! Why a file or device can not be used as a medium, and what the errors of single requests mean.
+//! Reasons why a file or device cannot be a medium, and the meaning of errors of single requests.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,55 +6,55 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use steadfast_media::{ErrorClass, MediumError, MediumOperation};
 
-/// The process that has a file locked.
+/// The process that holds the lock of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its name, where it can be read.
+    /// Process name, if it can be read.
     pub name: Option<String>,
 }
 
-/// Why a file or device was not opened or created. One line for people each.
+/// Reason why a file or device was not opened or created, as a one-line message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Nothing has this name.
+    /// The path does not exist.
     #[error("{}: no such file or device", .0.display())]
     NotFound(PathBuf),
-    /// A file of this name exists already.
+    /// The file already exists.
     #[error("{}: exists already; choose another name or remove it", .0.display())]
     AlreadyExists(PathBuf),
-    /// Not permitted.
+    /// Permission denied.
     #[error("{}: permission denied; it must be readable{}", path.display(), if *writing { " and writable" } else { "" })]
     PermissionDenied {
         /// The file.
         path: PathBuf,
-        /// Whether it was to be opened for writing.
+        /// Whether it was opened for writing.
         writing: bool,
     },
-    /// The file or device can not be written to.
+    /// The file or device is write-protected.
     #[error("{}: is write-protected; open it read-only", .0.display())]
     WriteProtected(PathBuf),
-    /// Another process uses it.
+    /// Another process uses the file.
     #[error("{}: in use by another process{}", path.display(), describe(owner.as_ref()))]
     InUse {
         /// The file.
         path: PathBuf,
-        /// Who, where it is known.
+        /// The process, if known.
         owner: Option<Owner>,
     },
-    /// The block device is mounted, part of another device or open elsewhere.
+    /// The block device is mounted, part of another device, or open elsewhere.
     #[error("{}: in use by a mount, another device or another process", .0.display())]
     DeviceInUse(PathBuf),
-    /// What the block device shows is in use under its own name.
+    /// The file or device below the block device is in use under its own name.
     #[error("{}: {}, which it shows, is in use by another process{}", path.display(), below.display(), describe(owner.as_ref()))]
     InUseBelow {
         /// The device.
         path: PathBuf,
         /// The file or device below it.
         below: PathBuf,
-        /// Who, where it is known.
+        /// The process, if known.
         owner: Option<Owner>,
     },
     /// Neither a regular file nor a block device.
@@ -62,42 +62,42 @@ pub enum OpenError {
     NotAMedium {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its actual type.
         what: &'static str,
     },
-    /// The file system below does not know O_DIRECT.
+    /// The file system does not support O_DIRECT.
     #[error("{}: does not support direct I/O; open it without", .0.display())]
     DirectUnsupported(PathBuf),
-    /// The atomic unit that was asked for is not possible here.
+    /// The requested atomic unit is not possible here.
     #[error("{}: atomic unit of {unit} bytes is not a power of two from {min} to {max}", path.display())]
     AtomicUnit {
         /// The file.
         path: PathBuf,
-        /// What was asked for, bytes.
+        /// The requested unit, in bytes.
         unit: u32,
-        /// The smallest possible, bytes.
+        /// The smallest possible unit, in bytes.
         min: u32,
-        /// The largest that can be promised, bytes.
+        /// The largest unit that can be guaranteed, in bytes.
         max: u32,
     },
-    /// No file can have this size here.
+    /// No file of this size can exist here.
     #[error("{}: cannot make a file of {size} bytes here: {source}", path.display())]
     Size {
         /// The file.
         path: PathBuf,
-        /// What was asked for, bytes.
+        /// The requested size, in bytes.
         size: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried: "open", "lock", …
+        /// The attempted action: "open", "lock", …
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -113,7 +113,7 @@ fn describe(owner: Option<&Owner>) -> String {
 /// Whether the same request may succeed later.
 pub(super) fn class(errno: Errno) -> ErrorClass {
     match errno {
-        // Overloads pass.
+        // Overload is temporary.
         Errno::AGAIN
         | Errno::INTR
         | Errno::TIMEDOUT
@@ -134,7 +134,7 @@ pub(super) fn class(errno: Errno) -> ErrorClass {
     }
 }
 
-/// The error of one request.
+/// Converts an errno to the error of one request.
 pub(super) fn medium_error(
     operation: MediumOperation,
     offset: u64,

@@ -1,13 +1,15 @@
-//! Large reads past the page cache of the host, beside everything else that goes through it.
+//! Large reads and writes that bypass the host's page cache, beside other requests that use it.
 //!
-//! A mount reads file data that the kernel caches above it: in the page cache of the device it
-//! would be copied and kept once more. So a large read of what is not there yet goes straight from
-//! the device to the caller's memory, over a second descriptor with O_DIRECT. Writes stay with the
-//! page cache, which lets the device work on them while the next one is on its way.
+//! The kernel already caches a mount's file data. The page cache of the device would copy and keep
+//! the data a second time. So a large read of uncached data goes directly from the device to the
+//! caller's memory, over a second descriptor with O_DIRECT. Writes use the page cache, so that the
+//! device works on them while the next request arrives, except for the long runs of
+//! [`behind`](super::behind).
 //!
-//! Nothing depends on it: Linux writes dirty pages of a range back before it reads that straight,
-//! so both ways see the same. What is small or not aligned, what is cached, and what the host
-//! refuses goes through the page cache: no read fails for being large.
+//! Correctness does not depend on the choice: Linux writes back the dirty pages of a range before
+//! it reads the range directly. So both ways return the same data. Small, unaligned or cached
+//! requests, and requests that the host refuses, use the page cache. No read fails because it is
+//! large.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -19,33 +21,34 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::transfer;
 
-/// Reads of this many bytes and more are large. Smaller ones gain from the read-ahead of the page
-/// cache.
+/// Reads of at least this many bytes are large. Smaller reads benefit from the read-ahead of the
+/// page cache.
 pub(super) const LARGE: usize = 256 << 10;
 
-/// Number of cachestat(2), the same on every architecture that numbers from 0.
+/// Number of cachestat(2), the same on all architectures with system call numbers from 0.
 const CACHESTAT: libc::c_long = 451;
 
-/// The straight way from a file or device.
+/// Direct access to a file or device.
 pub(super) struct Large {
     file: File,
-    /// Memory starts at a multiple of this.
+    /// Alignment of memory addresses.
     memory_alignment: usize,
-    /// Offsets and lengths are multiples of this.
+    /// Alignment of offsets and lengths.
     length_alignment: usize,
-    /// Cleared for good by a host that refuses, or cannot tell what is cached (before Linux 6.5).
+    /// Cleared permanently if the host refuses direct access or cannot report cached pages (before
+    /// Linux 6.5).
     usable: AtomicBool,
 }
 
 impl Large {
-    /// A second descriptor of what `file` is; `None` where the host has no direct I/O for it.
+    /// Opens a second descriptor of `file`; `None` if the host has no direct I/O for it.
     pub(super) fn open(
         file: &File,
         writable: bool,
         memory_alignment: usize,
         length_alignment: usize,
     ) -> Option<Self> {
-        // By its descriptor: the name may have changed hands.
+        // Opens by descriptor, because the name may belong to another file by now.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let file = OpenOptions::new()
             .read(true)
@@ -64,8 +67,8 @@ impl Large {
             })
     }
 
-    /// Fills a buffer of `cached`, the file that this is another descriptor of; `None` where that
-    /// has to be asked.
+    /// Fills a buffer from `cached`, the file of which this is another descriptor. `None`: the
+    /// caller has to use the page cache.
     pub(super) fn read(
         &self,
         cached: &File,
@@ -92,7 +95,7 @@ impl Large {
         }
     }
 
-    /// Reads what the device has at this moment; `false` where the host refuses.
+    /// Reads the present contents of the device; `false` if the host refuses.
     pub(super) fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> bool {
         let alignment = (self.length_alignment as u64).max(1);
         let start = offset - offset % alignment;
@@ -108,8 +111,8 @@ impl Large {
         read.is_ok()
     }
 
-    /// Writes buffers, one behind the other, with nothing of them in the page cache afterwards;
-    /// `false` where that has to take them.
+    /// Writes adjacent buffers and leaves none of their data in the page cache. `false`: the caller
+    /// has to use the page cache.
     pub(super) fn write(&self, offset: u64, buffers: &[&[u8]]) -> bool {
         if !self.usable.load(Ordering::Relaxed) || !self.is_aligned(offset, buffers.iter().copied())
         {
@@ -119,8 +122,8 @@ impl Large {
         result.map_err(|errno| self.failed(errno)).is_ok()
     }
 
-    /// A host may open with O_DIRECT and say only now that it cannot. What else fails may yet be
-    /// had the other way.
+    /// A host may accept O_DIRECT at open and refuse only the request. After any other error the
+    /// page cache may still work.
     fn failed(&self, errno: Errno) {
         if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) {
             self.usable.store(false, Ordering::Relaxed);
@@ -128,7 +131,7 @@ impl Large {
     }
 }
 
-/// What the page cache holds of a range: the answer of cachestat(2), in pages.
+/// Pages of a range in the page cache: the answer of cachestat(2).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 struct CacheUse {
@@ -145,8 +148,8 @@ impl CacheUse {
     fn of(file: &File, offset: u64, length: u64) -> Result<CacheUse, Errno> {
         let range = [offset, length];
         let mut found = CacheUse::default();
-        // SAFETY: cachestat(2) reads two u64 (offset and length) at its second argument and writes
-        // five at the third, which `CacheUse` has in this order.
+        // SAFETY: cachestat(2) reads two u64 (offset and length) at its second argument. It writes
+        // five u64 at the third, which `CacheUse` has in this order.
         #[allow(unsafe_code)]
         let result = unsafe {
             libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), &raw mut found, 0)
@@ -157,8 +160,8 @@ impl CacheUse {
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOSYS))
     }
 
-    /// Whether the page cache is asked: it holds half of the range, or something that the device
-    /// does not have yet.
+    /// Whether to use the page cache: it holds half of the range, or data that the device does not
+    /// have yet.
     fn serves(self, length: u64) -> bool {
         let page = rustix::param::page_size() as u64;
         self.dirty > 0 || self.under_way > 0 || self.cached * 2 * page >= length
@@ -198,7 +201,7 @@ mod tests {
     #[test]
     fn a_host_that_refuses_is_not_asked_again() {
         let file = file();
-        // It says that any address will do, which is not true: EINVAL.
+        // The file claims that any address is allowed, which is wrong: EINVAL.
         let Some(large) = Large::open(&file, false, 1, 512) else { return };
         let mut data = vec![1; 2 * LARGE];
         let start = start_of(&data);

@@ -1,14 +1,14 @@
 //! One volume has one owner: advisory locks on files, exclusive claims on block devices.
 //!
-//! Image files are locked with flock(2): shared by readers, exclusive for a writer, and gone with
-//! the process however it ends. Block devices are claimed by opening them with O_EXCL, which
-//! mounts, device mapper and swap respect, too. The claim has a descriptor of its own so that it
-//! can be given up for the kernel to mount the device (fuseblk) while I/O goes on.
+//! Image files are locked with flock(2), shared by readers and exclusive for a writer. The lock
+//! ends with the process in every case. Block devices are claimed with O_EXCL, which mounts, device
+//! mapper and swap also respect. The claim has its own descriptor, so that it can be released for
+//! the kernel to mount the device (fuseblk) while I/O continues.
 //!
-//! Who opens a device that shows [a part of a file](super::below) locks that part: flock shared
-//! with others who do, and the bytes by a lock of the open file, as a reader or as a writer. Who
-//! opens the file itself locks all of its bytes likewise. So a writer of one part keeps readers of
-//! the whole out, and two parts are not in each other's way.
+//! An opener of a device that shows [a part of a file](super::below) locks that part. It takes a
+//! shared flock, and locks the bytes with a lock of the open file, as a reader or as a writer. An
+//! opener of the file itself locks all of its bytes in the same way. So a writer of one part
+//! excludes readers of the whole file, and two parts do not conflict.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -19,11 +19,11 @@ use rustix::io::Errno;
 
 use super::error::Owner;
 
-/// Bytes of a file.
+/// A range of bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) start: u64,
-    /// 0: up to the end of the file, wherever that is.
+    /// 0: up to the end of the file.
     pub(super) length: u64,
 }
 
@@ -31,13 +31,13 @@ impl Part {
     pub(super) const ALL: Part = Part { start: 0, length: 0 };
 }
 
-/// Locks a regular file without waiting; `false` when another has it.
+/// Locks a regular file without waiting; `false` if another opener holds it.
 pub(crate) fn lock_file(file: &File, exclusive: bool) -> Result<bool, Errno> {
     Ok(lock_whole(file, exclusive)? && lock_bytes(file, Part::ALL, exclusive))
 }
 
-/// Locks a part of a file without waiting; `false` when another has the file, or a part that
-/// overlaps.
+/// Locks a part of a file without waiting; `false` if another opener holds the file or an
+/// overlapping part.
 pub(super) fn lock_part(file: &File, part: Part, exclusive: bool) -> Result<bool, Errno> {
     Ok(lock_whole(file, false)? && lock_bytes(file, part, exclusive))
 }
@@ -58,20 +58,20 @@ fn lock_whole(file: &File, exclusive: bool) -> Result<bool, Errno> {
     }
 }
 
-/// Locks bytes for this open file; `false` when another open file has locked some of them. A file
-/// system that has no such locks, and a descriptor that must not take them, lock nothing: flock has
-/// kept out whom it could.
+/// Locks bytes for this open file; `false` if another open file has locked some of them. If the
+/// file system has no such locks, or the descriptor may not take them, it locks nothing; the flock
+/// still holds.
 fn lock_bytes(file: &File, part: Part, exclusive: bool) -> bool {
-    // SAFETY: `flock` is plain numbers, for which zeros are valid; F_OFD_SETLK wants the process
-    // number to be 0.
+    // SAFETY: `flock` consists of plain numbers, for which zeros are valid. F_OFD_SETLK requires
+    // the process id 0.
     #[allow(unsafe_code)]
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
     request.l_type = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK } as libc::c_short;
     request.l_whence = libc::SEEK_SET as libc::c_short;
     request.l_start = libc::off_t::try_from(part.start).unwrap_or(libc::off_t::MAX);
     request.l_len = libc::off_t::try_from(part.length).unwrap_or(0);
-    // SAFETY: the descriptor is open for as long as `file` is borrowed, and F_OFD_SETLK reads one
-    // `flock` and writes nothing.
+    // SAFETY: the descriptor is open while `file` is borrowed, and F_OFD_SETLK reads one `flock`
+    // and writes nothing.
     #[allow(unsafe_code)]
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) };
     result == 0
@@ -81,7 +81,8 @@ fn lock_bytes(file: &File, part: Part, exclusive: bool) -> bool {
         )
 }
 
-/// Who has the file locked, as far as the kernel's table tells and the process still lives.
+/// The process that holds the lock of a file, if the kernel's table lists it and the process still
+/// exists.
 pub(crate) fn owner(file: &File) -> Option<Owner> {
     let metadata = file.metadata().ok()?;
     let device = metadata.st_dev();
@@ -89,17 +90,18 @@ pub(crate) fn owner(file: &File) -> Option<Owner> {
     let place = format!("{:02x}:{:02x}:{}", major(device), minor(device), metadata.st_ino());
     table.lines().find_map(|line| {
         let pid = holder(line, &place)?;
-        // A daemon's lock is listed under the process that took it, which may be its dead parent.
+        // The table lists a daemon's lock under the process that took it, which may be the daemon's
+        // dead parent.
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         Some(Owner { pid, name: Some(name.trim_end().to_owned()).filter(|name| !name.is_empty()) })
     })
 }
 
-/// The pid in a line of /proc/locks such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:5242 0 EOF` for
-/// `place`.
+/// The process id in a line of /proc/locks for `place`, such as `1: FLOCK  ADVISORY  WRITE 708
+/// fe:00:5242 0 EOF`.
 fn holder(line: &str, place: &str) -> Option<u32> {
     let mut words = line.split_ascii_whitespace().skip(1);
-    // Waiters have an arrow here.
+    // Lines of waiting processes have an arrow here.
     if words.next()? != "FLOCK" {
         return None;
     }

@@ -26,57 +26,57 @@ use super::transfer::{self, Direct};
 /// An image file or a block device.
 ///
 /// All requests are positional and may run in parallel. A flush is fdatasync, a FUA write is a
-/// write with `RWF_DSYNC`, a discard punches a hole or trims the device. The size is that at the
-/// time of opening, or of the last [`set_size`](Medium::set_size).
+/// write with `RWF_DSYNC`, and a discard punches a hole or trims the device. The size is that at
+/// opening, or that of the last [`set_size`](Medium::set_size).
 ///
 /// # Atomic unit
 ///
-/// | what | unit | why |
-/// | --- | --- | --- |
-/// | regular file | 512 | no disk below writes less than a sector at once |
-/// | regular file, direct | the alignment of direct I/O, at least 512 | the kernel asks for it |
-/// | block device | its physical block, at most 64 KiB | part of a physical block is written by reading and rewriting all of it: a power cut may damage what shares it |
+/// - Regular file: 512 bytes, because no disk writes less than a sector at once.
+/// - Regular file with direct I/O: the alignment of direct I/O, at least 512 bytes, because the
+///   kernel requires it.
+/// - Block device: its physical block, at most 64 KiB. The device writes a part of a physical block
+///   by reading and rewriting the whole block. So a power cut may damage the other data in it.
 ///
-/// [`FileOptions::atomic_unit`] declares a smaller one (on files down to 1, direct down to the
-/// alignment, on devices down to the logical block). On files that is always sound, since a tear
-/// between any two sectors is covered by tears between smaller units, and it is how volumes with
-/// blocks of 128 or 256 bytes are used in image files. On devices it gives up the protection of
-/// what shares a physical block.
+/// [`FileOptions::atomic_unit`] declares a smaller unit: down to 1 on files, to the alignment with
+/// direct I/O, and to the logical block on devices. On files a smaller unit is always sound,
+/// because tears between smaller units include all tears between sectors. Volumes with blocks of
+/// 128 or 256 bytes use this in image files. On devices it gives up the protection of data that
+/// shares a physical block.
 ///
 /// # One owner
 ///
-/// A file is locked (exclusively, or shared when read-only), a block device is claimed; a second
-/// owner gets [`OpenError::InUse`] or [`OpenError::DeviceInUse`]. Two hard links or a bind mount
-/// are the same file. So are a loop device and its file, also below partitions and mapped devices
-/// ([`OpenError::InUseBelow`]).
+/// A file is locked (exclusively, or shared if read-only), and a block device is claimed. A second
+/// owner gets [`OpenError::InUse`] or [`OpenError::DeviceInUse`]. Two hard links, or a bind mount,
+/// are the same file. A loop device and its file are also the same, even below partitions and
+/// mapped devices ([`OpenError::InUseBelow`]).
 ///
 /// # Errors
 ///
-/// A flush that fails once fails for ever: the kernel forgets which pages it could not write, and a
-/// second flush would report success for data that is lost. The same holds for FUA writes, which
-/// share that memory.
+/// After one failed flush all further flushes fail. The kernel forgets which pages it could not
+/// write, so a second flush would report success for lost data. The same holds for FUA writes,
+/// which share this state.
 pub struct FileMedium {
     path: PathBuf,
     file: File,
     block_device: bool,
-    /// But for the size.
+    /// All of the geometry except the size.
     units: Geometry,
     size: AtomicU64,
     direct: Option<Direct>,
     large: Option<Arc<Large>>,
     behind: Option<Behind>,
     read_only: bool,
-    /// Errno of the flush that failed, 0 while none has.
+    /// Errno of the failed flush; 0 if none has failed.
     flush_failed: AtomicI32,
-    /// What is below has said that it can not.
+    /// The file or device does not support the request.
     fua_unsupported: AtomicBool,
     discard_unsupported: AtomicBool,
     tally: Tally,
     /// Called before a read waits for the device.
     before_waits: OnceLock<WaitHook>,
-    /// Keeps others from what is below it. Given up before the claim, which others wait for.
+    /// Locks the files below the device. Released before the claim, which other openers wait for.
     _below: Vec<File>,
-    /// Keeps a block device from others while it is there.
+    /// Claims the block device while it exists.
     claim: RwLock<Option<File>>,
 }
 
@@ -84,7 +84,7 @@ impl FileMedium {
     /// Opens a regular file or a block device.
     ///
     /// # Errors
-    /// [`OpenError`], one clear line each.
+    /// [`OpenError`], each a one-line message.
     pub fn open(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self, OpenError> {
         let path = path.as_ref();
         Ok(Self::new(path, open(path, options)?, options))
@@ -93,7 +93,7 @@ impl FileMedium {
     /// Creates a sparse file of `size` bytes that reads as zeros, durably, and opens it.
     ///
     /// # Errors
-    /// [`OpenError::AlreadyExists`] and others; no file is left behind then.
+    /// [`OpenError::AlreadyExists`] and others; then no file is left behind.
     pub fn create(
         path: impl AsRef<Path>,
         size: u64,
@@ -125,12 +125,12 @@ impl FileMedium {
         }
     }
 
-    /// The name that it was opened by.
+    /// The path that was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a block device (and not a regular file).
+    /// Whether it is a block device, not a regular file.
     pub fn is_block_device(&self) -> bool {
         self.block_device
     }
@@ -140,9 +140,9 @@ impl FileMedium {
         self.read_only
     }
 
-    /// Gives up the claim on a block device, for the kernel to mount that very device (as `fuseblk`
-    /// does) and so keep others out itself. From then on discards are ignored: the kernel takes
-    /// them from the owner only. Does nothing for files.
+    /// Releases the claim on a block device, so that the kernel can mount that device (`fuseblk`)
+    /// and exclude others itself. Afterwards discards are ignored, because the kernel accepts them
+    /// only from the owner. Does nothing for files.
     pub fn release_claim(&self) {
         drop(self.claim.write().take());
     }
@@ -170,7 +170,7 @@ impl FileMedium {
     ) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Write, offset, length)?;
-        // What is hot is read again soon, and has the page cache of the device for that.
+        // Hot data is read again soon, so it belongs in the page cache of the device.
         if let (Some(behind), Temperature::Cold) = (&self.behind, temperature)
             && behind.take(offset, buffers, length as usize)
         {
@@ -191,21 +191,21 @@ impl FileMedium {
         self.tally.write(length, written)
     }
 
-    /// The device begins with what is in the page cache now, rather than at the next flush: it
-    /// writes while the next request is on its way. Advice only. That the pages are not needed is
-    /// Linux's word for it; those under way stay cached.
+    /// Starts the write-back of the range now and not at the next flush, so that the device writes
+    /// while the next request arrives. This is only advice. Linux expresses it as "pages not
+    /// needed"; pages under write-back stay cached.
     fn begin_writing(&self, offset: u64, length: u64) {
         let _ = fadvise(&self.file, offset, NonZeroU64::new(length), Advice::DontNeed);
     }
 
-    /// What was written to this range has left before another request for it does.
+    /// Waits until held writes to this range have left, before another request for the range.
     fn settle(&self, offset: u64, length: u64) {
         if let Some(behind) = &self.behind {
             behind.settle(offset..offset + length);
         }
     }
 
-    /// Through the page cache where that is in use; who waits for the device says so before.
+    /// Reads through the page cache if it is in use. Calls the hook before it waits for the device.
     fn read_buffers(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), Errno> {
         if let Some(about_to_wait) = self.before_waits.get() {
             let cached = match &mut *buffers {
@@ -228,11 +228,11 @@ impl FileMedium {
             return Err(self.durability_lost(MediumOperation::Flush, 0, 0, errno));
         }
         loop {
-            // A change of the size is made durable where it is made: data and what leads to it are
-            // all that is left.
+            // A change of the size is made durable by the change itself. So only data and its
+            // mapping are left.
             match fdatasync(&self.file) {
-                // A flush of another thread may have taken the kernel's one report of what was
-                // lost.
+                // A flush of another thread may have received the kernel's only report of lost
+                // data.
                 Ok(()) => return self.check_durability(MediumOperation::Flush, 0, 0),
                 Err(Errno::INTR) => {}
                 Err(errno) => {
@@ -242,7 +242,7 @@ impl FileMedium {
         }
     }
 
-    /// Remembers that data may be lost, and says that another try is no use.
+    /// Records that data may be lost, and returns an error that marks retries as useless.
     fn durability_lost(
         &self,
         operation: MediumOperation,
@@ -250,7 +250,7 @@ impl FileMedium {
         length: u64,
         errno: Errno,
     ) -> MediumError {
-        // The first cause is the one to tell.
+        // Flushes report the first cause.
         let _ = self.flush_failed.compare_exchange(
             0,
             errno.raw_os_error(),
@@ -283,15 +283,15 @@ impl FileMedium {
     }
 }
 
-/// Writes of this many bytes and more [begin](FileMedium::begin_writing) at once. Smaller ones wait
-/// for others beside them.
+/// Writes of at least this many bytes [begin](FileMedium::begin_writing) immediately. Smaller ones
+/// wait for adjacent writes.
 const BEGIN_AT: u64 = 64 << 10;
 
 fn total(lengths: impl Iterator<Item = usize>) -> u64 {
     lengths.map(|length| length as u64).sum()
 }
 
-/// The answers of kernels and file systems that do not know a request.
+/// The errors of kernels and file systems that do not know a request.
 fn unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY)
 }
@@ -301,7 +301,7 @@ impl Medium for FileMedium {
         Geometry { size: self.size.load(Ordering::Acquire), ..self.units }
     }
 
-    /// A file is made longer or shorter, durably; a block device may have become longer.
+    /// Changes the length of a file durably; on a block device it only detects a larger device.
     fn set_size(&self, size: u64) -> Result<(), MediumError> {
         let fail = |errno| medium_error(MediumOperation::Write, size, 0, errno);
         if self.read_only {
@@ -337,8 +337,9 @@ impl Medium for FileMedium {
         !self.read_only
     }
 
-    /// The page cache of a file is that of all who use the file on this machine. A block device may
-    /// have another cache below, or another machine beside it: it is asked past its own.
+    /// On one machine all users of a file share its page cache. A block device may have another
+    /// cache below it, or another machine may write to it. So this read bypasses the device's page
+    /// cache.
     fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
         let length = buffer.len() as u64;
         self.check(MediumOperation::Read, offset, length)?;
@@ -347,7 +348,7 @@ impl Medium for FileMedium {
             if self.large.as_ref().is_some_and(|large| large.read_afresh(offset, buffer)) {
                 return self.tally.read(length, Ok(()));
             }
-            // Pages are forgotten whole.
+            // The kernel drops whole pages.
             let page = rustix::param::page_size() as u64;
             let start = offset - offset % page;
             let end = (offset + length).next_multiple_of(page);
@@ -363,8 +364,8 @@ impl Medium for FileMedium {
         }
         self.settle(offset, length);
         let result = if self.block_device {
-            // Through the descriptor of the claim: the kernel lets nobody else discard what is
-            // claimed.
+            // Use the descriptor of the claim: the kernel refuses discards of a claimed device on
+            // other descriptors.
             let claim = self.claim.read();
             device::discard(claim.as_ref().unwrap_or(&self.file), offset, length)
         } else {
@@ -372,7 +373,8 @@ impl Medium for FileMedium {
             fallocate(&self.file, punch, offset, length)
         };
         match result {
-            // Advice may be ignored: by a signal, or because another has claimed the device.
+            // Advice may be ignored, after a signal or because another process has claimed the
+            // device.
             Ok(()) | Err(Errno::INTR | Errno::BUSY) => self.tally.discard(Ok(())),
             Err(errno) if unsupported(errno) => {
                 self.discard_unsupported.store(true, Ordering::Relaxed);
@@ -446,8 +448,8 @@ impl Medium for FileMedium {
                 Err(errno) if unsupported(errno) => {
                     self.fua_unsupported.store(true, Ordering::Relaxed)
                 }
-                // Whether the write failed or the kernel's report of an earlier one came up: not to
-                // be known.
+                // It is unknown whether this write failed or the kernel reported an earlier
+                // failure.
                 Err(errno) => {
                     let lost = self.durability_lost(MediumOperation::Write, offset, length, errno);
                     return self.tally.write(length, Err(lost));
@@ -484,8 +486,7 @@ mod tests {
         let path = directory.path().join("a.img");
         let mut medium = FileMedium::create(&path, 1 << 20, &FileOptions::default()).unwrap();
         medium.write_fua(0, &[1; 512]).unwrap();
-        // A descriptor that can not write makes the write fail that has to be durable, and lets a
-        // flush succeed.
+        // With a read-only descriptor the durable write fails, but a flush succeeds.
         let writable = std::mem::replace(&mut medium.file, File::open(&path).unwrap());
         let error = medium.write_fua(0, &[2; 512]).unwrap_err();
         assert_eq!((error.operation, error.class), (MediumOperation::Write, ErrorClass::Permanent));
@@ -508,7 +509,7 @@ mod tests {
         medium.read(0, &mut [0; 512]).unwrap();
         medium.flush().unwrap();
         medium.write_fua(0, &[3; 512]).unwrap();
-        // Refused before it is a request.
+        // The range check refuses it before it counts as a request.
         assert!(medium.read(1 << 20, &mut [0; 512]).is_err());
         let counters = medium.counters().unwrap();
         let expected = MediumCounters {

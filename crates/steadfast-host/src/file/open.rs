@@ -1,4 +1,4 @@
-//! Opens and creates files and devices, and finds out what they can promise.
+//! Opens and creates files and devices, and determines their guarantees.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -21,30 +21,31 @@ use super::lock;
 use super::transfer::Direct;
 use crate::whole::MODE_PRIVATE;
 
-/// How a file or device is kept from others.
+/// How other openers are excluded from a file or device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockMode {
-    /// One owner when writing, any number when read-only (a block device: one owner in both cases).
+    /// One owner when writing, any number when read-only. A block device always has one owner.
     Exclusive,
-    /// No lock: for looking at what another has open. What is read may be half written.
+    /// No lock: for reading a medium that another process has open. The data may be half written.
     None,
 }
 
-/// How to open a file or device as a medium.
+/// Options for opening a file or device as a medium.
 #[derive(Debug, Clone)]
 pub struct FileOptions {
-    /// Nothing is written; writes fail.
+    /// Refuses all writes.
     pub read_only: bool,
-    /// Past the page cache (O_DIRECT).
+    /// Bypasses the page cache (O_DIRECT).
     pub direct: bool,
-    /// For data that is cached above: large reads go past the page cache (O_DIRECT) where that is
-    /// possible and it does not hold the data, and writes of data to a block device are answered
-    /// before it has them, the large ones past the page cache as well. All else goes through it.
+    /// For data that is cached above this medium. Large reads bypass the page cache (O_DIRECT) if
+    /// that is possible and the cache does not hold the data. Data writes to a block device are
+    /// answered before the device has them, and long runs of them also bypass the page cache. All
+    /// other requests use it.
     pub cached_above: bool,
-    /// The atomic unit to declare, in bytes; `None` chooses as [`FileMedium`](crate::FileMedium)
-    /// describes.
+    /// The atomic unit to declare, in bytes; `None` selects the unit that
+    /// [`FileMedium`](crate::FileMedium) describes.
     pub atomic_unit: Option<u32>,
-    /// How others are kept out.
+    /// How other openers are excluded.
     pub lock: LockMode,
 }
 
@@ -60,7 +61,7 @@ impl Default for FileOptions {
     }
 }
 
-/// Everything that [`FileMedium`](crate::FileMedium) is made of.
+/// The parts of a [`FileMedium`](crate::FileMedium).
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) block_device: bool,
@@ -68,20 +69,20 @@ pub(super) struct Opened {
     pub(super) direct: Option<Direct>,
     pub(super) large: Option<Arc<Large>>,
     pub(super) behind: Option<Behind>,
-    /// Keeps a block device from others while it is open.
+    /// Claims a block device while it is open.
     pub(super) claim: Option<File>,
-    /// Keeps others from what is below a block device.
+    /// Locks the files below a block device.
     pub(super) below: Vec<File>,
 }
 
 /// A sector: no disk writes less at once.
 const SECTOR: u32 = 512;
-/// Alignment of direct I/O on kernels that do not say (before 6.1).
+/// Alignment of direct I/O on kernels that do not report it (before 6.1).
 const DIRECT_ALIGNMENT: u32 = 4096;
 
 pub(super) fn open(path: &Path, options: &FileOptions) -> Result<Opened, OpenError> {
     let at = At { path, options };
-    // Looked at first: opening a FIFO would wait for its other end.
+    // Check before opening: the open of a FIFO would wait for its other end.
     let metadata = fs::metadata(path).map_err(|error| at.error("open", error))?;
     at.check_kind(&metadata)?;
     let block_device = metadata.file_type().is_block_device();
@@ -99,19 +100,19 @@ pub(super) fn create(path: &Path, size: u64, options: &FileOptions) -> Result<Op
         .open_options()
         .write(true)
         .create_new(true)
-        // It holds the files of every user of the volume.
+        // The file will contain the files of all users of the volume.
         .mode(MODE_PRIVATE)
         .open(path)
         .map_err(|error| at.error("create", error))?;
     let made = at.fill(&file, size).and_then(|()| at.finish(file, None));
     if made.is_err() {
-        // Nothing half made stays; that it can not be removed adds nothing to the error.
+        // Remove the unfinished file. If that fails, the original error matters more.
         let _ = fs::remove_file(path);
     }
     made
 }
 
-/// A path with the wish to open it, for the errors.
+/// A path and its options, for error messages.
 struct At<'a> {
     path: &'a Path,
     options: &'a FileOptions,
@@ -131,7 +132,7 @@ impl At<'_> {
         open
     }
 
-    /// Gives a new file its size, durably: after this a flush of data is all that a write needs.
+    /// Sets the size of a new file durably, so that later writes only need a flush of data.
     fn fill(&self, file: &File, size: u64) -> Result<(), OpenError> {
         file.set_len(size).map_err(|source| OpenError::Size { path: self.path(), size, source })?;
         file.sync_all().map_err(|error| self.error("flush", error))?;
@@ -163,8 +164,8 @@ impl At<'_> {
         Err(OpenError::NotAMedium { path: self.path(), what })
     }
 
-    /// Claims a block device for us alone. The descriptor is writable like the other: discards go
-    /// through it.
+    /// Claims a block device exclusively. The descriptor is as writable as the main one, because
+    /// discards use it.
     fn claim(&self) -> Result<File, OpenError> {
         let mut open = OpenOptions::new();
         open.read(true).write(!self.options.read_only).custom_flags(OFlags::EXCL.bits() as i32);
@@ -175,7 +176,7 @@ impl At<'_> {
     }
 
     fn finish(&self, file: File, claim: Option<File>) -> Result<Opened, OpenError> {
-        // Once more, of what was really opened: the name may have changed hands.
+        // Check again on the open descriptor: the name may belong to another file by now.
         let metadata = file.metadata().map_err(|error| self.error("open", error))?;
         self.check_kind(&metadata)?;
         let block_device = metadata.file_type().is_block_device();
@@ -205,8 +206,8 @@ impl At<'_> {
             None
         };
         let behind = match &large {
-            // A file may have no room for what was taken already, which is to be said when it is
-            // written. (A device that lends more than it has says so at a flush in any case.)
+            // Not for files: a file may have no space for accepted data, and the write itself must
+            // report that. A thin-provisioned device reports it only at a flush anyway.
             Some(large) if block_device && !self.options.read_only => {
                 let cached = file.try_clone().map_err(|error| self.error("open", error))?;
                 Some(
@@ -224,12 +225,12 @@ impl At<'_> {
         Ok(Opened { file, block_device, geometry, direct, large, behind, claim, below })
     }
 
-    /// What direct I/O needs here.
+    /// The requirements of direct I/O for this file.
     fn direct(&self, file: &File, block_device: bool) -> Result<Direct, OpenError> {
         let fallback =
             if block_device { self.ask(device::logical_block(file))? } else { DIRECT_ALIGNMENT };
         let (mut memory, mut length) = (fallback, fallback);
-        // An old kernel does not know the question; the fallback is then on the safe side.
+        // An old kernel does not report the alignment; the fallback is then safe.
         if let Ok(answer) = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
             && answer.stx_mask & StatxFlags::DIOALIGN.bits() != 0
         {
@@ -238,12 +239,12 @@ impl At<'_> {
             }
             (memory, length) = (answer.stx_dio_mem_align.max(1), answer.stx_dio_offset_align);
         }
-        // A bounce buffer starts at a page, which suits every device best.
+        // A bounce buffer starts at a page boundary, which suits every device.
         let pool = Pool::new(memory.max(DIRECT_ALIGNMENT) as usize);
         Ok(Direct { memory_alignment: memory as usize, length_alignment: length as usize, pool })
     }
 
-    /// The straight way for large reads, where there is one.
+    /// Direct access for large reads, if available.
     fn large(&self, file: &File, block_device: bool) -> Option<Large> {
         let Direct { memory_alignment, length_alignment, .. } =
             self.direct(file, block_device).ok()?;
@@ -280,7 +281,7 @@ impl At<'_> {
         answer.map_err(|errno| self.error("find the block size of", errno.into()))
     }
 
-    /// The error of the system in our words.
+    /// Converts an error of the system to an [`OpenError`].
     fn error(&self, action: &'static str, source: io::Error) -> OpenError {
         let path = self.path();
         match Errno::from_io_error(&source) {

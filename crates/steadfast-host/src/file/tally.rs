@@ -1,4 +1,4 @@
-//! Counting the requests of a medium: relaxed atomics, a few nanoseconds beside a system call.
+//! Counts the requests of a medium with relaxed atomics: a few nanoseconds beside a system call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,6 +1,8 @@
-//! Moves bytes between memory and a file descriptor: positional, vectored, whole or not at all.
+//! Moves bytes between memory and a file descriptor: positional, vectored, completely or with an
+//! error.
 //!
-//! The descriptor's own position is never used, so that any number of threads transfer at once.
+//! The position of the descriptor is never used, so any number of threads can transfer at the same
+//! time.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -9,16 +11,16 @@ use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2, pwritev2};
 
 use super::bounce::{self, Pool};
 
-/// Most buffers in one system call (the kernel's IOV_MAX).
+/// Largest number of buffers in one system call (the kernel's IOV_MAX).
 const BUFFERS_MAX: usize = 1024;
 
-/// What direct I/O asks of memory and lengths.
+/// Alignment requirements of direct I/O.
 pub(super) struct Direct {
-    /// Memory starts at a multiple of this.
+    /// Alignment of memory addresses.
     pub(super) memory_alignment: usize,
-    /// Offsets and lengths are multiples of this.
+    /// Alignment of offsets and lengths.
     pub(super) length_alignment: usize,
-    /// Memory for those who have other.
+    /// Buffers for callers with unaligned memory.
     pub(super) pool: Pool,
 }
 
@@ -29,8 +31,8 @@ impl Direct {
     }
 }
 
-/// Fills `buffers` from `offset`. The end of the file is an error (EIO): the medium was longer when
-/// it was opened.
+/// Fills `buffers` from `offset`. The end of the file is an error (EIO), because the medium was
+/// longer when it was opened.
 pub(super) fn read(
     file: &File,
     direct: Option<&Direct>,
@@ -61,8 +63,8 @@ pub(super) fn write(
     }
 }
 
-/// Fills `buffer` from the page cache, where that has all of it; `false` where it has not, or a
-/// host cannot tell.
+/// Fills `buffer` from the page cache if the cache holds all of it. `false` if it does not, or if
+/// the host cannot tell.
 pub(super) fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> bool {
     let length = buffer.len();
     preadv2(file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) == Ok(length)
@@ -70,7 +72,7 @@ pub(super) fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> bool {
 
 fn read_straight(file: &File, mut offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), Errno> {
     if let [buffer] = buffers {
-        // The usual case, without a list on the heap.
+        // The usual case, without a heap allocation.
         return read_slices(file, &mut offset, &mut [IoSliceMut::new(buffer)]);
     }
     for buffers in buffers.chunks_mut(BUFFERS_MAX) {
@@ -85,7 +87,7 @@ fn read_slices(
     offset: &mut u64,
     mut slices: &mut [IoSliceMut<'_>],
 ) -> Result<(), Errno> {
-    // Drops empty slices in front, which would read as the end of the file.
+    // Skip leading empty slices, which would look like the end of the file.
     IoSliceMut::advance_slices(&mut slices, 0);
     while !slices.is_empty() {
         match preadv(file, slices, *offset) {
@@ -126,7 +128,7 @@ fn write_slices(
     IoSlice::advance_slices(&mut slices, 0);
     while !slices.is_empty() {
         match pwritev2(file, slices, *offset, flags) {
-            // A device that takes nothing and gives no reason.
+            // The device accepts no bytes and reports no reason.
             Ok(0) => return Err(Errno::IO),
             Ok(count) => {
                 *offset += count as u64;
@@ -156,7 +158,7 @@ fn read_bounced(
         done += length;
         while !piece.is_empty() {
             if target.is_empty() {
-                // Lengths add up to `total`, so that there is one more.
+                // The lengths add up to `total`, so another target exists.
                 target = targets.next().ok_or(Errno::IO)?;
             }
             let count = piece.len().min(target.len());

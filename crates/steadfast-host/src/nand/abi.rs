@@ -1,18 +1,18 @@
-//! The kernel's interface to MTD character devices: `linux/include/uapi/mtd/mtd-abi.h`, as far as
-//! it is used.
+//! The used part of the kernel's interface to MTD character devices:
+//! `linux/include/uapi/mtd/mtd-abi.h`.
 
 use std::fs::File;
 
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 
-/// Data and out-of-band bytes are placed by the driver, free bytes one after the other.
+/// The driver places data and out-of-band bytes; the free bytes are contiguous.
 pub(super) const AUTO_OOB: u8 = 1;
-/// `mtd_info_user.type` of NAND with one bit a cell.
+/// `mtd_info_user.type` of NAND with one bit per cell.
 pub(super) const TYPE_NAND: u8 = 4;
-/// `mtd_info_user.type` of NAND with more bits a cell.
+/// `mtd_info_user.type` of NAND with several bits per cell.
 pub(super) const TYPE_MLC_NAND: u8 = 8;
-/// Flag: may be written.
+/// Flag: the device is writable.
 pub(super) const WRITEABLE: u32 = 0x400;
 
 /// `struct mtd_info_user`.
@@ -21,7 +21,7 @@ pub(super) const WRITEABLE: u32 = 0x400;
 pub(super) struct Info {
     pub(super) kind: u8,
     pub(super) flags: u32,
-    /// Wrong from 4 GiB on; sysfs has the right one.
+    /// Wrong from 4 GiB; sysfs has the correct size.
     pub(super) size: u32,
     pub(super) erase_size: u32,
     pub(super) write_size: u32,
@@ -36,7 +36,7 @@ pub(super) struct Range {
     pub(super) length: u64,
 }
 
-/// `struct mtd_write_req`, and the beginning of `struct mtd_read_req`.
+/// `struct mtd_write_req`, which is also the start of `struct mtd_read_req`.
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct Request {
@@ -56,12 +56,12 @@ pub(super) struct ReadRequest {
     pub(super) request: Request,
     pub(super) uncorrectable: u32,
     pub(super) corrected: u32,
-    /// In the worst codeword.
+    /// Bit flips in the worst codeword.
     pub(super) bitflips_max: u32,
     pub(super) end: u32,
 }
 
-/// `struct mtd_ecc_stats`: sums since the driver was loaded.
+/// `struct mtd_ecc_stats`: totals since the driver was loaded.
 #[repr(C)]
 #[derive(Default, Clone, Copy)]
 pub(super) struct Statistics {
@@ -87,7 +87,7 @@ pub(super) struct Layout {
     ecc_bytes: u32,
     ecc_positions: [u32; 64],
     pub(super) available: u32,
-    /// Offset and length of each piece of free bytes.
+    /// Offset and length of each run of free bytes.
     pub(super) free: [[u32; 2]; 8],
 }
 
@@ -107,15 +107,14 @@ pub(super) const MEMREADOOB64: Opcode = opcode::read_write::<OobRequest>(b'M', 2
 pub(super) const MEMWRITE: Opcode = opcode::read_write::<Request>(b'M', 24);
 pub(super) const MEMREAD: Opcode = opcode::read_write::<ReadRequest>(b'M', 26);
 
-/// One request with a structure that the kernel reads and may write; the answer is the result of
-/// the system call.
+/// A request with a structure that the kernel reads and may write. Its output is the result of the
+/// system call.
 struct Call<'a, T> {
     opcode: Opcode,
     argument: &'a mut T,
 }
 
-// SAFETY: the pointer is that of a live `T`; `call` is only used with the structure that the opcode
-// names.
+// SAFETY: the pointer is that of a live `T`. `call` is only used with the structure of the opcode.
 #[allow(unsafe_code)]
 unsafe impl<T> Ioctl for Call<'_, T> {
     type Output = IoctlOutput;
@@ -137,22 +136,23 @@ unsafe impl<T> Ioctl for Call<'_, T> {
     }
 }
 
-/// Makes the request `opcode`, whose structure is `T` (an address inside of it must be that of a
-/// buffer as long as it says, which outlives the call); the result of the system call, 0 or more.
+/// Makes the request `opcode` with its structure `T`. An address in the structure must be that of a
+/// buffer of the stated length that outlives the call. Returns the result of the system call, 0 or
+/// more.
 ///
 /// # Errors
-/// What the kernel answered.
+/// The kernel's error.
 ///
 /// # Safety
-/// `T` is the structure of `opcode`, and addresses in it are those of live buffers that the kernel
-/// may read, or write where the request reads, for the lengths in it.
+/// `T` is the structure of `opcode`. Addresses in it point to live buffers of the lengths in it,
+/// which the kernel may read, or write if the request reads.
 #[allow(unsafe_code)]
 pub(super) unsafe fn call<T>(
     device: &File,
     opcode: Opcode,
     argument: &mut T,
 ) -> Result<IoctlOutput, Errno> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller keeps the contract in `# Safety`.
     unsafe { ioctl(device, Call { opcode, argument }) }
 }
 
@@ -160,7 +160,7 @@ pub(super) unsafe fn call<T>(
 mod tests {
     use super::*;
 
-    /// The numbers that C computes from the header, on a machine of 64 bits.
+    /// The numbers that C computes from the header on a 64-bit machine.
     #[test]
     fn structures_are_as_long_as_the_kernels() {
         assert_eq!(size_of::<Info>(), 32);

@@ -1,4 +1,4 @@
-//! Why a part cannot be used. One line for people each.
+//! Reasons why a part cannot be used, each as a one-line message.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use steadfast_flash::nand::NandGeometryError;
 
 use crate::OpenError;
 
-/// Why an MTD device or an image of a part was not opened or created.
+/// Reason why an MTD device or an image of a part was not opened or created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NandOpenError {
-    /// As with every file: it is not there, not permitted, in use.
+    /// As for every file: it does not exist, permission is denied, or it is in use.
     #[error(transparent)]
     File(#[from] OpenError),
     /// Not an MTD character device.
@@ -22,23 +22,23 @@ pub enum NandOpenError {
     NotNand {
         /// The device.
         path: PathBuf,
-        /// What it is.
+        /// Its actual type.
         what: &'static str,
     },
-    /// The part is under UBI or mounted.
+    /// UBI or a mount uses the part.
     #[error("{}: in use by {user}; detach or unmount it first", path.display())]
     UsedBy {
         /// The device.
         path: PathBuf,
-        /// By whom.
+        /// The user.
         user: String,
     },
-    /// The part has sizes that cannot be used.
+    /// The geometry of the part is unusable.
     #[error("{}: {why}", path.display())]
     Geometry {
         /// The device.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: NandGeometryError,
     },
     /// Too few free out-of-band bytes.
@@ -51,26 +51,26 @@ pub enum NandOpenError {
         /// Bytes that are needed.
         needed: u32,
     },
-    /// The file is not as long as an image of the part.
+    /// The length of the file is not that of an image of the part.
     #[error("{}: has {has} bytes, an image of {part} has {needed}; name the part that it is of", path.display())]
     Length {
         /// The file.
         path: PathBuf,
         /// The part.
         part: &'static str,
-        /// Its length.
+        /// The length of the file.
         has: u64,
         /// The length of an image.
         needed: u64,
     },
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
         /// The file or device.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

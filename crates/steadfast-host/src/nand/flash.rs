@@ -7,13 +7,13 @@ use steadfast_flash::ftl::{self, FlashError, FlashMedium, Ftl, Layout, RebuildRe
 use steadfast_flash::nand::{BlockNumber, Nand, NandGeometry, PageAddress};
 use steadfast_media::{Geometry, Medium, MediumError, Temperature};
 
-/// A part of this host, whatever is below.
+/// A part of this host, of any kind.
 pub type HostNand = Box<dyn Nand>;
 
-/// A translation layer on a part of this host. Closed in good order when it is dropped.
+/// A translation layer on a part of this host. Dropping it closes the layer properly.
 ///
-/// The layer itself waits by spinning, which is right where nothing sleeps; here requests sleep in
-/// the kernel, so they wait for their turn in front of it.
+/// The layer itself waits by spinning, which is right if requests never sleep. Here requests sleep
+/// in the kernel, so they take turns with a sleeping lock before they enter the layer.
 pub struct FlashDevice {
     layer: FlashMedium<HostNand>,
     turn: Mutex<()>,
@@ -28,37 +28,37 @@ impl fmt::Debug for FlashDevice {
 }
 
 impl FlashDevice {
-    /// Opens the translation layer that is on the part.
+    /// Opens the existing translation layer of the part.
     ///
     /// # Errors
-    /// There is none, or none of this geometry and version; or the part's errors.
+    /// There is no translation layer, or it has another geometry or version; or the part's errors.
     pub fn open(nand: HostNand, read_only: bool) -> Result<FlashDevice, FlashError> {
         Ftl::mount(nand, read_only).map(|layer| FlashDevice::over(layer, !read_only))
     }
 
-    /// Makes an empty translation layer; what was on the part is lost.
+    /// Creates an empty translation layer. All data on the part is lost.
     ///
     /// # Errors
-    /// The part is too small or has too many bad blocks; or its own errors.
+    /// The part is too small or has too many bad blocks; or the part's errors.
     pub fn format(nand: HostNand, volume: u64) -> Result<FlashDevice, FlashError> {
         ftl::format(nand, volume).map(|layer| FlashDevice::over(layer, true))
     }
 
-    /// Makes an empty translation layer in an image that programmers put into the good blocks of
-    /// parts, in order: see [`ftl::format_image`].
+    /// Creates an empty translation layer in an image that device programmers write to the good
+    /// blocks of parts, in order: see [`ftl::format_image`].
     ///
     /// # Errors
-    /// As [`format`](Self::format).
+    /// As for [`format`](Self::format).
     pub fn format_image(nand: HostNand, volume: u64) -> Result<FlashDevice, FlashError> {
         ftl::format_image(nand, volume).map(|layer| FlashDevice::over(layer, true))
     }
 
-    /// Makes the structures of the translation layer anew, from what every page of the part says:
-    /// see [`ftl::rebuild`].
+    /// Rebuilds the structures of the translation layer from the metadata of every page of the
+    /// part: see [`ftl::rebuild`].
     ///
     /// # Errors
-    /// There is no journal of a translation layer on the part; then nothing was written. Or the
-    /// part's errors.
+    /// The part has no journal of a translation layer; then nothing was written. Or the part's
+    /// errors.
     pub fn rebuild(nand: HostNand) -> Result<(FlashDevice, RebuildReport), FlashError> {
         ftl::rebuild(nand).map(|(layer, report)| (FlashDevice::over(layer, true), report))
     }
@@ -67,14 +67,14 @@ impl FlashDevice {
         FlashDevice { layer: FlashMedium::new(layer), turn: Mutex::new(()), writable }
     }
 
-    /// Does something with the translation layer; requests wait.
+    /// Runs `work` on the translation layer while other requests wait.
     pub fn with<T>(&self, work: impl FnOnce(&mut Ftl<HostNand>) -> T) -> T {
         let _turn = self.turn.lock();
         self.layer.with(work)
     }
 }
 
-/// The medium that a part of this geometry will be once it is formatted.
+/// The geometry of the medium that a part of this geometry becomes when it is formatted.
 ///
 /// # Errors
 /// The part is too small or has too few out-of-band bytes.
@@ -84,10 +84,10 @@ pub fn medium_geometry(geometry: &NandGeometry) -> Result<Geometry, FlashError> 
     Ok(Geometry { size, atomic_unit: geometry.page_size, failure_model })
 }
 
-/// Whether the first page of every good block is erased: nobody has put anything on the part.
+/// Whether the first page of every good block is erased, so the part contains no data.
 ///
 /// # Errors
-/// The part's.
+/// Those of the part.
 pub fn is_blank(nand: &mut dyn Nand) -> Result<bool, FlashError> {
     let geometry = nand.geometry();
     let mut page = vec![0; geometry.page_size as usize];
@@ -97,7 +97,7 @@ pub fn is_blank(nand: &mut dyn Nand) -> Result<bool, FlashError> {
         }
         let first: PageAddress = geometry.page(block, 0);
         nand.read(first, &mut page, &mut [])?;
-        // A few flipped bits are none that somebody has written.
+        // A few flipped bits do not count as data.
         let limit = geometry.page_size / 512 * u32::from(geometry.ecc.bits.max(1));
         if steadfast_flash::ecc::flips_if_erased(&page, limit).is_none() {
             return Ok(false);
@@ -109,7 +109,7 @@ pub fn is_blank(nand: &mut dyn Nand) -> Result<bool, FlashError> {
 impl Drop for FlashDevice {
     fn drop(&mut self) {
         if self.writable {
-            // What was flushed is safe without it: only the next mount is longer.
+            // Flushed data is safe without it; only the next mount takes longer.
             let _ = self.layer.close();
         }
     }

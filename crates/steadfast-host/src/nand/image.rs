@@ -1,12 +1,12 @@
 //! An image of a part in a file, for tools and device programmers.
 //!
-//! The file has every page of the part in order, data followed by out-of-band bytes, and nothing
-//! else: what `nanddump --oob --bb=dumpbad` makes and `nandwrite --oob --noecc` takes. An erased
-//! page is one of ones. The first out-of-band byte of the first or second page of a block is its
-//! bad-block mark, two bytes that are ones in a good block.
+//! The file consists of the pages of the part in order, each as data followed by out-of-band bytes.
+//! `nanddump --oob --bb=dumpbad` writes this format, and `nandwrite --oob --noecc` reads it. All
+//! bits of an erased page are one. The bad-block mark of a block is in the first out-of-band bytes
+//! of its first or second page. It has two bytes, and all its bits are one in a good block.
 //!
-//! The rules of NAND are kept: a page is programmed when it is erased, a block is erased whole. The
-//! order of pages is not looked at.
+//! The image enforces the rules of NAND: a page is programmed only when it is erased, and a block
+//! is erased as a whole. It does not check the order of pages.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -28,27 +28,27 @@ use crate::whole::MODE_PRIVATE;
 /// Bytes of the bad-block mark, at the start of the out-of-band bytes.
 const MARK: usize = 2;
 
-/// A part in a file. Locked as image files of volumes are.
+/// A part in a file. Locked like an image file of a volume.
 ///
-/// The file has the raw bytes: over a part without a code of its own belongs an
-/// [`EccNand`], which makes the parities that the file is to have.
+/// The file contains raw bytes. For a part without an internal code, wrap it in an [`EccNand`],
+/// which computes the parities in the file.
 #[derive(Debug)]
 pub struct NandImage {
     file: File,
     geometry: NandGeometry,
-    /// Bytes of a page with all out-of-band bytes.
+    /// Bytes of a page including all out-of-band bytes.
     stride: usize,
-    /// Most bits of a page that may have flipped for it to be an erased one.
+    /// Largest number of flipped bits in a page that still counts as erased.
     flips_max: u32,
-    /// One page as it is in the file.
+    /// One page, as it is in the file.
     page: Vec<u8>,
 }
 
 impl NandImage {
-    /// Makes an image of an erased part without bad blocks; the file must not exist.
+    /// Creates an image of an erased part without bad blocks. The file must not exist.
     ///
     /// # Errors
-    /// The file exists, or cannot be made or written.
+    /// The file exists, or cannot be created or written.
     pub fn create(path: impl AsRef<Path>, part: &Part) -> Result<NandImage, NandOpenError> {
         let path = path.as_ref();
         let mut options = OpenOptions::new();
@@ -68,8 +68,8 @@ impl NandImage {
     /// Opens an image of `part`.
     ///
     /// # Errors
-    /// The file is not there, not permitted, in use, or not as long as an image of the part;
-    /// nothing was written.
+    /// The file does not exist, permission is denied, it is in use, or its length is wrong. Nothing
+    /// was written.
     pub fn open(
         path: impl AsRef<Path>,
         part: &Part,
@@ -78,11 +78,11 @@ impl NandImage {
         Self::open_with(path.as_ref(), part, writing, true)
     }
 
-    /// Opens an image of `part` to read while another process may be writing it: without a lock, so
-    /// that what is read may be of different times.
+    /// Opens an image of `part` for reading without a lock, while another process may write it. So
+    /// the bytes may be from different times.
     ///
     /// # Errors
-    /// As [`open`](Self::open), but for an image in use.
+    /// As for [`open`](Self::open), except for an image in use.
     pub fn watch(path: impl AsRef<Path>, part: &Part) -> Result<NandImage, NandOpenError> {
         Self::open_with(path.as_ref(), part, false, false)
     }
@@ -120,7 +120,7 @@ impl NandImage {
         Ok(image)
     }
 
-    /// With the code that the part needs, in software where it has none of its own.
+    /// Adds the code that the part needs, in software if the part has none.
     ///
     /// # Errors
     /// The part has no room for the parities.
@@ -137,7 +137,7 @@ impl NandImage {
     }
 
     fn over(file: File, part: &Part) -> NandImage {
-        // A code on the die is not in the image: the part makes it when it is programmed.
+        // An on-die code is not in the image: the part computes it when it is programmed.
         let geometry = match part.ecc_on_die {
             true => part.geometry,
             false => NandGeometry {
@@ -151,10 +151,10 @@ impl NandImage {
         NandImage { file, geometry, stride, flips_max, page: vec![0xff; stride] }
     }
 
-    /// Makes everything that was programmed and erased durable.
+    /// Makes all programmed and erased pages durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
@@ -180,7 +180,7 @@ impl NandImage {
         Err(NandError::Refused { operation, block: block.0, rule })
     }
 
-    /// Reads a page as it is in the file, for a request of these lengths.
+    /// Reads a page as it is in the file, after checking the lengths of a request.
     fn load(
         &mut self,
         operation: NandOperation,
@@ -204,7 +204,7 @@ impl NandImage {
         read.map_err(|error| self.io(operation, block.0, &error))
     }
 
-    /// The out-of-band bytes of the page that was loaded, behind the mark.
+    /// The out-of-band bytes of the loaded page, after the mark.
     fn free(&mut self) -> &mut [u8] {
         let start = self.geometry.page_size as usize + MARK;
         self.page.get_mut(start..).unwrap_or_default()
@@ -257,8 +257,7 @@ impl Nand for NandImage {
         let size = self.geometry.page_size as usize;
         let (data_now, oob_now) = self.page.split_at_checked(size).unwrap_or_default();
         let oob_now = oob_now.get(MARK..).unwrap_or_default();
-        // As on a part: bits that have flipped since the page was erased are for the code to
-        // correct.
+        // As on a part: the code corrects bits that have flipped since the page was erased.
         let flips = flips_if_erased(data_now, self.flips_max);
         if flips.is_none() || flips_if_erased(oob_now, self.flips_max).is_none() {
             return Err(NandError::Refused { operation, block, rule: "the page is not erased" });
@@ -322,7 +321,7 @@ mod tests {
             ));
             nand.raw().sync().unwrap();
         }
-        // A flipped bit in the file, and the layout: mark, spare bytes, parities at the end.
+        // A flipped bit in the file. The layout is: mark, spare bytes, and parities at the end.
         let mut bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 4 * 64 * 2112);
         let page = &mut bytes[65 * 2112..][..2112];

@@ -1,9 +1,9 @@
 //! NAND on a Linux host: the kernel's MTD character devices, and images of parts in files.
 //!
 //! Both implement [`Nand`](steadfast_flash::nand::Nand). [`MtdNand`] is a part whose driver and
-//! code are in the kernel; [`NandImage`] is a file with the pages of a part, data and out-of-band
-//! bytes one after the other, as `nanddump --oob` and device programmers have them. [`FlashDevice`]
-//! is the translation layer on either, as a medium.
+//! code are in the kernel. [`NandImage`] is a file with the pages of a part, each as data followed
+//! by out-of-band bytes, as `nanddump --oob` and device programmers use it. [`FlashDevice`] is the
+//! translation layer on either of them, as a medium.
 
 mod abi;
 mod error;

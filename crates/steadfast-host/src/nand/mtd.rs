@@ -1,12 +1,12 @@
 //! Linux MTD character devices (`/dev/mtdN`) as NAND.
 //!
-//! The kernel's driver and code do the work. Data and free out-of-band bytes are moved together
-//! where the kernel can (MEMREAD, since Linux 6.1; MEMWRITE). Most drivers' codes leave the free
-//! bytes out, so a Hamming code of our own is kept behind those that are shown: their parity is the
-//! last free bytes that are used.
+//! The kernel contains the driver and the code. Data and free out-of-band bytes are transferred
+//! together if the kernel supports that (MEMREAD, since Linux 6.1; MEMWRITE). The codes of most
+//! drivers do not cover the free bytes. So this module adds a Hamming code: its parity occupies the
+//! last of the used free bytes, after those that it exposes.
 //!
-//! A read that meets more flips than the kernel's code corrects is not an error but
-//! [`EccStatus::Uncorrectable`], with the bytes as they were read.
+//! A read with more flips than the kernel's code corrects is not an error. It returns
+//! [`EccStatus::Uncorrectable`] and the bytes as they were read.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -22,25 +22,25 @@ use super::NandOpenError;
 use super::abi::{self, Layout, OobRequest, Range, ReadRequest, Request, Statistics};
 use super::mtd_open::{OOB_CODE, Opened, open};
 
-/// An MTD device. Locked against other programs of this project while it is open; refused for
-/// writing while UBI or a mount uses it.
+/// An MTD device. While open it is locked against other Steadfast programs. Opening it for writing
+/// fails while UBI or a mount uses it.
 #[derive(Debug)]
 pub struct MtdNand {
     device: File,
     geometry: NandGeometry,
-    /// The free bytes that are used: those that are shown, and their parity.
+    /// The used free bytes: the exposed bytes and their parity.
     oob: Vec<u8>,
-    /// How pages are read.
+    /// The way of reading pages.
     reading: Reading,
 }
 
-/// How data and out-of-band bytes are read.
+/// Ways to read data and out-of-band bytes.
 #[derive(Debug)]
 enum Reading {
-    /// Both at once, with what the code has done.
+    /// Both in one request, which also returns the result of the code.
     Together,
-    /// One after the other on older kernels: out-of-band bytes as they lie on the part, and where
-    /// the free ones are.
+    /// In two requests, on older kernels: the out-of-band bytes as they are on the part, and the
+    /// positions of the free ones.
     Apart { raw: Vec<u8>, free: Vec<(usize, usize)> },
 }
 
@@ -48,17 +48,17 @@ impl MtdNand {
     /// Opens the device.
     ///
     /// # Errors
-    /// It is not there, not permitted, no NAND, in use, or of a geometry that cannot be used;
-    /// nothing was written.
+    /// The device does not exist, permission is denied, it is not NAND, it is in use, or its
+    /// geometry is unusable. Nothing was written.
     pub fn open(path: impl AsRef<Path>, writing: bool) -> Result<MtdNand, NandOpenError> {
         Self::open_with(path.as_ref(), writing, true)
     }
 
-    /// Opens the device to read while another process may be writing it: without a lock, so that
-    /// what is read may be of different times.
+    /// Opens the device for reading without a lock, while another process may write it. So the
+    /// bytes may be from different times.
     ///
     /// # Errors
-    /// As [`open`](Self::open), but for a device in use.
+    /// As for [`open`](Self::open), except for a device in use.
     pub fn watch(path: impl AsRef<Path>) -> Result<MtdNand, NandOpenError> {
         Self::open_with(path.as_ref(), false, false)
     }
@@ -67,7 +67,7 @@ impl MtdNand {
         let Opened { file, geometry } = open(path, writing, locked)?;
         let oob = vec![0xff; geometry.oob_size as usize + OOB_CODE.parity_bytes()];
         let mut nand = MtdNand { device: file, geometry, oob, reading: Reading::Together };
-        // Kernels that do not know the request say so whatever is in it.
+        // Kernels that do not know the request refuse it regardless of its contents.
         if let Err(Errno::NOTTY | Errno::INVAL | Errno::OPNOTSUPP) = nand.read_together(0, &mut [])
         {
             nand.reading = nand.reading_apart(path)?;
@@ -83,7 +83,8 @@ impl MtdNand {
         };
         let mut info = abi::Info::default();
         let mut layout = Layout::default();
-        // SAFETY: both fill the structure that they name, and neither has addresses in it.
+        // SAFETY: each request fills the structure that it names, and neither structure contains
+        // addresses.
         #[allow(unsafe_code)]
         unsafe {
             abi::call(&self.device, abi::MEMGETINFO, &mut info).map_err(failed)?;
@@ -104,11 +105,11 @@ impl MtdNand {
         Ok(Reading::Apart { raw: vec![0; info.oob_size as usize], free })
     }
 
-    /// Corrected and failed codewords since the driver was loaded, and bad blocks, as the kernel
-    /// counts them.
+    /// Corrected codewords, failed codewords and bad blocks since the driver was loaded, as the
+    /// kernel counts them.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The kernel's error.
     pub fn statistics(&self) -> std::io::Result<[u32; 3]> {
         let statistics = self.counts()?;
         Ok([statistics.corrected, statistics.failed, statistics.bad_blocks])
@@ -116,7 +117,7 @@ impl MtdNand {
 
     fn counts(&self) -> Result<Statistics, Errno> {
         let mut statistics = Statistics::default();
-        // SAFETY: ECCGETSTATS fills one `Statistics`, which has no addresses in it.
+        // SAFETY: ECCGETSTATS fills one `Statistics`, which contains no addresses.
         #[allow(unsafe_code)]
         unsafe {
             abi::call(&self.device, abi::ECCGETSTATS, &mut statistics)?
@@ -128,7 +129,7 @@ impl MtdNand {
         u64::from(page.0) * u64::from(self.geometry.page_size)
     }
 
-    /// Whether lengths and place are those of a page.
+    /// Checks that lengths and address are those of a page.
     fn check(
         &self,
         operation: NandOperation,
@@ -151,8 +152,8 @@ impl MtdNand {
         Ok(())
     }
 
-    /// Data and the free out-of-band bytes that are used, in one request; what the kernel's code
-    /// has done to the data.
+    /// Reads data and the used free out-of-band bytes in one request. Returns the result of the
+    /// kernel's code for the data.
     fn read_together(&mut self, address: u64, data: &mut [u8]) -> Result<EccStatus, Errno> {
         let mut read = ReadRequest {
             request: Request {
@@ -166,8 +167,8 @@ impl MtdNand {
             },
             ..ReadRequest::default()
         };
-        // SAFETY: MEMREAD takes a `ReadRequest`; its addresses are those of `data` and `oob`, with
-        // their lengths, both borrowed for writing; an address of zero means none.
+        // SAFETY: MEMREAD takes a `ReadRequest`. Its addresses and lengths are those of `data` and
+        // `oob`, both borrowed for writing. An address of zero means none.
         #[allow(unsafe_code)]
         let answer = unsafe { abi::call(&self.device, abi::MEMREAD, &mut read) };
         match answer {
@@ -180,8 +181,8 @@ impl MtdNand {
         }
     }
 
-    /// The same in two requests; how many bits were corrected in the worst codeword is not known
-    /// then: at most as many as the kernel has counted.
+    /// The same in two requests. The number of corrected bits in the worst codeword is then
+    /// unknown, but at most the increase of the kernel's count.
     fn read_in_turn(&mut self, address: u64, data: &mut [u8]) -> Result<EccStatus, Errno> {
         let before = self.counts()?;
         if !data.is_empty() {
@@ -202,8 +203,8 @@ impl MtdNand {
             pointer: raw.as_mut_ptr() as u64,
             ..OobRequest::default()
         };
-        // SAFETY: MEMREADOOB64 takes an `OobRequest`; its address is that of `raw`, with its
-        // length, borrowed for writing.
+        // SAFETY: MEMREADOOB64 takes an `OobRequest`. Its address and length are those of `raw`,
+        // which is borrowed for writing.
         #[allow(unsafe_code)]
         unsafe {
             abi::call(&self.device, abi::MEMREADOOB64, &mut request)?
@@ -223,7 +224,7 @@ impl MtdNand {
         })
     }
 
-    /// A request about a whole block, whose structure has no addresses in it.
+    /// Makes a request for a whole block, whose structure contains no addresses.
     fn block_request<T>(
         &self,
         operation: NandOperation,
@@ -235,8 +236,8 @@ impl MtdNand {
             let rule = "the block is outside of the part";
             return Err(NandError::Refused { operation, block: block.0, rule });
         }
-        // SAFETY: our callers name the structure of each opcode, and none of these has an address
-        // in it.
+        // SAFETY: the callers pass the structure of each opcode, and none of these contains an
+        // address.
         #[allow(unsafe_code)]
         let answer = unsafe { abi::call(&self.device, opcode, &mut argument) };
         answer.map_err(|errno| self.error(operation, block, errno))
@@ -246,12 +247,12 @@ impl MtdNand {
         u64::from(block.0) * self.geometry.block_bytes()
     }
 
-    /// What a failed request means.
+    /// The meaning of a failed request.
     fn error(&self, operation: NandOperation, block: BlockNumber, errno: Errno) -> NandError {
         let writes = matches!(operation, NandOperation::Program | NandOperation::Erase);
         match errno {
             Errno::NODEV | Errno::NXIO => NandError::Gone,
-            // The driver's word for what the part itself reports.
+            // The driver reports a failure of the part itself like this.
             Errno::IO if writes => NandError::Failed { operation, block: block.0 },
             _ => NandError::Io { operation, block: block.0, os_error: errno.raw_os_error() },
         }
@@ -312,8 +313,8 @@ impl Nand for MtdNand {
             mode: abi::AUTO_OOB,
             ..Request::default()
         };
-        // SAFETY: MEMWRITE takes a `Request`; its addresses are those of `data` and `oob`, with
-        // their lengths, which the kernel reads.
+        // SAFETY: MEMWRITE takes a `Request`. Its addresses and lengths are those of `data` and
+        // `oob`, which the kernel reads.
         #[allow(unsafe_code)]
         let answer = unsafe { abi::call(&self.device, abi::MEMWRITE, &mut request) };
         answer.map(drop).map_err(|errno| self.error(NandOperation::Program, block, errno))

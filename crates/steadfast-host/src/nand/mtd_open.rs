@@ -1,5 +1,4 @@
-//! What an MTD device is, and whether somebody else uses it: from its node, `/sys` and the tables
-//! of mounts.
+//! Identifies an MTD device and its other users, from its node, `/sys` and the tables of mounts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -21,19 +20,20 @@ use crate::file::{lock_file, owner};
 /// The major number of MTD character devices.
 const MTD_MAJOR: u32 = 90;
 
-/// The code over the free out-of-band bytes, which the codes of most drivers leave out.
+/// The code for the free out-of-band bytes, which the codes of most drivers do not cover.
 pub(super) const OOB_CODE: Code = Code::Hamming256;
 
-/// Most out-of-band bytes that are shown.
+/// Largest number of exposed out-of-band bytes.
 const OOB_MAX: u32 = 64;
 
-/// An open device and what it is.
+/// An open device and its properties.
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) geometry: NandGeometry,
 }
 
-/// Opens and looks at the device; `locked`: for us alone when writing, among readers when reading.
+/// Opens and identifies the device. `locked`: takes an exclusive lock for writing, a shared lock
+/// for reading.
 pub(super) fn open(path: &Path, writing: bool, locked: bool) -> Result<Opened, NandOpenError> {
     let opened = OpenOptions::new().read(true).write(writing).open(path);
     let file = opened.map_err(|error| open_error(path, writing, error))?;
@@ -44,7 +44,7 @@ pub(super) fn open(path: &Path, writing: bool, locked: bool) -> Result<Opened, N
         return Err(NandOpenError::NotMtd(path.to_owned()));
     }
     let mut info = Info::default();
-    // SAFETY: MEMGETINFO fills one `Info`, which has no addresses in it.
+    // SAFETY: MEMGETINFO fills one `Info`, which contains no addresses.
     #[allow(unsafe_code)]
     let asked = unsafe { abi::call(&file, abi::MEMGETINFO, &mut info) };
     asked.map_err(|errno| failed("ask for the size of")(errno.into()))?;
@@ -62,7 +62,7 @@ pub(super) fn open(path: &Path, writing: bool, locked: bool) -> Result<Opened, N
     if writing && info.flags & abi::WRITEABLE == 0 {
         return Err(OpenError::WriteProtected(path.to_owned()).into());
     }
-    // Numbers count read-only devices, too.
+    // The minor numbers also count read-only devices.
     let number = minor(device) / 2;
     if writing && let Some(user) = user(number) {
         return Err(NandOpenError::UsedBy { path: path.to_owned(), user });
@@ -87,7 +87,7 @@ fn open_error(path: &Path, writing: bool, error: io::Error) -> NandOpenError {
         Some(Errno::NOENT) => OpenError::NotFound(path).into(),
         Some(Errno::ACCESS | Errno::PERM) => OpenError::PermissionDenied { path, writing }.into(),
         Some(Errno::ROFS) => OpenError::WriteProtected(path).into(),
-        // A UBI volume or another exclusive user.
+        // A UBI volume or another exclusive user holds it.
         Some(Errno::BUSY) => OpenError::DeviceInUse(path).into(),
         Some(Errno::NODEV | Errno::NXIO) => NandOpenError::NotMtd(path),
         _ => NandOpenError::Io { path, action: "open", source: error },
@@ -102,7 +102,7 @@ fn geometry(path: &Path, number: u32, info: &Info) -> Result<NandGeometry, NandO
     let size: u64 = attribute(number, "size").unwrap_or_else(|| info.size.into());
     let available: u32 = attribute(number, "oobavail").unwrap_or(0);
     let parity = OOB_CODE.parity_bytes() as u32;
-    // A spare byte at least for each thing that a translation layer notes there is for it to judge.
+    // The translation layer itself checks whether the spare bytes suffice for its metadata.
     let oob_size = available.saturating_sub(parity).min(OOB_MAX) & !1;
     if oob_size == 0 {
         let path = path.to_owned();
@@ -123,7 +123,7 @@ fn geometry(path: &Path, number: u32, info: &Info) -> Result<NandGeometry, NandO
             codeword: attribute(number, "ecc_step_size").unwrap_or(512),
         },
         pairing: if mlc { Pairing::Distance3 } else { Pairing::None },
-        // The kernel does not know: what parts of the kind are rated for.
+        // The kernel does not report it: the usual rating of such parts.
         cycles: if mlc { 3_000 } else { 50_000 },
         bad_max: (blocks / 50).max(2),
     }
@@ -131,7 +131,7 @@ fn geometry(path: &Path, number: u32, info: &Info) -> Result<NandGeometry, NandO
     .map_err(|why| NandOpenError::Geometry { path: path.to_owned(), why })
 }
 
-/// Who else uses the device: UBI, or a mount of it.
+/// The other user of the device: UBI or a mount.
 fn user(number: u32) -> Option<String> {
     let ubi = fs::read_dir("/sys/class/ubi").into_iter().flatten().flatten().find_map(|entry| {
         let mtd = fs::read_to_string(entry.path().join("mtd_num")).ok()?;

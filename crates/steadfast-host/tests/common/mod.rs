@@ -1,12 +1,12 @@
-//! Random requests to a medium, compared with the same requests to memory.
+//! Compares random requests to a medium with the same requests to memory.
 
 use steadfast_media::{Medium, MemoryMedium, Temperature};
 
-/// Bytes of the largest buffer: more than one bounce buffer.
+/// Size of the largest buffer: larger than a bounce buffer.
 const BUFFER_MAX: usize = 600 << 10;
 
-/// Carries out `count` random requests on both and compares every read, and the whole at the end.
-/// Memory is at any address, so that direct I/O has to bounce, and at aligned ones.
+/// Executes `count` random requests on both, and compares every read, and all contents at the end.
+/// Buffers are at arbitrary addresses, so that direct I/O has to bounce, and at aligned ones.
 pub fn compare(medium: &impl Medium, seed: u64, count: usize, discards_read_as_zeros: bool) {
     let geometry = medium.geometry();
     let unit = u64::from(geometry.atomic_unit);
@@ -58,7 +58,7 @@ pub fn compare(medium: &impl Medium, seed: u64, count: usize, discards_read_as_z
     assert!(all == model.to_bytes());
 }
 
-/// Writes from several threads at once, each to units of its own, and reads back.
+/// Several threads write at the same time, each to its own units, and read back.
 pub fn in_parallel(medium: &impl Medium) {
     let unit = medium.geometry().atomic_unit as usize;
     let threads = 4;
@@ -81,7 +81,7 @@ pub fn in_parallel(medium: &impl Medium) {
     });
 }
 
-/// Memory that direct I/O takes as it is.
+/// Memory that direct I/O accepts directly.
 #[allow(dead_code)]
 pub struct Aligned {
     memory: Vec<u8>,
@@ -106,12 +106,13 @@ impl Aligned {
     }
 }
 
-/// Drops clean pages of a file from the page cache; whether those at its start are gone.
+/// Drops clean pages of a file from the page cache. Returns whether the pages at its start are
+/// gone.
 #[allow(dead_code)]
 pub fn forget_pages(path: &std::path::Path) -> bool {
     let file = std::fs::File::open(path).unwrap();
     let length = file.metadata().unwrap().len();
-    // Pages that the system is just doing something with stay: it is asked again.
+    // Pages in use by the system stay cached, so it retries.
     (0..20).any(|_| {
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let gone = (0..length.max(1)).step_by(64 << 10).all(|at| is_cached(path, at) != Some(true));
@@ -122,8 +123,8 @@ pub fn forget_pages(path: &std::path::Path) -> bool {
     }) && is_cached(path, 0) == Some(false)
 }
 
-/// Whether the byte at `offset` of a file or device is in the page cache; `None` where the system
-/// does not tell.
+/// Whether the byte at `offset` of a file or device is in the page cache; `None` if the system does
+/// not report it.
 #[allow(dead_code)]
 pub fn is_cached(path: &std::path::Path, offset: u64) -> Option<bool> {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};

@@ -1,12 +1,12 @@
-//! Permission bits are enforced: each class of user, each combination of bits, for files and
+//! Permission bits are enforced for each class of user and each combination of bits, on files and
 //! directories.
 
 use rustix::fs::Access;
 
 use crate::calls::*;
 
-/// The class of user that a check runs as, the owner and group of its object, and the bits' place
-/// in the mode.
+/// The class of user that a check runs as, owner and group of its object, and the position of the
+/// class in the mode.
 const CLASSES: [(&str, u32, u32, u32); 3] =
     [("owner", USER, 1234, 6), ("group", 1234, USER, 3), ("others", 1234, 1234, 0)];
 
@@ -15,8 +15,8 @@ pub fn add(list: &mut List) {
     for (class, uid, gid, shift) in CLASSES {
         for bits in 0..8u32 {
             let (may_read, may_write, may_run) = (bits & 4 != 0, bits & 2 != 0, bits & 1 != 0);
-            // All other classes get what this one lacks, so that only the right class can explain
-            // the outcome.
+            // All other classes get the complementary bits, so that only the right class can
+            // explain the result.
             let other = !bits & 7;
             let mode = (other * 0o111) & !(7 << shift) | bits << shift;
             list.add(format!("file-{class}-{bits:03b}"), move || {
@@ -118,7 +118,7 @@ pub fn add(list: &mut List) {
     });
 }
 
-/// The call succeeds if and only if it is `expected` to; refusal is EACCES.
+/// The call must succeed if and only if `expected`; a refusal must be EACCES.
 #[track_caller]
 fn allowed<T>(what: &str, result: Call<T>, expected: bool) -> Verdict {
     match (result, expected) {

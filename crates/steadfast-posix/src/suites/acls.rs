@@ -1,4 +1,4 @@
-//! POSIX access control lists: kept, inherited, mixed with the mode, enforced.
+//! POSIX access control lists: storage, inheritance, interaction with the mode, enforcement.
 
 use rustix::fs::{Access, removexattr};
 
@@ -18,7 +18,7 @@ const NO_ID: u32 = u32::MAX;
 
 type Entry = (u16, u16, u32);
 
-/// The value of an attribute that holds these entries (tag, bits, id).
+/// The attribute value for these entries (tag, bits, id).
 fn value(entries: &[Entry]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for &(tag, bits, id) in entries {

@@ -20,7 +20,7 @@ fn values(list: &mut List) {
         list.add(format!("value-of-{length}-bytes"), move || {
             put("f", b"")?;
             match set_attribute("f", "user.x", &pattern(length, 1)) {
-                // Small file systems limit values; all of them hold a quarter of a block.
+                // Small file systems limit values; all of them support a quarter of a block.
                 Err(Errno::NOSPC | Errno::TOOBIG) if length > 1000 => {
                     return Err(Stop::Unsupported(format!("a value of {length} bytes")));
                 }

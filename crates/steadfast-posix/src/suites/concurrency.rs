@@ -1,11 +1,12 @@
-//! Several threads at once: exactly one wins, and nothing is torn or lost.
+//! Several threads at the same time: exactly one succeeds, and no data is torn or lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::calls::*;
 
-/// Calls of a check that may fail with ESTALE where inodes can go under a path: a tenth of those
-/// that race, at least. On two idle processors up to 30 do.
+/// Largest number of a check's calls that may fail with ESTALE, on file systems whose inodes can
+/// disappear during a path lookup. This is a tenth or more of the racing calls. On two idle
+/// processors up to 30 occur.
 const STALE_MOST: usize = 80;
 
 pub fn add(list: &mut List) {
@@ -125,8 +126,8 @@ pub fn add(list: &mut List) {
         mkdir("b", 0o755)?;
         each_thread(|thread| {
             for _ in 0..100 {
-                // Moving each into the other: at most one can succeed at a time, then it is moved
-                // back.
+                // Each thread moves one into the other. At most one move can succeed at a time;
+                // then it is undone.
                 let (from, to, back) =
                     if thread % 2 == 0 { ("a", "b/a", "a") } else { ("b", "a/b", "b") };
                 let _ = rename(from, to);
@@ -159,7 +160,7 @@ pub fn add(list: &mut List) {
         })
     });
     list.add("create-and-remove-of-one-name", || {
-        // As in the check below: a call that loses the race twice in a row sees ESTALE, which is
+        // As in the check below: a call that loses the race twice in a row returns ESTALE, which is
         // rare.
         let stale = AtomicUsize::new(0);
         each_thread(|_| {
@@ -179,10 +180,10 @@ pub fn add(list: &mut List) {
         same("names", names(".")?.len(), 0)
     });
     list.add("calls-that-race-with-removal-find-it-or-not", || {
-        // A name that is made and removed all the time is there or is not (ENOENT); no other answer
-        // is right. Where inodes can go under a path (NFS, FUSE) the kernel tries again after
-        // ESTALE, once: a call that loses the race twice in a row sees it. That is rare, or
-        // something else is wrong.
+        // A name that is created and removed continuously either exists or does not (ENOENT); no
+        // other answer is right. On file systems whose inodes can disappear during a path lookup
+        // (NFS, FUSE), the kernel retries once after ESTALE. A call that loses the race twice in a
+        // row returns it. That must be rare.
         let mut stale = 0;
         let mut found_or_not = |what: &str, result: Call| match result {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -198,7 +199,7 @@ pub fn add(list: &mut List) {
                     put("f", b"abc")?;
                     mkdir("d", 0o755)?;
                     unlink("f")?;
-                    // The other thread may have something in it for a moment.
+                    // The other thread may briefly have an entry in it.
                     while rmdir("d") == Err(Errno::NOTEMPTY) {}
                     holds(!exists("d"), "the directory is gone")?;
                 }
@@ -238,7 +239,7 @@ pub fn add(list: &mut List) {
 const THREADS: usize = 6;
 const ROUNDS: usize = 40;
 
-/// Runs `body` in several threads at once; all must pass.
+/// Runs `body` in several threads at the same time; all must pass.
 fn each_thread(body: impl Fn(usize) -> Verdict + Sync) -> Verdict {
     std::thread::scope(|scope| {
         let body = &body;
@@ -251,15 +252,15 @@ fn each_thread(body: impl Fn(usize) -> Verdict + Sync) -> Verdict {
     })
 }
 
-/// All threads try the same thing, round by round: it succeeds once a round and fails with EEXIST
-/// or ENOENT otherwise.
+/// All threads make the same attempt, round by round. In each round one succeeds, and the others
+/// fail with EEXIST or ENOENT.
 fn one_winner(attempt: impl Fn(usize) -> Call + Sync) -> Verdict {
     let barrier = std::sync::Barrier::new(THREADS);
     let wins: Vec<AtomicUsize> = (0..ROUNDS).map(|_| AtomicUsize::new(0)).collect();
     let verdict = each_thread(|_| {
         let mut verdict = Ok(());
-        // Every thread goes through all rounds, even after a failure, or the others would wait for
-        // ever.
+        // Every thread goes through all rounds, even after a failure, because the others would
+        // otherwise wait forever.
         for (round, count) in wins.iter().enumerate() {
             barrier.wait();
             match attempt(round) {

@@ -137,7 +137,7 @@ fn reading(list: &mut List) {
         for i in 0..3000 {
             drop(create(format!("file{i}"))?);
         }
-        // As `rm -r` does: read some, remove them, read on.
+        // As `rm -r` does: read some entries, remove them, continue reading.
         let d = open(".", O::RDONLY)?;
         let mut buffer = [std::mem::MaybeUninit::uninit(); 512];
         let mut reader = rustix::fs::RawDir::new(&d, &mut buffer);
@@ -181,7 +181,7 @@ fn reading(list: &mut List) {
     });
 }
 
-/// One pass over `d`, whose 2000 `steady` names must appear once each.
+/// One pass over `d`: each of the 2000 `steady` names must appear exactly once.
 fn scan_once() -> Verdict {
     let mut seen = HashSet::new();
     for entry in entries(open("d", O::RDONLY)?)? {
@@ -247,7 +247,7 @@ fn positions(list: &mut List) {
         let d = open(".", O::RDONLY)?;
         sys::seek(&d, list[100].cookie as i64, libc::SEEK_SET)?;
         let seen: HashSet<Vec<u8>> = entries(&d)?.into_iter().map(|entry| entry.name).collect();
-        // Where `.` and `..` are listed is no promise.
+        // The positions of `.` and `..` in the list are not guaranteed.
         for entry in list[101..].iter().filter(|entry| !entry.name.starts_with(b".")) {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             holds(seen.contains(&entry.name), &format!("{name} follows the position"))?;

@@ -1,23 +1,23 @@
-//! Errors that every call on a path shares, call by call: missing and wrong components, names and
-//! paths that are too long, loops, no permission to search, and what is there or is not.
+//! Errors that every call on a path has in common: missing and wrong components, names and paths
+//! that are too long, loops, no search permission, and existing or missing objects.
 
 use rustix::fs::Access;
 
 use crate::calls::*;
 
-/// A call on one path, other paths it needs made by itself.
+/// A call on one path. It creates other paths that it needs.
 struct PathCall {
     name: &'static str,
     run: fn(&str) -> Call,
-    /// What the call needs at the path.
+    /// The object that the call needs at the path.
     needs: Needs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
-    /// An existing object (any, or a regular file will do).
+    /// An existing object: any object, or a regular file.
     Object,
-    /// A free name.
+    /// An unused name.
     Nothing,
 }
 
@@ -56,8 +56,8 @@ const CALLS: &[PathCall] = &[
     PathCall { name: "removexattr", needs: Object, run: |p| rustix::fs::removexattr(p, "user.x") },
 ];
 
-/// What all calls find: a file, a directory that nobody may search, links that lead nowhere or in
-/// circles.
+/// Objects for all calls: a file, a directory without search permission, and links that dangle or
+/// form loops.
 fn prepare() -> Verdict {
     drop(create_mode("file", 0o666)?);
     mkdir("locked", 0o700)?;
@@ -104,7 +104,7 @@ pub fn add(list: &mut List) {
         list.add(format!("{name}-unsearchable-component-is-eacces"), move || {
             need_root()?;
             prepare()?;
-            // The working directory is writable, so that only the component is in the way.
+            // The working directory is writable, so only the component can cause the error.
             chmod(".", 0o777)?;
             as_user(USER, USER, &[], || fails(run("locked/f"), Errno::ACCESS))
         });

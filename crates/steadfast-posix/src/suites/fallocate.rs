@@ -181,13 +181,13 @@ pub fn add(list: &mut List) {
     });
 }
 
-/// A call that a file system may lack.
+/// A call that a file system may not support.
 #[track_caller]
 fn try_allocate(file: &std::os::fd::OwnedFd, mode: i32, offset: i64, length: i64) -> Verdict {
     supported("fallocate", sys::fallocate(file, mode, offset, length))
 }
 
-/// A plain allocation whose refusal as such is told from its failure.
+/// A plain allocation; distinguishes a lack of support from a failure.
 #[track_caller]
 fn supported_range(file: &std::os::fd::OwnedFd, length: i64) -> Result<Call, Stop> {
     match sys::fallocate(file, 0, 0, length) {

@@ -62,7 +62,7 @@ pub fn add(list: &mut List) {
             std::mem::forget(g);
             Ok(())
         })?;
-        // A thread can be joined a moment before the kernel has put its descriptors away.
+        // A join can return a moment before the kernel has closed the thread's descriptors.
         for _ in 0..50 {
             if lock(&f, Lock::Write, 0, 0).is_ok() {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! The checks, one file a subject.
+//! The checks, one file per subject.
 
 #![allow(
     clippy::unit_arg,

@@ -1,4 +1,4 @@
-//! chmod(2), set-id bits and when they go.
+//! chmod(2), set-id bits and when they are cleared.
 
 use crate::calls::*;
 
@@ -166,7 +166,7 @@ fn set_id(list: &mut List) {
         same("mode", mode("d/f")?, 0o755)
     });
     list.add("store-through-a-map-by-user-keeps-content", || {
-        // Linux clears nothing for stores through maps; only that the data arrive is promised.
+        // Linux clears no bits for stores through maps; only the arrival of the data is guaranteed.
         need_root()?;
         put("f", &[0; 4096])?;
         chmod("f", 0o4777)?;

@@ -50,8 +50,8 @@ pub fn add(list: &mut List) {
         same("byte", read_at(&f, (LARGEST - 1) as u64, 1)?, b"!".to_vec())
     });
     list.add("write-at-the-largest-offset-is-efbig-or-einval", || {
-        // The kernel answers EINVAL before it asks the file system where offset and length together
-        // overflow.
+        // If the sum of offset and length overflows, the kernel returns EINVAL before it asks the
+        // file system.
         let f = create("f")?;
         fails_with(rustix::io::pwrite(&f, b"x", LARGEST as u64), &[Errno::FBIG, Errno::INVAL])?;
         same("size", fstat(&f)?.st_size, 0)
@@ -71,7 +71,8 @@ pub fn add(list: &mut List) {
     seeking(list);
 }
 
-/// Writes where some file systems say EFBIG below the largest offset of the system.
+/// Writes at an offset for which some file systems return EFBIG, although it is below the system's
+/// largest offset.
 #[track_caller]
 fn write_limited(file: &std::os::fd::OwnedFd, at: u64, bytes: &[u8]) -> Verdict {
     match write_at(file, at, bytes) {

@@ -1,32 +1,32 @@
-//! Which times each call changes, one check a call: modification and change time of the object and
-//! of the directory that holds it.
+//! The times that each call changes, one check per call: modification and change time of the object
+//! and of its directory.
 
 use rustix::fs::{FallocateFlags, RenameFlags, copy_file_range, fallocate, futimens};
 
 use crate::calls::*;
 
-/// What must happen to a time.
+/// The required change of a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// Set to now.
     New,
-    /// Left alone.
+    /// Unchanged.
     Old,
-    /// Not looked at (the object is gone, or the standard leaves it open).
+    /// Not checked (the object is gone, or the standard permits both).
     Any,
 }
 
 use Fate::{Any, New, Old};
 
-/// One call and the fate of four times.
+/// One call and its effect on four times.
 struct Row {
     name: &'static str,
     run: fn() -> Verdict,
-    /// Modification and change time of `d/f` (or of what the row's call works on, see `object`).
+    /// Modification and change time of `d/f`, or of the object of the row's call (see `object`).
     object: (Fate, Fate),
     /// Modification and change time of `d`.
     parent: (Fate, Fate),
-    /// The object to look at.
+    /// The object to check.
     path: &'static str,
 }
 
@@ -122,7 +122,7 @@ pub fn add(list: &mut List) {
             put("d/f", b"abc")?;
             link("d/f", "d/second")?;
             set_attribute("d/f", "user.x", b"1")?;
-            // The object may be named by the call only; look at what it is now.
+            // Only the call may have created the object, so check what exists now.
             let watched = if exists(row.path) { row.path } else { "d/f" };
             let (object, parent) = (lstat(watched)?, lstat("d")?);
             tick();

@@ -48,8 +48,7 @@ pub fn add(list: &mut List) {
             if last.1 >= last.0 + 90 {
                 return Ok(());
             }
-            // Files of the checks before, removed and closed: they count until the system has let
-            // go of them.
+            // Removed and closed files of earlier checks count until the system has released them.
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
         Err(Stop::failed(format!("100 files made, {} in use before, {} then", last.0, last.1)))

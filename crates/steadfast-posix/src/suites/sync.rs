@@ -1,5 +1,5 @@
-//! fsync(2) and its relatives. That data survive power cuts is checked elsewhere; here, that the
-//! calls work.
+//! fsync(2) and related calls. Other tests check that data survives power cuts; these check that
+//! the calls work.
 
 use rustix::fs::{fdatasync, fsync, syncfs};
 
@@ -90,7 +90,7 @@ pub fn add(list: &mut List) {
     list.add("dropping-cached-pages-keeps-content", || {
         let f = create("f")?;
         write_all(&f, &pattern(100_000, 1))?;
-        // Advice for the page cache only; durable it makes nothing.
+        // Only advice for the page cache; it makes nothing durable.
         Ok(rustix::fs::fadvise(&f, 0, None, rustix::fs::Advice::DontNeed)?)
     });
 }

@@ -1,4 +1,5 @@
-//! Setting and keeping times: nanoseconds, before 1970 and after 2038, now and omit, relatime.
+//! Setting and keeping times: nanoseconds, times before 1970 and after 2038, now and omit,
+//! relatime.
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, futimens, statx};
 
@@ -103,8 +104,7 @@ fn setting(list: &mut List) {
         same("mtime", mtime(&stat("f")?), (6, 6))
     });
     list.add("set-after-write-is-not-overtaken", || {
-        // A kernel that keeps written data and times back must not lay its own time over one set
-        // later.
+        // A kernel that delays written data and times must not overwrite a time that was set later.
         let f = create("f")?;
         write_all(&f, &pattern(100_000, 1))?;
         futimens(&f, &times((5, 5), (6, 6)))?;
@@ -144,8 +144,8 @@ fn setting(list: &mut List) {
         same("birth time", birth()?, Some(born))
     });
     list.add("mtime-and-ctime-never-run-backwards", || {
-        // Several parties may set times, each with a clock of its own; the later call has the later
-        // time.
+        // Kernel and file system may set times with different clocks; the later call must have the
+        // later time.
         for round in 0..300 {
             let f = create(format!("f{round}"))?;
             let mut last = fstat(&f)?;
@@ -237,7 +237,8 @@ fn access_time(list: &mut List) {
         if noatime()? {
             return Err(Stop::skipped("mounted noatime"));
         }
-        // Two days old, and newer than the modification; the change time counts too and is of now.
+        // Two days old, but newer than the modification time. The change time counts too, and it is
+        // the present time.
         let now = stat("f")?;
         set_times("f", (now.st_mtime - 2 * 86_400, 0), (1000, 0))?;
         tick();

@@ -1,4 +1,4 @@
-//! O_TMPFILE and giving such a file a name.
+//! O_TMPFILE, and adding a name to such a file.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
