@@ -2,7 +2,7 @@
 //! adds to them.
 //!
 //! `cargo test -p steadfast-remote --test traffic -- --nocapture` prints the tables of
-//! docs/REMOTE.md. Nothing here depends on time.
+//! docs/inside/REMOTE.md. Nothing here depends on time.
 
 mod counting;
 mod in_place;
