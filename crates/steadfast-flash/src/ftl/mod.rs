@@ -20,7 +20,7 @@
 //! not say yet, and the contents of logical pages that are mostly zeros. The file system's log
 //! records are such pages: so one program makes a record durable and is the journal as well.
 //!
-//! docs/FLASH.md describes the bits, docs/decisions/0007 the reasons.
+//! docs/inside/FLASH.md describes the bits, docs/decisions/0007 the reasons.
 
 mod account;
 mod anchor;
