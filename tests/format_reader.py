@@ -112,8 +112,8 @@ def line(path, kind, mode, links, uid, gid, size, mtime_ns, detail, xattrs):
 
 class Inode:
     def __init__(self, value, what):
-        (self.mode, self.uid, self.gid, self.links, self.size, self.blocks, _, accessed, sec, nsec, _, changed, _, created,
-         self.rdev, self.flags, self.parent) = unpack("<IIIIQQqIqIqIqIIIQ16x", value, what)
+        (self.mode, self.uid, self.gid, self.links, self.size, self.blocks, _, accessed, sec, nsec, _, changed,
+         _, created, self.rdev, self.flags, self.parent) = unpack("<IIIIQQqIqIqIqIIIQ16x", value, what)
         self.mtime_ns, self.type, self.what = sec * 10**9 + nsec, self.mode >> 12 & 15, what
         if self.type not in TYPES or self.mode >> 16 or self.size >= 2**63 \
                 or max(accessed, nsec, changed, created) >= 10**9:
@@ -223,8 +223,8 @@ class Volume:
             raise Unknown("version %d, checksum algorithm %d, incompatible features %#x: not known"
                           % (version, algorithm, incompatible))
         cell = max(bs, 512)
-        if not (power(bs, 128, 65536) and power(ns, max(512, bs), 65536) and copies in (1, 2) and power(group, 64, 2**31)
-                and group // 8 + 1 <= ns - 69 and inline_max <= ns - 69 and reserve <= blocks
+        if not (power(bs, 128, 65536) and power(ns, max(512, bs), 65536) and copies in (1, 2)
+                and power(group, 64, 2**31) and group // 8 + 1 <= ns - 69 and inline_max <= ns - 69 and reserve <= blocks
                 and blocks * bs % cell == 0 and 6 * cell + 4 * ns <= blocks * bs < 2**63
                 and log_start == 3 * cell // bs and log_blocks * bs <= 2**30
                 and (log_start + log_blocks) * bs <= blocks * bs - 3 * cell):
@@ -534,7 +534,8 @@ class State:
             elif kind == ORPHAN and ino == 0 and value == b"\0":
                 self.orphans.add(suffix)
             elif kind not in UNLOGGED or ino:
-                volume.lost("a key of inode %d of kind %d with suffix %d is unknown or wrong" % (ino, kind, suffix))
+                wrong = volume.lost if kind == ORPHAN or kind in UNLOGGED else volume.problems.append
+                wrong("a key of inode %d of kind %d with suffix %d is unknown or wrong" % (ino, kind, suffix))
         self.inodes = {ino: inode for ino, inode in self.inodes.items() if inode}
         self.targets = {ino: volume.try_(self.join, p, "inode %d, target" % ino) for ino, p in targets.items()}
         self.xattrs = {ino: [x for slot, p in slots.items() for x in [volume.try_(self.xattr, ino, slot, p)] if x]
