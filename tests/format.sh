@@ -359,6 +359,14 @@ for junk in b"", b"STEADFST", rng.randbytes(100000), good[:5000], good[:size // 
 PYTHON
 ok "damage is told, second copies serve"
 
+# The bytes that docs/FORMAT.md prints, for the reader and for the program.
+python3 "$TESTS/format_vectors.py" "$REPO/docs/FORMAT.md" "$WORK/vector.img" >"$WORK/vectors" 2>&1 ||
+    die "test vectors: $(tail -n 3 "$WORK/vectors")"
+"$STEADFAST" check "$WORK/vector.img" >"$WORK/checked" 2>&1 || die "check of the vector: $(cat "$WORK/checked")"
+"$STEADFAST" cat "$WORK/vector.img" /d >"$WORK/d" || die "the vector has no file d"
+[ "$(cat "$WORK/d")" = hello ] || die "the file d of the vector is wrong"
+ok "$(cat "$WORK/vectors")"
+
 # A new label and uuid: the files stay, and the reader finds the names as docs/FORMAT.md specifies.
 make_volume 16M --label old
 for uuid in random 6fa459ea-ee8a-3ca4-894e-db77e160355e; do

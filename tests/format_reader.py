@@ -31,7 +31,7 @@ class Damaged(Exception):
 
 
 class Unknown(Damaged):
-    """Not damaged, but made by something newer."""
+    """Right digest, but unknown or impossible values: the other copy of a superblock does not count."""
 
 
 def _tables():
@@ -112,10 +112,11 @@ def line(path, kind, mode, links, uid, gid, size, mtime_ns, detail, xattrs):
 
 class Inode:
     def __init__(self, value, what):
-        (self.mode, self.uid, self.gid, self.links, self.size, self.blocks, _, _, sec, nsec, _, _, _, _, self.rdev,
-         self.flags, self.parent) = unpack("<IIIIQQqIqIqIqIIIQ16x", value, what)
+        (self.mode, self.uid, self.gid, self.links, self.size, self.blocks, _, accessed, sec, nsec, _, changed,
+         _, created, self.rdev, self.flags, self.parent) = unpack("<IIIIQQqIqIqIqIIIQ16x", value, what)
         self.mtime_ns, self.type, self.what = sec * 10**9 + nsec, self.mode >> 12 & 15, what
-        if self.type not in TYPES or self.size >= 2**63 or nsec >= 10**9:
+        if self.type not in TYPES or self.mode >> 16 or self.size >= 2**63 \
+                or max(accessed, nsec, changed, created) >= 10**9:
             raise Damaged("%s: impossible mode, size or time" % what)
 
 
@@ -215,16 +216,19 @@ class Volume:
         version, algorithm = struct.unpack_from("<II", raw, 8)
         if digest(raw[:496]) != raw[496:]:
             raise Damaged("wrong digest of the superblock at byte %d" % offset)
-        (_, _, incompatible, blocks, bs, ns, copies, group, log_start, log_blocks, _, _, _, _) = struct.unpack_from(
+        (_, _, incompatible, blocks, bs, ns, copies, group, log_start, log_blocks, inline_max, _, reserve,
+         _) = struct.unpack_from(
             "<QQQQIIIIQQIIQ16s", raw, 32)
         if (version, algorithm) != (1, 1) or incompatible:
             raise Unknown("version %d, checksum algorithm %d, incompatible features %#x: not known"
                           % (version, algorithm, incompatible))
         cell = max(bs, 512)
-        if not (power(bs, 128, 65536) and power(ns, max(512, bs), 65536) and copies in (1, 2) and power(group, 64, 2**31)
-                and blocks * bs % cell == 0 and log_start == 3 * cell // bs and log_blocks * bs <= 2**30
+        if not (power(bs, 128, 65536) and power(ns, max(512, bs), 65536) and copies in (1, 2)
+                and power(group, 64, 2**31) and group // 8 + 1 <= ns - 69 and inline_max <= ns - 69 and reserve <= blocks
+                and blocks * bs % cell == 0 and 6 * cell + 4 * ns <= blocks * bs < 2**63
+                and log_start == 3 * cell // bs and log_blocks * bs <= 2**30
                 and (log_start + log_blocks) * bs <= blocks * bs - 3 * cell):
-            raise Damaged("impossible values in the superblock at byte %d" % offset)
+            raise Unknown("impossible values in the superblock at byte %d" % offset)
         return raw
 
     def superblock(self):
@@ -265,13 +269,14 @@ class Volume:
             for slot in 0, 1:
                 raw = self.read(base + slot * self.cell, 512)
                 generation = struct.unpack_from("<Q", raw, 24)[0]
-                if raw[:24] == b"SFMETART" + self.uuid and digest(raw[:496]) == raw[496:] and generation % 2 == slot:
+                if raw[:24] == b"SFMETART" + self.uuid and digest(raw[:496]) == raw[496:] and generation % 2 == slot \
+                        and self.possible(raw):
                     found.append((generation, raw))
                 else:
                     bad.append((slot, "metaroot slot %d, copy %s: not valid" % (slot, copy)))
         if not found:
             raise Damaged("no valid metaroot")
-        self.generation, raw = max(found)
+        self.generation, raw = max(found, key=lambda copy: copy[0])
         if len({r for g, r in found if g == self.generation}) > 1:
             self.problems.append("metaroot: the copies differ")
         self.problems += [text for slot, text in bad if slot == self.generation % 2]
@@ -279,8 +284,15 @@ class Volume:
          self.log_at, self.log_previous, self.log_epoch) = struct.unpack_from("<40sIIQQQQQQ16sQ", raw, 32)
         (self.newest_snapshot, self.snapshot_keys, self.dead_blocks, self.old_nodes,
          self.shared_keys) = struct.unpack_from("<5Q", raw, 176)
-        if not 1 <= self.height <= 64:
-            raise Damaged("impossible height of the tree: %d" % self.height)
+
+    def possible(self, raw):
+        """Whether the fields of a metaroot are within their bounds."""
+        generation, = struct.unpack_from("<Q", raw, 24)
+        height, _, next_inode, _, used, _, lsn, at, _, epoch = struct.unpack_from("<IIQQQQQQ16sQ", raw, 72)
+        newest, _, dead = struct.unpack_from("<3Q", raw, 176)
+        return max(generation, next_inode, lsn, epoch) < 2**63 - 1 and 1 <= height <= 64 \
+            and dead <= used <= self.free_to - self.free_from and (at < self.log_blocks or at == 0) \
+            and (newest < generation or newest == 0)
 
     # Tree
 
@@ -349,7 +361,7 @@ class Volume:
             raise Damaged("%s: too short" % what)
         start, count, flags, birth = struct.unpack_from("<QIBQ", value)
         granules = 0 if flags & 1 else count * self.block_size // min(self.block_size, 4096)
-        if count == 0 or start + count > self.free_to or start < self.free_from or len(value) != 21 + 4 * granules:
+        if flags > 1 or flags and count > 16384 or count == 0 or start + count > self.free_to or start < self.free_from or len(value) != 21 + 4 * granules:
             raise Damaged("%s: impossible" % what)
         return what, start, count, not flags & 1, birth, struct.unpack_from("<%dI" % granules, value, 21)
 
@@ -384,8 +396,8 @@ class Volume:
                 at += 2 + length
             if tag not in (b"\0", b"\1", b"\2", b"\3") or at > len(payload):
                 return None
-            if found and found[-1][0] >= key or key[8:9] and key[8] in UNLOGGED:
-                self.problems.append("a record of the log: keys out of order, or that are in none")
+            if found and found[-1][0] >= key:
+                self.problems.append("a record of the log: keys out of order")
             found.append((key, value, tag < b"\2"))
         return found
 
@@ -445,7 +457,7 @@ class Volume:
         magic, flags, uuid, number, its_epoch, before, length, index, own = struct.unpack("<4sI8sQQ16sII16s", header)
         size = -(-(72 + length) // self.block_size)
         if (magic, uuid, number - index, before) != (b"SFLR", self.uuid[:8], first, previous) \
-                or its_epoch < epoch or size > room or index and size > 1:
+                or not epoch <= its_epoch < 2**63 - 1 or size > room or index and size > 1:
             return None
         record = self.ring(at, 72 + length)
         if digest(record[:56], bytes(16), record[72:]) != own:
@@ -483,6 +495,8 @@ class Volume:
         self.records, self.state = sum(record.index + 1 for record in records), dict(self.tree)
         for record in records:
             for key, value, _ in record.changes:
+                if key[8] in UNLOGGED or value is not None and len(value) > self.node_size - 69:
+                    raise Damaged("a record of the log has a key that is in none, or a value that fits no node")
                 if value is None:
                     self.state.pop(key, None)
                 else:
@@ -490,11 +504,11 @@ class Volume:
 
     def data_arrived(self, changes):
         for key, value in self.of({k: v for k, v, new in changes if v is not None and new}, EXTENT):
-            try:
-                if self.extent(key, value)[4] > self.generation:
+            if self.extent(key, value)[4] > self.generation:
+                try:
                     self.extent_data(key, value)
-            except Damaged:
-                return False
+                except Damaged:
+                    return False
         return True
 
 
@@ -520,7 +534,8 @@ class State:
             elif kind == ORPHAN and ino == 0 and value == b"\0":
                 self.orphans.add(suffix)
             elif kind not in UNLOGGED or ino:
-                volume.lost("a key of inode %d of kind %d with suffix %d is unknown or wrong" % (ino, kind, suffix))
+                wrong = volume.lost if kind == ORPHAN or kind in UNLOGGED else volume.problems.append
+                wrong("a key of inode %d of kind %d with suffix %d is unknown or wrong" % (ino, kind, suffix))
         self.inodes = {ino: inode for ino, inode in self.inodes.items() if inode}
         self.targets = {ino: volume.try_(self.join, p, "inode %d, target" % ino) for ino, p in targets.items()}
         self.xattrs = {ino: [x for slot, p in slots.items() for x in [volume.try_(self.xattr, ino, slot, p)] if x]

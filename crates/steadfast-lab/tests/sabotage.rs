@@ -1,7 +1,7 @@
 //! The checker is checked: bugs planted in the core itself, each of which must be found within a
 //! stated number of seeds.
 //!
-//! The table in docs/TESTING.md is this one. `STEADFAST_SABOTAGE=all` shows for each bug the seed
+//! The table in docs/testing/planted-bugs.md is this one. `STEADFAST_SABOTAGE=all` shows for each bug the seed
 //! that finds it, and goes on where one is not found; names with commas between them instead of
 //! `all` leave out the others.
 

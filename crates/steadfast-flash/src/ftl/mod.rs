@@ -20,7 +20,7 @@
 //! changes, and the contents of logical pages that are mostly zeros. The log records of the file
 //! system are such pages. So one program makes a record durable and also writes the journal.
 //!
-//! docs/FLASH.md describes the format, docs/decisions/0007 the reasons.
+//! docs/inside/FLASH.md describes the format, docs/decisions/0007 the reasons.
 
 mod account;
 mod anchor;

@@ -1,7 +1,7 @@
 //! The whole file system on modelled NAND: figures and power cuts.
 //!
-//! docs/FLASH.md says what the figures mean. Everything is counted in operations of the part and
-//! priced in its modelled time, so no result depends on the machine.
+//! docs/inside/FLASH.md says what the figures mean. Everything is counted in operations of the part
+//! and priced in its modelled time, so no result depends on the machine.
 
 mod account;
 mod campaign;

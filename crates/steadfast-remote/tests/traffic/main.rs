@@ -2,7 +2,7 @@
 //! cost of cleaning.
 //!
 //! `cargo test -p steadfast-remote --test traffic -- --nocapture` prints the tables of
-//! docs/REMOTE.md. The results do not depend on time.
+//! docs/inside/REMOTE.md. The results do not depend on time.
 
 mod counting;
 mod in_place;
