@@ -174,8 +174,8 @@ pub fn identify(path: &Path) -> Outcome<Identity> {
     result.map_err(|error| Failure::core(error, path.display()))
 }
 
-/// Runs `open` on the medium. If the volume has smaller blocks than a disk's sectors, because it is
-/// the image of another medium, `open` runs again with sectors of that size.
+/// Runs `open` on the medium. The image of another medium may have smaller blocks than a disk's
+/// sectors. Then `open` runs again with sectors of the block's size.
 fn retry_small_sectors<T>(
     path: &Path,
     medium: HostMedium,

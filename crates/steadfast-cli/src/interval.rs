@@ -28,7 +28,7 @@ pub fn parse_ms(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("'{text}' is too long an interval"))
 }
 
-/// The interval for people.
+/// The interval as text.
 pub fn human_ms(ms: u32) -> String {
     match ms {
         0 => "0 s".into(),

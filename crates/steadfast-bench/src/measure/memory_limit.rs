@@ -1,8 +1,8 @@
 //! A memory limit for this process and its children: a control group, version 1 or 2.
 //!
 //! The page cache counts for the process that touches a page first. So a file system in the kernel
-//! is limited through the process that uses it, and a daemon is limited if it was started inside
-//! the group.
+//! is limited through the process that uses it. A daemon is limited if it was started inside the
+//! group.
 //!
 //! With version 1 the new group is below the group of this process. With version 2 it is beside
 //! that group, because a group with processes cannot have other groups below it. So outer limits

@@ -1,5 +1,5 @@
-//! IOzone's `fileop`: each operation on names and attributes, on a tree of X directories with X
-//! directories with X files (`-f X`), with the time of every single operation.
+//! IOzone's `fileop`: each operation on names and attributes, with the time of every single
+//! operation. The tree has X directories with X directories with X files (`-f X`).
 //!
 //! The order is IOzone's: mkdir, create, write, open, read, close, stat, access, chmod, readdir,
 //! link, rename, symlink, readlink, unlink (of the links), delete (of the files), rmdir. Files hold

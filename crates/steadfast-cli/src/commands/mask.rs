@@ -31,9 +31,9 @@ enum Action {
     },
     /// Change the transaction mask or the timer; kept in the volume
     ///
-    /// On a mount the change is durable when the command returns, with one exception. If neither
-    /// mask has the timer, and there are changes since the last transaction point, the new mask is
-    /// in force at once and kept with the next point. The command says so.
+    /// On a mount the change is durable when the command returns, with one exception: neither the
+    /// old nor the new mask has the timer, and there are changes since the last transaction point.
+    /// Then the new mask is in force at once and kept with the next point. The command says so.
     ///
     /// EVENTS is a list such as `fsync,sync,timer`, which replaces the mask, or `+close,no-timer`,
     /// which changes it. `default`, `all` and `manual` are sets. Events: timer, create, unlink,

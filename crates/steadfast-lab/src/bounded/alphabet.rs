@@ -86,9 +86,11 @@ fn xattr(names: &[u8], name: u8, length: u32, fill: u32) -> Operation {
     Operation::SetXattr { place: path(names), name, length, fill, mode: SetXattrMode::Any }
 }
 
-/// The start of every sequence: `a` of 100 bytes (in the tree), `b` of several blocks with an
-/// attribute and a second name `c/f`, the directory `c` with the file `e` of a few blocks, the
-/// empty directory `d`.
+/// The start of every sequence:
+/// - `a` of 100 bytes (in the tree);
+/// - `b` of several blocks with an attribute and a second name `c/f`;
+/// - the directory `c` with the file `e` of a few blocks;
+/// - the empty directory `d`.
 pub fn files() -> Vec<Operation> {
     vec![
         create(&[], A, Make::Regular),

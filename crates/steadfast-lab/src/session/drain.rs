@@ -16,8 +16,8 @@ impl<S: Subject> Session<'_, S> {
     /// blocks in use are counted.
     ///
     /// Every used block must then belong to a node of the tree. The tree must be as small as that
-    /// of a new volume (`nodes_when_new`), except for the nodes of the allocation bitmap, whose
-    /// number depends on where the nodes are. Returns the number of nodes.
+    /// of a new volume (`nodes_when_new`). Nodes of the allocation bitmap are an exception, because
+    /// their number depends on where the nodes are. Returns the number of nodes.
     ///
     /// # Errors
     /// Something could not be removed, or is still in use.

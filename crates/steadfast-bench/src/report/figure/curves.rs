@@ -1,7 +1,7 @@
 //! Curves over a size: IOzone's picture, and similar ones.
 //!
-//! A matrix of file and record sizes has one panel per file system and one line per record size,
-//! with the same axes in all panels. A test over only one parameter is one panel with one line per
+//! A matrix of file and record sizes has one panel per file system and one line per record size.
+//! All panels have the same axes. A test over only one parameter is one panel with one line per
 //! file system.
 
 use std::collections::BTreeSet;

@@ -10,8 +10,8 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::flash_place::Access;
 use crate::{mtd, output};
 
-/// Make map, block table and journal of the translation layer anew, from what every page of the
-/// part says of itself
+/// Rebuild map, block table and journal of the translation layer, from what every page of the part
+/// records about itself
 ///
 /// The last resort, for a flash volume that does not open or cannot read a page of its map. Small
 /// writes and trims of the last moments may be lost: run 'steadfast check' afterwards. The command

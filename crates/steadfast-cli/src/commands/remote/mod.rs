@@ -47,7 +47,7 @@ enum Command {
         /// Member, as 'status' numbers them
         member: usize,
     },
-    /// All servers are lost: make the array anew out of its write-behind log, on servers that hold
+    /// All servers are lost: rebuild the array from its write-behind log, on servers that hold
     /// none
     Restore {
         /// Address of the new array, with log=PATH and, as for mkfs, its policy
