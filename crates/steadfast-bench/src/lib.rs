@@ -1,29 +1,27 @@
-//! The measuring half of `steadfast lab`: the workloads of published file-system comparisons, run
-//! side by side on any set of file systems, and results that a sceptic can check.
+//! The measuring part of `steadfast lab`. It runs the workloads of published file-system
+//! comparisons side by side on any set of file systems, and its results can be verified.
 //!
 //! # Rooms
-//!
-//! - [`result`]: the schema of a run. Everything that is measured ends there, and whoever prints,
-//!   draws or compares reads nothing else. It is JSON, documented field by field, with a version.
+//! - [`result`]: the schema of a run. All measurements go there, and all printing, drawing and
+//!   comparing reads only this. It is JSON, documented field by field, with a version.
 //! - [`statistics`]: medians, spreads, ratios with their confidence, and the rule that a difference
-//!   below the noise is none.
-//! - [`report`]: what people see of a result: tables, pictures, the page; [`compare`]: what changed
-//!   between two.
+//!   below the noise does not count.
+//! - [`report`]: the presentation of a result: tables, pictures, the page. [`compare`]: the changes
+//!   between two results.
 //! - [`target`]: the file systems under test.
-//! - [`workload`]: what is done to them.
+//! - [`workload`]: the work done on them.
 //! - [`suite`]: which workloads answer which published comparison.
 //! - [`measure`]: instruments: times of operations, processor time, traffic of the medium, noise of
 //!   the machine.
-//! - [`run`]: which step comes when, what is kept after each, and how it goes on after a stop.
-//! - [`trouble`]: why something could not be measured.
+//! - [`run`]: the order of the steps, what is stored after each, and how a stopped run continues.
+//! - [`trouble`]: the reasons why something could not be measured.
 //!
 //! # Invariants
-//!
-//! - A number is never made up: what could not be measured has a status with its reason, and no
+//! - A number is never invented: a measurement that failed has a status with its reason, and no
 //!   sample.
-//! - What is compared was measured in the same run, in the same rounds, on volumes of the same
+//! - Compared values come from the same run, from the same rounds, and from volumes of the same
 //!   size.
-//! - Every value in a result is finite; JSON has no other numbers.
+//! - Every value in a result is finite, because JSON has no other numbers.
 
 pub mod compare;
 pub mod measure;

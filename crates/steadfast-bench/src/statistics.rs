@@ -1,27 +1,26 @@
-//! Medians, spreads, ratios with their confidence, and when a difference is one.
+//! Medians, spreads, ratios with their confidence, and the rule for a difference.
 //!
 //! # The rule
-//!
-//! A target is called better than a peer only when both are true:
-//!
+//! A target is called better than a peer only if both are true:
 //! 1. the whole 95 % interval of the ratio is on one side of 1, and
 //! 2. the ratio differs from 1 by more than the noise of the machine
 //!    ([`crate::result::Noise::floor`]).
 //!
-//! Rounds are interleaved (A B A B), so the samples of one round share what the machine was doing
-//! then. The ratio is therefore taken round by round, and its logarithm is what is averaged: 2 and
-//! ½ are equally far from 1. The interval is Student's on these logarithms; with few rounds it is
-//! honestly wide, with one there is none and nobody wins.
+//! Rounds are interleaved (A B A B), so the samples of one round share the state of the machine. So
+//! the ratio is taken round by round, and its logarithm is averaged: 2 and ½ are equally far from
+//! 1. The interval is Student's on these logarithms. With few rounds it is correspondingly wide.
+//! With one round there is no interval and no verdict.
 
 use crate::result::{Better, Measurement};
 
-/// The middle value; of an even count, the mean of the two in the middle. `None` of nothing. Values
-/// must be finite.
+/// The middle value; for an even count, the mean of the two in the middle. `None` without values.
+/// Values must be finite.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// The value below which this `share` (0 to 1) of the values lies, interpolated. `None` of nothing.
+/// The value below which this `share` (0 to 1) of the values lies, interpolated. `None` without
+/// values.
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -32,23 +31,23 @@ pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     Some(low + (high - low) * place.fract())
 }
 
-/// What a set of rounds says.
+/// The summary of a set of rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     /// How many rounds.
     pub count: usize,
     /// The middle value.
     pub median: f64,
-    /// The least.
+    /// The smallest value.
     pub least: f64,
-    /// The most.
+    /// The largest value.
     pub most: f64,
-    /// Half the distance between the quartiles divided by the median: 0.05 is ±5 %. 0 with one
-    /// round.
+    /// Half the distance between the quartiles divided by the median: 0.05 is ±5 %. It is 0 with
+    /// one round.
     pub spread: f64,
 }
 
-/// Summarises finite values; `None` of nothing.
+/// Summarises finite values; `None` without values.
 pub fn summarise(values: &[f64]) -> Option<Summary> {
     let median = median(values)?;
     let half = (quantile(values, 0.75)? - quantile(values, 0.25)?) / 2.0;
@@ -67,7 +66,7 @@ pub fn summarise(values: &[f64]) -> Option<Summary> {
 pub struct Ratio {
     /// The geometric mean of the ratios of the rounds.
     pub value: f64,
-    /// Lower end of the interval; equal to `value` where there is none.
+    /// Lower end of the interval; equal to `value` if there is no interval.
     pub low: f64,
     /// Upper end.
     pub high: f64,
@@ -75,21 +74,21 @@ pub struct Ratio {
     pub has_interval: bool,
 }
 
-/// What may be said about a ratio.
+/// The verdict on a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Better than the peer.
     Better,
     /// Worse than the peer.
     Worse,
-    /// No difference that is larger than the noise.
+    /// No difference larger than the noise.
     WithinNoise,
-    /// Too few rounds to say.
+    /// Too few rounds for a verdict.
     Unknown,
 }
 
-/// The ratio of `measured` to `peer`, round by round: only rounds that both have count. `None` when
-/// there is none, or a value is not positive.
+/// The ratio of `measured` to `peer`, round by round: only rounds that both have count. `None` if
+/// there is none, or if a value is not positive.
 pub fn ratio_paired(measured: &Measurement, peer: &Measurement) -> Option<Ratio> {
     let mut logarithms = Vec::new();
     for sample in &measured.samples {
@@ -100,15 +99,15 @@ pub fn ratio_paired(measured: &Measurement, peer: &Measurement) -> Option<Ratio>
     ratio_of_rounds(&logarithms)
 }
 
-/// The ratio whose logarithms in the rounds these are. `None` without any.
+/// The ratio whose logarithms in the rounds are given. `None` without any.
 pub fn ratio_of_rounds(logarithms: &[f64]) -> Option<Ratio> {
     let (mean, variance) = mean_and_variance(logarithms)?;
     let count = logarithms.len() as f64;
     Some(interval(mean, (variance / count).sqrt(), count - 1.0))
 }
 
-/// The ratio of two sets of rounds that were not taken side by side, as of two runs (Welch's
-/// interval). `None` when one is empty or a value is not positive.
+/// The ratio of two sets of rounds that were not taken side by side, such as two runs (Welch's
+/// interval). `None` if one is empty or a value is not positive.
 pub fn ratio_unpaired(measured: &[f64], peer: &[f64]) -> Option<Ratio> {
     let logarithms =
         |values: &[f64]| values.iter().map(|value| logarithm(*value)).collect::<Option<Vec<f64>>>();
@@ -147,7 +146,7 @@ fn logarithm(value: f64) -> Option<f64> {
     (value.is_finite() && value > 0.0).then(|| value.ln())
 }
 
-/// Mean and sample variance (0 of a single value).
+/// Mean and sample variance (0 for a single value).
 fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
     if values.is_empty() {
         return None;
@@ -166,7 +165,7 @@ fn interval(mean: f64, error: f64, freedom: f64) -> Ratio {
     Ratio { value: mean.exp(), low: (mean - reach).exp(), high: (mean + reach).exp(), has_interval }
 }
 
-/// Student's quantile for a two-sided 95 % interval; between whole degrees the wider one.
+/// Student's quantile for a two-sided 95 % interval; between whole degrees, the wider one.
 fn student(freedom: f64) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
@@ -223,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_all_rounds_share_is_no_noise() {
-        // The machine halves its speed from round to round; the ratio does not care.
+        // The speed of the machine halves from round to round; the ratio stays the same.
         let ratio = ratio_paired(&measured(&[200.0, 100.0, 50.0]), &measured(&[100.0, 50.0, 25.0]))
             .unwrap();
         assert!((ratio.value - 2.0).abs() < 1e-9 && (ratio.low - 2.0).abs() < 1e-9);
@@ -238,7 +237,7 @@ mod tests {
                 .unwrap();
         assert!(ratio.value > 1.0);
         assert_eq!(judge(&ratio, Better::Higher, 0.02), Verdict::WithinNoise);
-        // Certain, but smaller than what the machine does by itself.
+        // A certain difference that is smaller than the variation of the machine itself.
         let ratio =
             ratio_paired(&measured(&[103.0, 103.1, 103.0]), &measured(&[100.0, 100.0, 100.1]))
                 .unwrap();

@@ -1,26 +1,25 @@
-//! Why something could not be measured, and what follows from it.
+//! The reasons why a measurement failed, and their consequences.
 
 use std::io;
 
-/// What ended a step. The text is one line for people.
+/// The end of a step. The text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// Nothing is wrong with the target, it just cannot do this here: the step is skipped with the
-    /// reason.
+    /// The target is not at fault, but cannot do this here. The step is skipped with the reason.
     #[error("{0}")]
     Skip(String),
-    /// The operating system or the file system refused.
+    /// The operating system or the file system reported an error.
     #[error("cannot {doing}: {}", text(error))]
     Io {
-        /// What was tried, with the name of the file: `write f0 at 4096`.
+        /// The operation, with the name of the file: `write f0 at 4096`.
         doing: String,
-        /// What it said.
+        /// The error.
         error: io::Error,
     },
-    /// What was read is not what was written. Fails the run.
+    /// The data read differs from the data written. Fails the run.
     #[error("wrong {what}")]
     Wrong {
-        /// Where and what: `byte at offset 4096 of f0: 0x00 instead of 0x5a`.
+        /// Position and values: `byte at offset 4096 of f0: 0x00 instead of 0x5a`.
         what: String,
     },
     /// A tool failed.
@@ -28,7 +27,7 @@ pub enum Trouble {
     Tool {
         /// The command line.
         command: String,
-        /// The last line that it wrote, or its exit code.
+        /// The last line of its output, or its exit code.
         output: String,
     },
     /// The user stopped the run.
@@ -39,12 +38,12 @@ pub enum Trouble {
 /// Result of a step.
 pub type Outcome<T = ()> = Result<T, Trouble>;
 
-/// Gives an error of the operating system its place.
+/// Adds the operation to an error of the operating system.
 pub trait Doing<T> {
-    /// What was being done, told only when it failed.
+    /// Adds the operation to the error; `what` is called only after a failure.
     ///
     /// # Errors
-    /// The error, with what was done: [`Trouble::Skip`] where the operation is not supported or the
+    /// The error with the operation: [`Trouble::Skip`] if the operation is not supported or the
     /// volume is full.
     fn doing(self, what: impl FnOnce() -> String) -> Outcome<T>;
 }

@@ -1,5 +1,5 @@
-//! Two runs beside each other: a planted change is seen, noise is not, and what cannot be compared
-//! is refused.
+//! Comparisons of two runs: a planted change is found, noise is not reported, and incomparable runs
+//! are refused.
 
 mod sample;
 
@@ -11,8 +11,8 @@ use steadfast_bench::statistics::Verdict;
 
 const STYLE: Style = Style { width: 160, colour: false };
 
-/// Two targets, three tests of writing and one of time; `speed` is of the first target, `machine`
-/// of both.
+/// Two targets, three tests of writing and one of time. `speed` affects the first target, `machine`
+/// affects both.
 fn run(seed: u64, speed: f64, machine: f64) -> RunResult {
     let targets =
         vec![target("steadfast", "S", Access::Fuse), target("ext4", "ext4", Access::Kernel)];

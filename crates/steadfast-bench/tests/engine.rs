@@ -1,5 +1,5 @@
-//! The engine on directories, without rights: planted faults are seen, a stopped run goes on, what
-//! cannot be done is skipped.
+//! The engine on directories, without privileges: planted faults are found, a stopped run
+//! continues, impossible tests are skipped.
 
 use std::path::Path;
 
@@ -74,8 +74,8 @@ fn a_slow_target_is_seen_as_slower() {
         assert_eq!((&ours.status, &slow.status), (&Status::Ok, &Status::Ok), "{}", test.id);
         assert_eq!(slow.samples.len(), 5);
         let ratio = ratio_paired(slow, ours).expect("a ratio");
-        // A read of 4 KiB takes a microsecond, the planted one 200 more: no noise of this machine
-        // comes near.
+        // A read of 4 KiB takes a microsecond, the planted delay 200 more; the noise of the machine
+        // is far smaller.
         assert!(ratio.value < 0.5, "{}: {ratio:?}", test.id);
         if test.name.contains("read") {
             assert_eq!(judge(&ratio, test.better, 0.1), Verdict::Worse, "{}: {ratio:?}", test.id);
@@ -110,8 +110,8 @@ fn every_way_of_access_works_and_what_does_not_is_skipped() {
         for test in &result.suites[0].tests {
             match &test.measurements[0].status {
                 Status::Failed { reason } => panic!("{way} {}: {reason}", test.id),
-                // A backing directory without O_DIRECT, as tmpfs was; and streams have one way
-                // only.
+                // The backing directory may lack O_DIRECT, as tmpfs once did; and streams have only
+                // one way of access.
                 Status::Skipped { reason } => {
                     assert!(way == "-I" || reason.contains("streams"), "{way}: {reason}")
                 }

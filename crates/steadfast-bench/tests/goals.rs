@@ -1,5 +1,4 @@
-//! The table of the goals: what is met, what is not, what is too close to say, and which column
-//! decides.
+//! The table of the goals: met, not met, too close to say, and the column that decides.
 
 mod sample;
 
@@ -35,7 +34,7 @@ fn row<'t>(table: &'t Table, name: &str) -> Option<&'t Row> {
     table.rows.iter().find(|row| row.name == name)
 }
 
-/// Value, what is said, and the column.
+/// Value, verdict, and column.
 fn said<'t>(table: &'t Table, name: &str) -> (&'t str, &'t str, &'t str) {
     let cells = &row(table, name).unwrap_or_else(|| panic!("no row '{name}'")).cells;
     (&cells[1].value, &cells[3].comparison, &cells[5].value)
@@ -61,7 +60,7 @@ fn met_missed_and_too_close() {
         ([2000.0, 2010.0, 1990.0], "met"),
         ([500.0, 505.0, 495.0], "not met"),
         ([960.0, 970.0, 955.0], "within noise"),
-        // Far away, but the rounds say everything and nothing.
+        // The mean is far away, but the rounds contradict each other.
         ([300.0, 4000.0, 1500.0], "within noise"),
     ] {
         let run = run(vec![overwrite(1, &ours, &peer)]);
@@ -142,13 +141,13 @@ fn the_floor_stands_beside_the_column_that_counts_and_the_peer_it_is_judged_by()
         floor(&table(&found), "IOzone, memory enough: every column").as_deref(),
         Some("0.10× (null)")
     );
-    // Beside bindfs where it took part; nothing where it did not.
+    // Compared with bindfs if it took part; otherwise no row.
     let mut one = overwrite(1, &low, &high);
     let name = "overwrite 4 KiB at random + fdatasync, 1 thread";
     assert_eq!(floor(&table(&run(vec![one.clone()])), name).as_deref(), Some(""));
     one.measurements.push(measurement("bindfs", &[500.0, 505.0, 495.0]));
     assert_eq!(floor(&table(&run(vec![one])), name).as_deref(), Some("0.50× (bindfs)"));
-    // Beside the null file system it is no floor of its own.
+    // The null file system is not its own floor.
     let parameters = [goal("names"), ("clients", Parameter::Number(1))];
     let all = vec![measurement("steadfast", &low), measurement("null", &high)];
     let create =

@@ -1,4 +1,4 @@
-//! What is printed, drawn and written about results: ordinary ones, empty ones, and hostile ones.
+//! Printed, drawn and written reports of results: ordinary ones, empty ones, and hostile ones.
 
 mod sample;
 
@@ -15,9 +15,9 @@ use steadfast_bench::statistics::Verdict;
 const STYLE: Style = Style { width: 160, colour: false };
 const PARTS: [Part; 3] = [Part::Summary, Part::Full, Part::Iozone];
 
-/// Writes a report and checks what holds for every one: pictures in both forms, well formed; one
-/// page that needs nothing else; tables of one line a row. With STEADFAST_REPORT_KEEP=DIR the pages
-/// stay there, to be looked at.
+/// Writes a report and checks the rules for every report. Pictures exist in both forms and are well
+/// formed. One page is self-contained. Tables have one line per row. With STEADFAST_REPORT_KEEP=DIR
+/// the pages are kept for inspection.
 fn written(run: &RunResult, name: &str) -> (String, Vec<String>) {
     let temporary = tempfile::tempdir().expect("a directory");
     let kept = std::env::var_os("STEADFAST_REPORT_KEEP").map(|path| PathBuf::from(path).join(name));
@@ -55,7 +55,7 @@ fn check_page(page: &str) {
     assert!(!shown.contains("NaN") && !shown.contains(">inf"), "a number that is none");
 }
 
-/// Names of the pictures, each once.
+/// Names of the pictures; each occurs once.
 fn check_pictures(directory: &Path, page: &str) -> Vec<String> {
     let entries = std::fs::read_dir(directory).expect("pictures");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -114,7 +114,7 @@ fn an_ordinary_run_has_its_page_pictures_and_tables() {
     {
         assert!(page.contains(text), "{text} is missing");
     }
-    // One panel a file system that was measured.
+    // One panel per measured file system.
     let curves = page.split("<figure id=\"b5-curves-write\">").nth(1).expect("the curves");
     let curves = curves.split("</figure>").next().expect("their end");
     assert_eq!(curves.matches("<svg").count(), 5);
@@ -176,7 +176,7 @@ fn a_planted_slow_target_is_seen_and_noise_is_no_win() {
     let (page, _) = written(&run, "planted");
     assert!(page.contains("▲ better in 0, ▼ worse in 20, ≈ within the noise in 0 of 20 tests"));
     assert!(page.contains("▲ better in 0, ▼ worse in 0, ≈ within the noise in 20 of 20 tests"));
-    // Beside the slow one, the others are twice as good.
+    // Compared with the slow target, the others are twice as good.
     let text = terminal::print(&run, Some("slow"), Part::Summary, STYLE).unwrap();
     assert!(text.contains("times better than slow") && text.contains("(▲20)"), "{text}");
 }
@@ -196,7 +196,7 @@ fn twenty_targets_fit() {
         target(&format!("target-{index}"), &format!("Target {index}"), Access::Kernel)
     });
     let mut run = rich(names.collect(), "target-3", Matrix::Small);
-    // Pictures of twenty take a while: half of what they show is enough.
+    // Pictures of twenty targets take a while, so half of the contents must suffice.
     run.suites[1].tests.retain(|test| test.workload != "mount" && test.workload != "fileops");
     let (page, _) = written(&run, "twenty");
     assert!(page.contains("target-3, target-0, target-1"), "the peer comes first");
@@ -228,7 +228,7 @@ fn an_unknown_peer_is_refused_in_one_line() {
         report::write(&run, Some("btrfs"), directory.path()),
         Err(ReportError::Peer(_))
     ));
-    // A peer of the run that was skipped: no factors, and no error.
+    // The peer of the run was skipped: there are no factors, and no error.
     let mut run = rich(usual(), "btrfs", Matrix::Small);
     run.suites.truncate(1);
     assert!(!terminal::print(&run, None, Part::Summary, STYLE).unwrap().contains('▲'));
@@ -335,7 +335,7 @@ fn markdown_has_every_suite_and_stays_in_its_cells() {
         assert!(text.contains(&format!("### {}: ", suite.id)), "{}", suite.id);
     }
     assert!(text.contains("a\\|b") && text.contains("× "));
-    // As many columns everywhere in a table.
+    // All rows of a table have the same number of columns.
     for table in text.split("\n\n").filter(|part| part.starts_with('|')) {
         let columns = |line: &str| line.replace("\\|", "").matches('|').count();
         let first = table.lines().next().map(columns);

@@ -1,4 +1,4 @@
-//! The example result is what the schema says, and survives reading and writing.
+//! The example result matches the schema, and survives reading and writing.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
-//! The three behaviours of a mount: what is durable when, in one word.
+//! The three behaviours of a mount. One word says when changes become durable.
 //!
-//! Each is a transaction mask, a timer and a cache of the kernel that is used or not; all three can
-//! be set by themselves too. Mask and timer are kept in the volume, so a behaviour stays until
-//! another one is asked for. They are a matter of the volume and not of what is below it, so they
-//! work on every medium.
+//! A behaviour is a transaction mask, a timer, and the choice whether the kernel caches writes.
+//! Each of the three can also be set alone. The volume keeps the mask and the timer, so a behaviour
+//! stays until another one is requested. Both belong to the volume and not to the medium below it,
+//! so they work on every medium.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use steadfast::TransactionMask;
 
 use crate::interval;
 
-/// The bound of `background` where no other one is given.
+/// The bound of `background` when the option gives none.
 const BOUND_DEFAULT: Duration = Duration::from_secs(1);
 
 /// When changes become durable.
@@ -24,15 +24,15 @@ pub enum Behaviour {
         /// Most milliseconds from a change to the start of its transaction point.
         bound_ms: u32,
     },
-    /// Every call that changes anything is durable when it returns.
+    /// Every call that makes a change returns only when the change is durable.
     Synchronous,
 }
 
 impl Behaviour {
-    /// The behaviour that a mount option asks for; `None` where it is another option.
+    /// The behaviour that a mount option selects; `None` if the option is a different one.
     ///
     /// # Errors
-    /// A line for people: a value that makes no sense.
+    /// A message for the user: the value makes no sense.
     pub fn from_option(name: &str, value: Option<&str>) -> Result<Option<Behaviour>, String> {
         match (name, value) {
             ("asynchronous", None) => Ok(Some(Behaviour::Asynchronous)),
@@ -58,7 +58,7 @@ impl Behaviour {
         }
     }
 
-    /// The interval of the timer to set, milliseconds; `None`: it stays as it is.
+    /// The timer interval to set, milliseconds; `None` leaves the timer unchanged.
     pub fn timer_ms(self) -> Option<u32> {
         match self {
             Behaviour::Background { bound_ms } => Some(bound_ms),
@@ -66,7 +66,7 @@ impl Behaviour {
         }
     }
 
-    /// Whether the kernel may keep written data back.
+    /// Whether the kernel may delay writes.
     pub fn write_back(self) -> bool {
         self == Behaviour::Asynchronous
     }

@@ -1,4 +1,4 @@
-//! The command line as a whole: its grammar, its dispatch, and how failures end the program.
+//! The whole command line: its grammar, its dispatch, and how failures end the program.
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::mount_helper::{self, Call};
 use crate::{fsck, mkfs_name};
 
-/// Text below the list of commands.
+/// Text that follows the list of commands.
 const AFTER_HELP: &str = "\
 Sizes: 4096, 4K = 4KiB = 4096, 4KB = 4000, up to E. Intervals: 5s, 500ms, 2min.
 Exit codes: 0 success, 1 failed, 2 wrong call, 3 not a Steadfast volume (or too new), 4 damaged,
@@ -25,7 +25,7 @@ Exit codes: 0 success, 1 failed, 2 wrong call, 3 not a Steadfast volume (or too 
 #[derive(Debug, Parser)]
 #[command(name = "steadfast", version, about, after_help = AFTER_HELP, max_term_width = 110)]
 struct Cli {
-    /// Where the newest state of an image is damaged, give it up and go on in an older one
+    /// Where the newest state of an image is damaged, give it up and continue in an older one
     #[arg(long, global = true)]
     recover: bool,
     #[command(subcommand)]
@@ -73,7 +73,7 @@ enum Command {
     Manpages(manpages::Args),
 }
 
-/// Runs the program with these arguments, the first being its name.
+/// Runs the program with these arguments. The first argument is the program's name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     one_line_for_panics();
     if fsck::is_called(&arguments) {
@@ -101,7 +101,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Runs a command; its exit code where it succeeds is 0, or that of a program that it has run.
+/// Runs a command. On success the exit code is 0, or the code of the program that the command ran.
 fn dispatch(command: &Command) -> Outcome<u8> {
     let done: Outcome = match command {
         Command::Atomically(args) => return atomically::run(args),
@@ -142,18 +142,18 @@ fn dispatch(command: &Command) -> Outcome<u8> {
     done.map(|()| 0)
 }
 
-/// The grammar of the command line, for what is made from it.
+/// The grammar of the command line, for generators of manuals and completions.
 pub fn grammar() -> clap::Command {
     Cli::command()
 }
 
-/// Whether `word` is a command, so that it is not taken for an image by [`mount_helper`].
+/// Whether `word` is a command, so that [`mount_helper`] does not take it for an image.
 fn is_command(word: &OsStr) -> bool {
     let Some(word) = word.to_str() else { return false };
     word == "help" || Cli::command().find_subcommand(word).is_some()
 }
 
-/// As `mkfs.steadfast`: 0 or 1, as mkfs(8) says.
+/// Runs as `mkfs.steadfast`. The exit code is 0 or 1, as mkfs(8) documents.
 fn run_mkfs(arguments: &[OsString]) -> ExitCode {
     let made = match mkfs_name::Call::try_parse_from(arguments) {
         Ok(call) => mkfs_name::run(call),
@@ -190,7 +190,7 @@ fn run_mount_helper(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Where the manual of the command is that this program was called with, subcommands included.
+/// Names the manual of the command that was called, subcommands included.
 pub fn help_advice() -> String {
     let mut command = grammar();
     let mut words = "steadfast".to_owned();
@@ -202,7 +202,8 @@ pub fn help_advice() -> String {
     format!("see '{words} --help'")
 }
 
-/// A wrong command line: one line like every other failure; help and version go to standard output.
+/// Reports a wrong command line in one line, like every other failure. Help and version go to
+/// standard output.
 fn refuse(error: &clap::Error) -> ExitCode {
     if matches!(
         error.kind(),
@@ -214,13 +215,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         return ExitCode::from(u8::from(error.use_stderr()) * Exit::Usage as u8);
     }
     let text = error.render().to_string();
-    // What clap says in a paragraph each: the mistake, then tips, then usage and where to find
-    // help.
+    // clap prints paragraphs: the mistake, then tips, then usage and where to find help.
     let mistake: Vec<&str> = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .map(str::trim)
-        // Words that begin with a dash are options here and nothing else.
+        // Words that begin with a dash are always options here, so this tip is wrong.
         .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass '-"))
         .collect();
     let mistake = mistake.join(" ");
@@ -230,7 +230,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(Exit::Usage as u8)
 }
 
-/// A panic is a mistake in this program: it says so in one line, and where.
+/// A panic is a bug in this program. The message is one line with the place of the panic.
 fn one_line_for_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let text = panic.to_string().replace('\n', " ");

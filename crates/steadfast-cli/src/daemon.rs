@@ -1,9 +1,9 @@
 //! Starting the mount in the background.
 //!
-//! The command runs itself a second time, in a session of its own, with a pipe as its standard
-//! output: the *ready pipe*. The second process opens the volume, mounts it and then says so on the
-//! pipe, or says why not, and the first passes that on to whoever called it. So errors come back as
-//! one line and an exit code, and when the command returns with success the mount is there.
+//! The command starts itself a second time, in a new session, with a pipe as standard output: the
+//! *ready pipe*. The second process opens the volume, mounts it and reports success or the failure
+//! on the pipe. The first process passes the report on to its caller. So errors come back as one
+//! line and an exit code. When the command returns success, the mount exists.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -17,14 +17,14 @@ use rustix::stdio::dup2_stdout;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::logger;
 
-/// Says on the ready pipe: the mount is there.
+/// Message on the ready pipe: the mount exists.
 const READY: u8 = b'+';
-/// Says on the ready pipe: a line for people follows, the mount goes on.
+/// Message on the ready pipe: a warning line follows, and mounting continues.
 const WARNING: u8 = b'!';
-/// Says on the ready pipe: an exit code and a line for people follow.
+/// Message on the ready pipe: an exit code and an error line follow.
 const FAILED: u8 = b'-';
 
-/// Runs this program again with `arguments` and waits until it is ready.
+/// Starts this program again with `arguments` and waits until the mount is ready.
 ///
 /// # Errors
 /// What the second process reports, and failures to start it.
@@ -37,17 +37,17 @@ pub fn start(arguments: &[std::ffi::OsString]) -> Outcome {
     command
         .arg0("steadfast")
         .args(arguments)
-        // The daemon's log thread reads priorities as a journal does.
+        // The daemon's log thread reads priorities in the format of a journal.
         .env(logger::JOURNAL_VARIABLE, "daemon")
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(writer)
         .stderr(Stdio::null());
     let mut child = command.spawn().map_err(cannot)?;
-    // The writing end now belongs to the child alone, so that its death ends the read.
+    // Only the child holds the writing end now, so the child's death ends the read.
     drop(command);
     let mut report = Vec::new();
-    // Ends when the child closes the pipe: it is ready, or has failed, or was killed.
+    // The read ends when the child closes the pipe: it is ready, has failed or was killed.
     reader.read_to_end(&mut report).map_err(cannot)?;
     let mut ready = false;
     for line in report.split(|byte| *byte == b'\n') {
@@ -74,7 +74,7 @@ pub fn start(arguments: &[std::ffi::OsString]) -> Outcome {
     ))
 }
 
-/// The ready pipe as the second process sees it, or the terminal where the mount runs in the
+/// The ready pipe as the second process sees it, or the terminal when the mount runs in the
 /// foreground.
 pub enum Ready {
     /// Standard output is the ready pipe.
@@ -84,7 +84,7 @@ pub enum Ready {
 }
 
 impl Ready {
-    /// Tells a line to whoever started the mount.
+    /// Reports a warning line to the process that started the mount.
     pub fn warn(&self, line: &str) {
         match self {
             Ready::Pipe => send(WARNING, line),
@@ -92,10 +92,10 @@ impl Ready {
         }
     }
 
-    /// The mount is there: detaches from whoever started it.
+    /// Reports that the mount exists and detaches from the process that started it.
     ///
     /// # Errors
-    /// When `/dev/null` is not there.
+    /// `/dev/null` does not exist.
     pub fn mounted(self) -> io::Result<()> {
         if matches!(self, Ready::Pipe) {
             send(READY, "");
@@ -105,8 +105,8 @@ impl Ready {
         Ok(())
     }
 
-    /// The mount cannot be made. In the foreground the caller prints the failure as every command
-    /// does.
+    /// Reports that the mount failed. In the foreground the caller prints the failure like every
+    /// command.
     pub fn failed(&self, failure: &Failure) {
         if matches!(self, Ready::Pipe) {
             send(FAILED, &encode_failure(failure));
@@ -114,11 +114,11 @@ impl Ready {
     }
 }
 
-/// Leaves the session of whoever started this process, under the name of the program.
+/// Starts a new session, and sets the process name to the program's name.
 pub fn detach() {
-    // Fails only for a process that leads its group already, which is as good.
+    // This fails only for a process that leads its group already, which serves as well.
     let _ = rustix::process::setsid();
-    // It was started as /proc/self/exe, and would be called so wherever processes are listed.
+    // The process was started as /proc/self/exe, and process lists would show that name.
     let _ = std::fs::write("/proc/self/comm", "steadfast");
 }
 
@@ -126,12 +126,12 @@ fn send(kind: u8, line: &str) {
     let mut message = vec![kind];
     message.extend_from_slice(line.replace('\n', " ").as_bytes());
     message.push(b'\n');
-    // Whoever started the mount may have gone; the mount goes on without it.
+    // The process that started the mount may have ended; the mount continues without it.
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(&message).and_then(|()| stdout.flush());
 }
 
-/// Separates the parts of a failure on the pipe; no path or message for people holds it.
+/// Separates the parts of a failure on the pipe; no path or message contains it.
 const SEPARATOR: char = '\u{1f}';
 
 fn encode_failure(failure: &Failure) -> String {
@@ -158,17 +158,17 @@ fn decode_failure(text: &str) -> Failure {
     Failure::new(exit, next(), next().to_owned(), next())
 }
 
-/// Makes sure that the daemon does not keep descriptors which this process inherited: a lock, a
-/// pipe that a test or a build tool waits on.
+/// Sets close-on-exec on the descriptors that this process inherited, so that the daemon does not
+/// keep them. Such a descriptor may be a lock, or a pipe that a test or build tool waits for.
 fn close_inherited_on_exec() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
         #[allow(unsafe_code)]
-        // SAFETY: the borrow lasts for one call that does not close the descriptor; a number that
-        // is not open any more (the one that listed the directory) makes the call fail with EBADF,
-        // which is ignored.
+        // SAFETY: the borrow lasts for one call that does not close the descriptor. If the number
+        // is closed already (the one that listed the directory), the call fails with EBADF, which
+        // is ignored.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         let _ = fcntl_setfd(descriptor, FdFlags::CLOEXEC);
     }

@@ -1,13 +1,14 @@
 //! Waiting for the daemon of a mount that has just been unmounted.
 //!
-//! Where not our own command unmounts, but umount(8) without its helper, fusermount3 or the end of
-//! a session, the kernel lets go of the mount before the daemon has made its last transaction
-//! point. Whoever opens the volume then finds it in use, by a process that is about to end. That is
-//! waited for, for a while; any other use is told at once.
+//! Some unmounts bypass `steadfast umount`: umount(8) without its helper, fusermount3, the end of a
+//! session. Then the kernel releases the mount before the daemon has made its last transaction
+//! point. A command that opens the volume in this interval finds it in use by a process that is
+//! about to end. This module waits for that daemon for a limited time. Any other use is reported at
+//! once.
 //!
-//! The daemon is known by its command line, which names the image, by having it open, and by no
-//! mount having that image as its source. Another one that waits as this process does has the same
-//! command line, and the image not open.
+//! A daemon that is ending has three signs: its command line names the image, it has the image
+//! open, and no mount has the image as its source. Another process that waits here has the same
+//! command line, but does not have the image open.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,22 +21,22 @@ use std::time::{Duration, Instant};
 use crate::failure::{Exit, Outcome};
 use crate::mounts;
 
-/// How often is tried again.
+/// Pause between two tries.
 const LOOK: Duration = Duration::from_millis(5);
-/// When to say what is waited for.
+/// Time after which the user is told what the command waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a daemon may take for its last transaction point here. One that serves files which were
-/// left open takes as long as those.
+/// How long a daemon may take for its last transaction point. A daemon that still serves open files
+/// takes until they are closed.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs `open` again for as long as the volume is in use by a daemon that has no mount any more.
+/// Repeats `open` while the volume is in use by a daemon that no longer has a mount.
 ///
 /// # Errors
 /// Those of `open`.
 pub fn wait_for<T>(path: &Path, mut open: impl FnMut() -> Outcome<T>) -> Outcome<T> {
     let start = Instant::now();
     let mut told = false;
-    // Between a look at the volume and one at the daemons the last of them may have ended.
+    // The last daemon may end between `open` and the search for daemons, so one more try follows.
     let mut last_try = false;
     loop {
         match open() {
@@ -54,7 +55,7 @@ pub fn wait_for<T>(path: &Path, mut open: impl FnMut() -> Outcome<T>) -> Outcome
     }
 }
 
-/// Whether a daemon has the image without a mount of it: one that ends, or one that begins.
+/// Whether a daemon has the image open without a mount of it: the daemon is ending or starting.
 fn is_ending(path: &Path) -> bool {
     let Ok(image) = mounts::absolute(path) else { return false };
     if mounts::of_source(&image).is_ok_and(|mount| mount.is_some()) {
@@ -70,7 +71,7 @@ fn is_ending(path: &Path) -> bool {
     })
 }
 
-/// Whether a process that runs in the folder that its own folder in /proc names means this image.
+/// Whether `named`, seen from the working directory of `process` (a folder in /proc), is `image`.
 fn is_same(process: &Path, named: &Path, image: &Path) -> bool {
     if named == image {
         return true;
@@ -79,7 +80,7 @@ fn is_same(process: &Path, named: &Path, image: &Path) -> bool {
     mounts::absolute(&folder.join(named)).is_ok_and(|named| named == image)
 }
 
-/// Whether another process has the image open, as far as this one may see.
+/// Whether another process has the image open, as far as this process may see.
 fn has_open(process: &Path, image: &Path) -> bool {
     let own = std::process::id().to_string();
     process.file_name() != Some(OsStr::new(&own))
@@ -90,7 +91,7 @@ fn has_open(process: &Path, image: &Path) -> bool {
             .any(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|path| path == image))
 }
 
-/// The image in the command line of a daemon, whose words end with a NUL each.
+/// The image in the command line of a daemon, in which a NUL ends each word.
 fn served_by(line: &[u8]) -> Option<PathBuf> {
     let words: Vec<&[u8]> = line.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
     let program = Path::new(OsStr::from_bytes(words.first()?)).file_name()?;
@@ -121,7 +122,7 @@ mod tests {
         let image = tempfile::NamedTempFile::new().unwrap();
         let path = fs::canonicalize(image.path()).unwrap();
         assert!(!has_open(&Path::new("/proc").join(std::process::id().to_string()), &path));
-        // The same process under its other name.
+        // The same process, under its other name in /proc.
         assert!(has_open(Path::new("/proc/self"), &path));
         drop(image);
         assert!(!has_open(Path::new("/proc/self"), &path));

@@ -1,4 +1,4 @@
-//! etcd on the command line: where it is, and its certificates.
+//! Options for etcd: its address and its certificates.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use steadfast_remote::server::TlsFiles;
 /// Certificates for etcd.
 #[derive(Debug, clap::Args)]
 pub struct EtcdTls {
-    /// Authorities (PEM): etcd must have TLS and a certificate of one of them
+    /// Authorities (PEM): etcd must use TLS with a certificate from one of them
     #[arg(long, value_name = "FILE", requires = "etcd")]
     etcd_ca: Option<PathBuf>,
-    /// Certificate for etcd (PEM), where it asks for one
+    /// Certificate for etcd (PEM), if etcd asks for one
     #[arg(long, value_name = "FILE", requires_all = ["etcd_ca", "etcd_key"])]
     etcd_cert: Option<PathBuf>,
     /// Its key (PEM)
@@ -20,7 +20,7 @@ pub struct EtcdTls {
 }
 
 impl EtcdTls {
-    /// For the library.
+    /// The certificate files, as the library takes them.
     pub fn files(&self) -> TlsFiles {
         TlsFiles {
             certificate: self.etcd_cert.clone(),
@@ -30,7 +30,7 @@ impl EtcdTls {
     }
 }
 
-/// etcd at these members, without an array.
+/// The etcd cluster with these members, without the name of an array.
 pub fn cluster(members: &[String], tls: &EtcdTls) -> EtcdAddress {
     EtcdAddress { tls: tls.files(), ..EtcdAddress::new(members.to_vec(), "") }
 }

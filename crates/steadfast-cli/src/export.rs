@@ -1,7 +1,8 @@
-//! `steadfast info --export`: who a volume is, in the form of blkid(8) and of udev rules.
+//! `steadfast info --export`: the identity of a volume, in the form of blkid(8) and of udev rules.
 //!
-//! Asked of every block device that appears, and of devices whose volume is mounted: it reads the
-//! superblock, takes no lock, and answers "there is none" by exit code 2, as blkid does.
+//! udev runs this for every block device that appears, and for devices whose volume is mounted. So
+//! the command reads only the superblock and takes no lock. Exit code 2 says that there is no
+//! volume, as with blkid.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,7 +16,7 @@ use crate::output::Output;
 use crate::report::uuid_text;
 use crate::{host, target};
 
-/// What the lines look like.
+/// The format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Form {
     /// KEY=value, values escaped for a shell: TYPE, USAGE, VERSION, UUID, LABEL, BLOCK_SIZE, FSSIZE
@@ -24,10 +25,10 @@ pub enum Form {
     Udev,
 }
 
-/// Prints the lines about `path`.
+/// Prints the lines that describe `path`.
 ///
 /// # Errors
-/// `Usage` (2) where there is no Steadfast volume, otherwise what is wrong with the target.
+/// `Usage` (2) if there is no Steadfast volume, otherwise what is wrong with the target.
 pub fn run(path: &Path, form: Form) -> Outcome {
     // A mount point stands for the image or device that is mounted there.
     let metadata = fs::metadata(path).map_err(|error| target::stale_or_host(&error, path))?;
@@ -81,7 +82,7 @@ fn lines(source: &Path, identity: &Identity, form: Form) -> Vec<(&'static str, S
     lines
 }
 
-/// A word that a shell reads back as this text; what would move a cursor or end the line is `?`.
+/// Quotes a text so that a shell reads the same word; control characters become `?`.
 fn shell(text: &str) -> String {
     let mut word = String::with_capacity(text.len());
     for character in text.chars() {
@@ -100,19 +101,20 @@ fn shell(text: &str) -> String {
     word
 }
 
-/// Whether udev leaves this character as it is.
+/// Whether udev keeps this character unchanged.
 fn is_safe(character: char) -> bool {
     character.is_ascii_alphanumeric()
         || "#+-.:=@_".contains(character)
         || (!character.is_ascii() && !character.is_control() && !character.is_whitespace())
 }
 
-/// A text for a property that scripts use: anything doubtful is `_`, white space at the ends goes.
+/// Text for a property that scripts use: unsafe characters become `_`, white space at the ends is
+/// dropped.
 fn safe(text: &str) -> String {
     text.trim().replace(|character| !is_safe(character), "_")
 }
 
-/// The whole text, as it stands in /dev/disk/by-label: anything doubtful is `\xHH`.
+/// The whole text as in /dev/disk/by-label: unsafe characters become `\xHH`.
 fn encoded(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,5 +1,5 @@
-//! What a command says and returns when it fails: one line, `steadfast: WHAT: WHERE: WHAT TO DO`,
-//! and an exit code that scripts may rely on.
+//! The message and the exit code of a failed command. The message is one line, `steadfast: WHAT:
+//! WHERE: WHAT TO DO`. Scripts may rely on the exit code.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ pub enum Exit {
     Usage = 2,
     /// Not a Steadfast volume, or one that this program cannot read.
     NotAVolume = 3,
-    /// The volume or what was asked for is damaged; `check` found damage.
+    /// The volume or the requested object is damaged; `check` found damage.
     Damaged = 4,
     /// The image, the mount point or a file on the volume is in use.
     Busy = 5,
@@ -30,11 +30,11 @@ pub enum Exit {
     NoPermission = 7,
     /// The host cannot mount: no /dev/fuse, no fusermount3, mount point missing.
     CannotMount = 8,
-    /// `check`: nothing is lost, but something is kept once that should be kept twice.
+    /// `check`: nothing is lost, but an object that needs two copies has only one.
     Degraded = 9,
 }
 
-/// A failure on its way to the person who ran the command.
+/// A failure, with all that its message tells the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The exit code.
@@ -61,13 +61,13 @@ impl Failure {
         Failure { exit, what: what.into(), place: place.to_string(), advice: advice.into() }
     }
 
-    /// A failed operation of the core on `place`, which is an image or `image:path`.
+    /// The failure for an error of the core on `place`, which is an image or `image:path`.
     pub fn core(error: Error, place: impl fmt::Display) -> Failure {
         let (exit, advice) = advice_core(&error);
         Failure::new(exit, error.to_string(), place, advice)
     }
 
-    /// A failed operation of the operating system on a host path.
+    /// The failure for an error of the operating system on a host path.
     pub fn host(error: &io::Error, doing: &str, path: &Path) -> Failure {
         let (exit, advice) = match Errno::from_io_error(error) {
             Some(Errno::ACCESS | Errno::PERM) => (
@@ -103,17 +103,16 @@ impl Failure {
         Failure::new(exit, format!("cannot {doing}: {}", text_os(error)), path.display(), advice)
     }
 
-    /// The same failure where something still has another name than the one by which people know
-    /// it.
+    /// Returns the same failure with `known_as` in place of the temporary name `name`.
     pub fn called(self, name: &Path, known_as: &Path) -> Failure {
         let place =
             self.place.replace(&name.display().to_string(), &known_as.display().to_string());
         Failure { place, ..self }
     }
 
-    /// The one line for people.
+    /// The message line for the user.
     pub fn line(&self) -> String {
-        // One line whatever a path holds.
+        // Control characters in a path must not break the line.
         let text = format!("{}: {}: {}", self.what, self.place, self.advice);
         format!("steadfast: {}", text.replace(|c: char| c.is_control(), "?"))
     }
@@ -180,7 +179,7 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::NewerSnapshots => (Failed, "use --force to destroy them, or delete them first"),
         Error::Held => (Busy, "wait until it has ended, or end it"),
         Error::OutOfMemory => (Failed, "give it more memory, or a smaller --cache"),
-        // ENOSPC and EDQUOT of the host below a sparse image.
+        // ENOSPC and EDQUOT come from the host file system below a sparse image.
         Error::Medium(medium)
             if matches!(Errno::from_raw_os_error(medium.os_error), Errno::NOSPC | Errno::DQUOT) =>
         {

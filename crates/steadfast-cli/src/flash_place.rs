@@ -1,9 +1,9 @@
-//! Where NAND is: an MTD device, or an image of a part in a file; all of it or a run of its erase
-//! blocks.
+//! Where NAND is: an MTD device, or an image of a part in a file. Either the whole of it or a range
+//! of its erase blocks.
 //!
-//! `/dev/mtd0` is a whole device, `/dev/mtd0@64..512` its erase blocks 64 to 511. An image is known
-//! by its length and by an anchor of the translation layer in it; a part that nothing was written
-//! to has to be named.
+//! `/dev/mtd0` is a whole device, `/dev/mtd0@64..512` its erase blocks 64 to 511. An image is
+//! recognised by its length and by an anchor of the translation layer in it. For an image without
+//! an anchor the part has to be named.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -22,26 +22,26 @@ use crate::mtd;
 
 /// The major number of MTD character devices.
 const MTD_MAJOR: u32 = 90;
-/// Erase blocks at the start of a volume in which its anchors may be.
+/// Erase blocks at the start of a volume that may hold its anchors.
 const ANCHORS_WITHIN: u32 = 16;
 
-/// What the NAND is behind.
+/// How the NAND is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behind {
-    /// The kernel's driver.
+    /// Through the kernel's driver.
     Mtd,
-    /// A file, which is an image of this part.
+    /// Through a file, which is an image of this part.
     Image(Part),
 }
 
 /// How NAND is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// For reading, with others who read.
+    /// For reading, shared with other readers.
     Read,
-    /// For reading, whoever writes.
+    /// For reading, even while another process writes.
     Watch,
-    /// For writing, alone.
+    /// For writing, exclusively.
     Write,
 }
 
@@ -50,14 +50,14 @@ pub enum Access {
 pub struct FlashPlace {
     /// The device or file, without a range of blocks.
     pub path: PathBuf,
-    /// Its erase blocks, where it is not all of them.
+    /// Its erase blocks, if not all of them.
     pub blocks: Option<Range<u32>>,
-    /// What it is.
+    /// The access to it.
     pub behind: Behind,
 }
 
 impl FlashPlace {
-    /// The NAND at `path`; `None` where it is something else, or nothing.
+    /// The NAND at `path`; `None` if the path is something else or does not exist.
     pub fn find(path: &Path) -> Option<FlashPlace> {
         let (path, blocks) = split(path);
         let metadata = fs::metadata(&path).ok()?;
@@ -72,13 +72,13 @@ impl FlashPlace {
         Some(FlashPlace { path, blocks, behind: Behind::Image(part) })
     }
 
-    /// Whether there is a device or file at `path`, which may name a range of its blocks.
+    /// Whether a device or file exists at `path`, which may include a range of blocks.
     pub fn exists(path: &Path) -> bool {
         split(path).0.exists()
     }
 
-    /// The NAND at `path`, where an image is one of `part` whatever is in it. The number of its
-    /// erase blocks follows from the length of the file.
+    /// The NAND at `path`. An image counts as one of `part`, whatever it contains. The number of
+    /// its erase blocks follows from the length of the file.
     ///
     /// # Errors
     /// It is neither a device nor an image of this part.
@@ -105,10 +105,10 @@ impl FlashPlace {
         Ok(FlashPlace { path: file, blocks, behind: Behind::Image(part.with_blocks(count)) })
     }
 
-    /// Opens it.
+    /// Opens the NAND.
     ///
     /// # Errors
-    /// It cannot be used, or does not have the erase blocks that are named; nothing was written.
+    /// It cannot be used, or lacks some of the given erase blocks; nothing was written.
     pub fn open(&self, access: Access) -> Outcome<HostNand> {
         let failed = |error| mtd::open_failure(error, &self.path);
         let writing = access == Access::Write;
@@ -126,7 +126,7 @@ impl FlashPlace {
         self.partition(nand)
     }
 
-    /// Makes the image of an erased part, in a file that does not exist.
+    /// Makes the image of an erased part, in a new file.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -158,7 +158,7 @@ impl FlashPlace {
         Ok(Box::new(partition))
     }
 
-    /// The name of the part, as far as somebody knows it.
+    /// The name of the part, or "NAND" if it is unknown.
     pub fn part_name(&self) -> String {
         match &self.behind {
             Behind::Image(part) => part.name.to_owned(),
@@ -173,7 +173,7 @@ impl FlashPlace {
     }
 }
 
-/// The failure of a path at which there is no NAND.
+/// The failure for a path without NAND.
 pub fn not_flash(path: &Path) -> Failure {
     if let Err(error) = fs::metadata(split(path).0) {
         return Failure::host(&error, "open", path);
@@ -191,8 +191,8 @@ fn block_raw(part: &Part) -> u64 {
     u64::from(part.geometry.page_size + part.oob_raw) * u64::from(part.geometry.pages_per_block)
 }
 
-/// A path and the range of blocks behind its last `@`. A path that exists is one, whatever is in
-/// its name.
+/// Splits a path and the range of blocks after its last `@`. If the whole text is an existing path,
+/// it is not split.
 fn split(path: &Path) -> (PathBuf, Option<Range<u32>>) {
     let whole = || (path.to_owned(), None);
     if fs::symlink_metadata(path).is_ok() {
@@ -213,8 +213,8 @@ fn split(path: &Path) -> (PathBuf, Option<Range<u32>>) {
     }
 }
 
-/// The part that the file is an image of: it is as long as one, and has an anchor that says the
-/// same.
+/// The part that the file is an image of: the length matches, and an anchor in the file confirms
+/// it.
 fn part_of_image(path: &Path, length: u64, blocks: Option<Range<u32>>) -> Option<Part> {
     let file = File::open(path).ok()?;
     Part::ALL.into_iter().find_map(|part| {

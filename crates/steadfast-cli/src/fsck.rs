@@ -1,15 +1,16 @@
-//! Being called as `fsck.steadfast`, by fsck(8), systemd-fsck or a person: options and exit codes
-//! are those of e2fsck.
+//! The program called as `fsck.steadfast`, by fsck(8), systemd-fsck or a user. Options and exit
+//! codes are those of e2fsck.
 //!
-//! - `-a` and `-p` (preen, at boot): superblock, metaroot and intent log are looked at, which is
-//!   all that opening needs; only where something is wrong there, or with `-f`, the whole volume is
-//!   checked and repaired. Opening never scans, and so does this.
+//! - `-a` and `-p` (preen, at boot) check the superblock, the metaroot and the intent log, which is
+//!   all that opening needs. Only if these are damaged, or with `-f`, the whole volume is checked
+//!   and repaired. Opening never scans, so preen does not scan either.
 //! - `-n` checks everything and changes nothing. `-y` checks everything and repairs what is safe.
-//!   Without any of them it is as `-n` or, on a terminal, as `-y` after one question.
-//! - A volume that a power cut has interrupted is clean: its log is replayed by opening it.
+//!   Without any of these options the program acts as with `-n`. On a terminal it asks one question
+//!   and acts as with `-y` if the answer is yes.
+//! - A volume that a power cut has interrupted is clean: opening it replays its log.
 //!
-//! What is repaired is what `steadfast check --repair` repairs. A volume that is mounted or in use
-//! is refused (8).
+//! The repairs are those of `steadfast check --repair`. A volume that is mounted or in use is
+//! refused (8).
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
@@ -42,13 +43,13 @@ enum Answer {
     No,
     /// Repair what is safe.
     Yes,
-    /// The same, and only look at what opening needs.
+    /// Repair what is safe, and check only what opening needs.
     Preen,
-    /// Ask on a terminal, otherwise nothing.
+    /// Ask on a terminal, otherwise change nothing.
     Ask,
 }
 
-/// What fsck(8) asks for.
+/// What fsck(8) requests.
 #[derive(Debug, PartialEq, Eq)]
 enum Call {
     /// `-V`.
@@ -84,8 +85,8 @@ pub fn run(arguments: &[OsString]) -> u8 {
     })
 }
 
-/// Ctrl-C ends the program with the code of fsck(8). A repair is made of transactions, so it can
-/// end at any moment.
+/// Ctrl-C ends the program with the exit code of fsck(8). A repair consists of transactions, so it
+/// can end at any moment.
 fn end_with_cancelled() {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
     let _ = std::thread::Builder::new().name("interrupt".into()).spawn(move || {
@@ -137,7 +138,7 @@ fn parse(arguments: &[OsString]) -> Outcome<Call> {
                 b'p' | b'a' => answers.push(Answer::Preen),
                 b'f' => force = true,
                 b'V' => return Ok(Call::Version),
-                // What fsck(8) may pass on, and what has no meaning here.
+                // fsck(8) may pass these on; they have no meaning here.
                 b'v' | b't' | b'T' | b'M' | b'r' => {}
                 _ => return Err(wrong(format!("unknown option {}", argument.display()))),
             }
@@ -192,8 +193,8 @@ fn fsck(image: &Path, answer: Answer, force: bool) -> Outcome<u8> {
     summary(image, &report.after, report.changed())
 }
 
-/// Whether all that opening reads is in order, and both superblocks. What is damaged is looked at
-/// closer by the caller.
+/// Whether everything that opening reads is in order, and both superblocks. The caller examines the
+/// damage.
 fn opens_clean(image: &Path) -> Outcome<bool> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let volume = match host::open_volume(image, host::Way::Cached, options) {
@@ -232,7 +233,7 @@ fn summary(image: &Path, report: &CheckReport, changed: bool) -> Outcome<u8> {
         "{image}: {text}: {} inodes ({} directories), {} blocks in use",
         report.inodes, report.directories, report.used_blocks
     ))?;
-    // As e2fsck: corrected and uncorrected are bits.
+    // As in e2fsck, corrected and uncorrected are bits.
     Ok(if changed { code | CORRECTED } else { code })
 }
 

@@ -1,4 +1,4 @@
-//! Images and block devices of this machine: opening, making, looking at locks.
+//! Images and block devices of this machine: opening them, making them, and inspecting their locks.
 
 use std::fs::{self, File, OpenOptions as OpenOptionsHost, TryLockError};
 use std::io;
@@ -17,36 +17,36 @@ use crate::image::{HostMedium, HostVolume, mounted_on};
 use crate::mtd;
 use crate::{ending, remote, size};
 
-/// Bytes of a block where nobody says something else.
+/// The default block size, bytes.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
 
-/// Bytes looked at from each end of an image for something that somebody may miss.
+/// Bytes inspected at each end of an image to find data that formatting would destroy.
 const PROBE: u64 = 1 << 20;
 
 /// Sector of a disk, bytes.
 const SECTOR: u32 = 512;
 
-/// Bytes wiped at each end of what is formatted: more than the fixed structures of any volume take
-/// there.
+/// Bytes wiped at each end before formatting. The fixed structures of a volume take less at each
+/// end.
 const WIPE: u64 = 256 << 10;
 
-/// How an image or block device is read and written.
+/// How an image or block device uses the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Through the page cache of the host.
     Cached,
-    /// The same, but for large reads, and writes of data to a device, for a mount, whose kernel
-    /// caches the data above: see [`FileOptions::cached_above`].
+    /// For a mount, because the kernel caches the data above: as `Cached`, except that large reads,
+    /// and writes of data to a device, bypass the page cache. See [`FileOptions::cached_above`].
     CachedAbove,
     /// Past the page cache.
     Direct,
 }
 
-/// Opens an image or block device and locks it: for us alone when writing, among readers when
-/// reading. Waits for a daemon that is [about to end](ending).
+/// Opens an image or block device and locks it: exclusively for writing, shared with other readers
+/// for reading. Waits for a daemon that is [about to end](ending).
 ///
 /// # Errors
-/// What the operating system says, and "in use" with the advice that helps.
+/// What the operating system reports, and "in use" with advice.
 pub fn open_medium(path: &Path, read_only: bool, way: Way) -> Outcome<HostMedium> {
     ending::wait_for(path, || open_medium_at_once(path, read_only, way))
 }
@@ -69,7 +69,7 @@ fn open_medium_at_once(path: &Path, read_only: bool, way: Way) -> Outcome<HostMe
 pub fn open_volume(path: &Path, way: Way, options: OpenOptions) -> Outcome<HostVolume> {
     let medium = open_medium(path, options.read_only, way)?;
     if way == Way::Direct {
-        // Direct I/O has the sectors of the storage below, whatever the volume would like.
+        // Direct I/O works in sectors of the storage below, whatever the volume's block size is.
         return Volume::open(medium, options, HostPlatform::new()).map_err(|error| {
             let mut failure = Failure::core(error, path.display());
             if matches!(error, Error::BadBlockSize(_)) {
@@ -100,7 +100,7 @@ pub fn open_snapshot(
     opened.map_err(|failure| no_snapshot(failure, path, name))
 }
 
-/// Not found means the snapshot here.
+/// Turns `NotFound` into the failure that names the snapshot.
 fn no_snapshot(failure: Failure, path: &Path, name: &str) -> Failure {
     match failure.what == Error::NotFound.to_string() {
         true => Failure::new(
@@ -113,7 +113,7 @@ fn no_snapshot(failure: Failure, path: &Path, name: &str) -> Failure {
     }
 }
 
-/// As [`with_medium`], where `work` answers `NotFound` for a snapshot that is not there.
+/// As [`with_medium`], if `work` returns `NotFound` for a missing snapshot.
 ///
 /// # Errors
 /// As [`with_medium`].
@@ -141,7 +141,7 @@ pub fn with_medium<T>(
     retry_small_sectors(path, medium, true, |medium| work(&medium))
 }
 
-/// As [`with_medium`], for work that may write: with the volume for us alone.
+/// As [`with_medium`], for work that may write: the volume is locked exclusively.
 ///
 /// # Errors
 /// As [`with_medium`].
@@ -153,11 +153,11 @@ pub fn with_medium_to_write<T>(
     retry_small_sectors(path, medium, false, |medium| work(&medium))
 }
 
-/// Who the volume on an image or block device is, from its superblock alone: without a lock, so
-/// that it can be asked while the volume is mounted or being made.
+/// Reads the identity of the volume on an image or block device from its superblock alone. Takes no
+/// lock, so it works while the volume is mounted or being made.
 ///
 /// # Errors
-/// As [`open_medium`], and `NotAVolume` where there is none.
+/// As [`open_medium`], and `NotAVolume` if there is no volume.
 pub fn identify(path: &Path) -> Outcome<Identity> {
     let attempt = |block_size: u32| -> Outcome<_> {
         let options = FileOptions { lock: LockMode::None, ..small_sectors(true, block_size) };
@@ -174,8 +174,8 @@ pub fn identify(path: &Path) -> Outcome<Identity> {
     result.map_err(|error| Failure::core(error, path.display()))
 }
 
-/// Runs `open` on the medium. Where the volume has smaller blocks than a disk's sectors, because it
-/// is the image of another medium, once more with sectors of that size.
+/// Runs `open` on the medium. The image of another medium may have smaller blocks than a disk's
+/// sectors. Then `open` runs again with sectors of the block's size.
 fn retry_small_sectors<T>(
     path: &Path,
     medium: HostMedium,
@@ -192,14 +192,14 @@ fn retry_small_sectors<T>(
     result.map_err(|error| Failure::core(error, path.display()))
 }
 
-/// Formats nothing: says whether [`create_medium`] and [`Volume::format`] would accept these
+/// Formats nothing. Checks whether [`create_medium`] and [`Volume::format`] would accept these
 /// parameters, before anything is made or overwritten.
 ///
 /// # Errors
 /// Those of the parameters, and of opening an image that exists.
 pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
     if remote::is_remote(path) {
-        // How large an array is depends on its servers; making it says what does not fit.
+        // The size of an array depends on its servers. Making the array reports what does not fit.
         return remote::address(path).map(drop);
     }
     let unit = small_sectors(true, options.block_size).atomic_unit.unwrap_or(SECTOR);
@@ -232,7 +232,7 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
     result.map_err(|error| Failure::core(error, path.display()))
 }
 
-/// Takes every write and keeps none.
+/// Accepts every write and stores none.
 struct DryMedium(Geometry);
 
 impl Medium for DryMedium {
@@ -254,12 +254,11 @@ impl Medium for DryMedium {
     }
 }
 
-/// Opens an image or block device for formatting: a file that does not exist is made, sparse, and
-/// one that exists gets `size`; an earlier volume is wiped so far that it cannot be taken for the
-/// new one.
+/// Opens an image or block device for formatting. A missing file is made, sparse. An existing file
+/// gets `size`. The ends are wiped so that an earlier volume cannot be taken for the new one.
 ///
 /// # Errors
-/// As [`open_medium`], and when the host has no room for the size.
+/// As [`open_medium`], and the host has no room for the size.
 pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome<HostMedium> {
     if remote::is_remote(path) {
         return remote::create(path);
@@ -275,7 +274,7 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
             Err(error) => return Err(failure(&error, path)),
         }
     }
-    // Locked before it is touched.
+    // The medium is locked before anything on it changes.
     let mut medium = open_medium(path, false, Way::Cached)?;
     if !is_device(path) {
         if let Some(size) = size.filter(|size| *size != medium.geometry().size) {
@@ -290,7 +289,7 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
     Ok(medium)
 }
 
-/// Opens an image that was made with blocks of this size, for writing.
+/// Opens an image that was made with blocks of `block_size` bytes, for writing.
 ///
 /// # Errors
 /// As [`open_medium`].
@@ -303,7 +302,7 @@ fn open_with(path: &Path, options: &FileOptions) -> Outcome<HostMedium> {
     Ok(Box::new(opened))
 }
 
-/// Blocks below a disk's sector are for other media; in an image file they only have to fit.
+/// Blocks smaller than a disk's sector are for other media; in an image file they only have to fit.
 fn small_sectors(read_only: bool, block_size: u32) -> FileOptions {
     let small = block_size < SECTOR && block_size.is_power_of_two();
     FileOptions { read_only, atomic_unit: small.then_some(block_size), ..FileOptions::default() }
@@ -319,10 +318,10 @@ fn wipe_ends(medium: &HostMedium) -> Result<(), MediumError> {
     medium.write(size - length, &zeros)
 }
 
-/// Whether the image has anything but zeros near its beginning or its end.
+/// Whether the image holds anything but zeros near its beginning or its end.
 ///
 /// # Errors
-/// When it cannot be read.
+/// The image cannot be read.
 pub fn holds_data(path: &Path) -> Outcome<bool> {
     if remote::is_remote(path) {
         return remote::holds_data(path);
@@ -354,11 +353,11 @@ pub fn holds_data(path: &Path) -> Outcome<bool> {
     Ok(false)
 }
 
-/// Whether some process has the image or device locked or claimed. One that does not exist any
-/// more, or that we may not open, counts as free: there is nothing to wait for.
+/// Whether a process has the image or device locked or claimed. An image that no longer exists, or
+/// that this process may not open, counts as free: there is nothing to wait for.
 ///
 /// # Errors
-/// When the lock cannot be looked at.
+/// The lock cannot be inspected.
 pub fn is_locked(path: &Path) -> Outcome<bool> {
     if remote::is_remote(path) {
         return Ok(remote::is_locked(path));
@@ -381,7 +380,7 @@ pub fn is_locked(path: &Path) -> Outcome<bool> {
     }
 }
 
-/// The process that has the image open for writing, as far as the kernel tells.
+/// The process that has the image open for writing, if the kernel reveals it.
 pub fn lock_owner(path: &Path) -> Option<u32> {
     let options = FileOptions { read_only: true, ..FileOptions::default() };
     match FileMedium::open(path, &options) {
@@ -390,8 +389,8 @@ pub fn lock_owner(path: &Path) -> Option<u32> {
     }
 }
 
-/// Whether the path is that of a device or an array, whose size and units are what they are, and
-/// not that of an image file. An image of a NAND part is as its part.
+/// Whether the path is a device or an array, whose size and units are fixed, and not an image file.
+/// An image of a NAND part counts as a device.
 pub fn is_device(path: &Path) -> bool {
     remote::is_remote(path)
         || fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
@@ -471,7 +470,7 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
         OpenError::Size { source, size: bytes, .. } => {
             let mut failure =
                 Failure::host(source, &format!("make a file of {}", size::human(*bytes)), path);
-            // No error number: the size does not even fit the system call.
+            // There is no error number if the size does not even fit the system call.
             if matches!(Errno::from_io_error(source), None | Some(Errno::INVAL)) {
                 failure.what = format!("no file can have {}", size::human(*bytes));
                 failure.exit = Exit::NoSpace;
@@ -480,7 +479,7 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
             failure
         }
         OpenError::Io { source, action, .. } => Failure::host(source, action, path),
-        // Errors name the path first; the line has it in the middle.
+        // These errors begin with the path; the message line has the path in the middle.
         other => {
             let text = other.to_string();
             let prefix = format!("{place}: ");

@@ -1,4 +1,4 @@
-//! A volume opened in this process, from an image file or a block device that is not mounted.
+//! A volume opened in this process, from an image file or block device that is not mounted.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub const CACHE_SIZE: usize = 32 << 20;
 pub enum Access {
     /// Only reads; several readers at once are allowed.
     Read,
-    /// Changes it; nobody else may have it open.
+    /// Makes changes; no other process may have the image open.
     Write,
 }
 
@@ -37,11 +37,11 @@ pub struct Image {
 }
 
 impl Image {
-    /// Opens the volume on `path`; says so on standard error when a damaged superblock copy had to
-    /// be passed over.
+    /// Opens the volume on `path`. Warns on standard error if a damaged superblock copy was
+    /// skipped.
     ///
     /// # Errors
-    /// Everything that can be wrong with an image, each with its own line.
+    /// Everything that can be wrong with an image, each with its own message.
     pub fn open(path: &Path, access: Access) -> Outcome<Image> {
         let read_only = access == Access::Read;
         let recover = recovers();
@@ -62,18 +62,17 @@ impl Image {
         Failure::core(error, self.place(path))
     }
 
-    /// How people read a path on this volume: `disk.img:/etc/hosts`.
+    /// A path on this volume as messages show it: `disk.img:/etc/hosts`.
     pub fn place(&self, path: &[u8]) -> impl Display + use<> {
         let slash = if path.starts_with(b"/") { "" } else { "/" };
         format!("{}:{slash}{}", self.path.display(), String::from_utf8_lossy(path))
     }
 
-    /// Runs a change so that it is found whole or not at all, whatever happens: with every
-    /// automatic transaction point off, and one transaction point at the end; an error rolls
-    /// everything back.
+    /// Runs a change that becomes durable as a whole or not at all. Automatic transaction points
+    /// are off, and one point follows at the end. An error rolls everything back.
     ///
     /// # Errors
-    /// What `change` returns, or the failure to make it durable.
+    /// What `change` returns, or the failure to make the change durable.
     pub fn atomically<T>(self, change: impl FnOnce(&Image) -> Outcome<T>) -> Outcome<T> {
         let mask = self.volume.mask();
         let at_image = |error| Failure::core(error, self.path.display());
@@ -87,8 +86,8 @@ impl Image {
                 .map(|()| value)
                 .map_err(at_image),
             Err(failure) => {
-                // The volume on the medium is at the point where it was opened; what follows only
-                // tidies up.
+                // The volume on the medium is still at the point at which it was opened; the rest
+                // is only cleanup.
                 let _ = self.volume.rollback().and_then(|()| self.volume.set_mask(mask));
                 Err(failure)
             }
@@ -96,16 +95,16 @@ impl Image {
         self.close().and(result)
     }
 
-    /// Closes the volume; what was changed is durable afterwards if the mask has `unmount`.
+    /// Closes the volume. Changes are durable afterwards if the mask has `unmount`.
     ///
     /// # Errors
-    /// When the last transaction point could not be made durable.
+    /// The last transaction point could not be made durable.
     pub fn close(self) -> Outcome {
         self.volume.close().map_err(|error| Failure::core(error, self.path.display()))
     }
 }
 
-/// The line to say when a superblock copy was damaged.
+/// The warning for a damaged superblock copy.
 pub fn superblock_warning(info: &VolumeInfo, path: &Path) -> Option<String> {
     info.superblock_damaged.then(|| {
         format!(
@@ -115,7 +114,7 @@ pub fn superblock_warning(info: &VolumeInfo, path: &Path) -> Option<String> {
     })
 }
 
-/// The line to say when the volume was opened in an older state than there once was.
+/// The warning for a volume that was opened in an older state than its newest one.
 pub fn newer_state_warning(volume: &HostVolume, path: &Path) -> Option<String> {
     let what = volume.newer_state_lost()?;
     let path = path.display();
@@ -127,10 +126,10 @@ pub fn newer_state_warning(volume: &HostVolume, path: &Path) -> Option<String> {
     })
 }
 
-/// Whether the command line asks for an older state where the newest one is damaged.
+/// Whether the command line requests an older state where the newest one is damaged.
 static RECOVER: AtomicBool = AtomicBool::new(false);
 
-/// From now on images are opened for writing in an older state where the newest one is damaged.
+/// From now on, images are opened for writing in an older state where the newest one is damaged.
 pub fn recover_from_now_on() {
     RECOVER.store(true, Ordering::Relaxed);
 }
@@ -140,7 +139,7 @@ pub fn recovers() -> bool {
     RECOVER.load(Ordering::Relaxed)
 }
 
-/// The mount of an image that is in use, for the advice in a message.
+/// The mount point of an image that is in use, for the advice in a message.
 pub fn mounted_on(path: &Path) -> Option<PathBuf> {
     mounts::of_source(path).ok().flatten().map(|mount| mount.directory)
 }

@@ -1,4 +1,5 @@
-//! Ctrl-C while something is being made: what is not whole goes, in one line, and then the program.
+//! Ctrl-C while a command makes something: the unfinished result is removed, one line says so, and
+//! the program ends.
 
 use std::fs;
 use std::path::Path;
@@ -9,21 +10,21 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::{Exit, Failure};
 
-/// From now on a signal that ends the program first removes everything that [is not
-/// whole](steadfast_host::Unfinished). `place` is what is being made. A device or a pipe keeps what
-/// it was given, so nothing changes for one.
+/// From now on, a signal that ends the program first removes every [unfinished
+/// file](steadfast_host::Unfinished). `place` is the target that is being made. A device or a pipe
+/// keeps what was already written to it.
 pub fn leave_nothing_half_done(place: &Path) {
     if fs::metadata(place).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return;
     }
     let place = place.display().to_string();
     let wanted = [(SIGINT, "Ctrl-C"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
-    // What the caller had the program ignore (nohup, a job in the background) stays ignored.
+    // Signals that the caller made the program ignore (nohup, a background job) stay ignored.
     let ignored = ignored();
     let wanted = wanted.into_iter().filter(|(signal, _)| ignored & 1 << (signal - 1) == 0);
     let wanted: Vec<_> = wanted.collect();
-    // Without a thread or a handler the signal ends the program all the same, and leaves a file
-    // with a name of its own.
+    // Without a thread or a handler the signal still ends the program, and leaves a file under its
+    // temporary name.
     let Ok(mut signals) = Signals::new(wanted.iter().map(|(signal, _)| signal)) else { return };
     let _ = std::thread::Builder::new().name("interrupt".into()).spawn(move || {
         let Some(signal) = signals.forever().next() else { return };

@@ -1,9 +1,9 @@
-//! Intervals as people write them: `5s`, `500ms`, `2min`, a bare number being seconds.
+//! Intervals in text form: `5s`, `500ms`, `2min`; a bare number is in seconds.
 
 /// Milliseconds in the interval that `text` names.
 ///
 /// # Errors
-/// A line for people when the text is no interval, is zero or is longer than 49 days (32 bits of
+/// A message for the user: the text is no interval, is zero, or is longer than 49 days (32 bits of
 /// milliseconds).
 pub fn parse_ms(text: &str) -> Result<u32, String> {
     let wrong = || format!("'{text}' is not an interval: write a form such as 5s, 500ms or 2min");
@@ -28,7 +28,7 @@ pub fn parse_ms(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("'{text}' is too long an interval"))
 }
 
-/// The interval for people.
+/// The interval as text.
 pub fn human_ms(ms: u32) -> String {
     match ms {
         0 => "0 s".into(),

@@ -1,4 +1,4 @@
-//! A mounted volume, reached by ioctl on a directory of the mount.
+//! A mounted volume, accessed by ioctl on a directory of the mount.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +26,7 @@ impl Live {
     /// Opens the Steadfast mount that holds the directory `path`.
     ///
     /// # Errors
-    /// When it is not on a Steadfast mount, or the daemon is gone, or access is refused.
+    /// `path` is not on a Steadfast mount, the daemon has ended, or access is refused.
     pub fn open(path: &Path) -> Outcome<Live> {
         let mount = mounts::holding(path)
             .map_err(|error| Failure::host(&error, "read", Path::new("/proc/self/mountinfo")))?
@@ -53,7 +53,7 @@ impl Live {
         &self.file
     }
 
-    /// Makes everything accepted so far durable, dirty pages of the kernel included.
+    /// Makes every change accepted so far durable, including dirty pages of the kernel.
     ///
     /// # Errors
     /// Those of the medium and the volume.
@@ -64,7 +64,7 @@ impl Live {
     /// Returns the volume to the last durable transaction point.
     ///
     /// # Errors
-    /// Busy while files are open for writing, unless `force`.
+    /// Busy while files are open for writing, unless `force` is set.
     pub fn rollback(&self, force: bool) -> Outcome {
         ioctl::rollback(&self.file, force).map_err(|error| {
             if Errno::from_io_error(&error) == Some(Errno::BUSY) {
@@ -79,7 +79,8 @@ impl Live {
         })
     }
 
-    /// Holds the volume: from here on all changes become durable by [`Atomic::commit`], or none.
+    /// Holds the volume: from here on all changes become durable together by [`Atomic::commit`], or
+    /// not at all.
     ///
     /// # Errors
     /// Busy while another command holds it; no permission.
@@ -91,22 +92,22 @@ impl Live {
             }
             self.failure(&error)
         })?;
-        // Whoever inherits it keeps the volume held when this process is killed.
+        // A child that inherits the descriptor keeps the volume held when this process is killed.
         rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::empty())
             .map_err(|error| self.failure(&error.into()))?;
         ioctl::atomic_begin(&control).map_err(|error| self.failure(&error))?;
         Ok(Atomic { live: self, control })
     }
 
-    /// Bytes of cached writes that could not be stored since the volume was mounted, and why the
-    /// last of them could not.
+    /// Bytes of cached writes that could not be stored since the volume was mounted, and the error
+    /// of the last such write.
     pub fn lost_writes(&self) -> Option<(u64, io::Error)> {
         let lost = ioctl::lost_writes(&self.file).ok().filter(|lost| lost.errno != 0)?;
         let errno = i32::try_from(lost.errno).unwrap_or(Errno::IO.raw_os_error());
         Some((lost.bytes, io::Error::from_raw_os_error(errno)))
     }
 
-    /// Whether a program was told that there is no space since the volume was held.
+    /// Whether a program has received "no space" since the volume was held.
     pub fn ran_out_of_space(&self) -> bool {
         ioctl::atomic_status(&self.file)
             .is_ok_and(|status| status.flags & ioctl::atomic_flag::NO_SPACE != 0)
@@ -115,7 +116,7 @@ impl Live {
     /// The transaction mask and the timer in milliseconds.
     ///
     /// # Errors
-    /// When the daemon is gone.
+    /// The daemon has ended.
     pub fn mask(&self) -> Outcome<(TransactionMask, u32)> {
         ioctl::mask_get(&self.file).map_err(|error| self.failure(&error))
     }
@@ -123,8 +124,8 @@ impl Live {
     /// Sets the transaction mask and the timer.
     ///
     /// # Errors
-    /// When the mount cannot keep the mask's promise (`write` on a write-back mount, `close` where
-    /// the kernel does not report it any more).
+    /// The mount cannot keep the mask's promise: `write` on a write-back mount, or `close` when the
+    /// kernel no longer reports it.
     pub fn set_mask(&self, mask: TransactionMask, timer_ms: u32) -> Outcome {
         ioctl::mask_set(&self.file, mask, timer_ms).map_err(|error| {
             if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) && mask.contains(TransactionMask::WRITE)
@@ -151,18 +152,18 @@ impl Live {
         })
     }
 
-    /// What the volume is.
+    /// Information about the volume.
     ///
     /// # Errors
-    /// When the daemon is gone.
+    /// The daemon has ended.
     pub fn info(&self) -> Outcome<VolumeInfo> {
         ioctl::info(&self.file).map_err(|error| self.failure(&error))
     }
 
-    /// What is counted at this moment.
+    /// The current counters.
     ///
     /// # Errors
-    /// When the daemon is gone, or of another version.
+    /// The daemon has ended, or is of another version.
     pub fn snapshot(&self) -> Outcome<Snapshot> {
         self.watch(watch::snapshot)
     }
@@ -170,15 +171,16 @@ impl Live {
     /// Runs one of the commands of [`watch`].
     ///
     /// # Errors
-    /// When the daemon is gone, or of another version.
+    /// The daemon has ended, or is of another version.
     pub fn watch<T>(&self, look: impl FnOnce(&File) -> io::Result<T>) -> Outcome<T> {
         look(&self.file).map_err(|error| self.failure(&error))
     }
 
-    /// Takes a snapshot, dirty pages of the kernel included. `place` names it in messages.
+    /// Takes a snapshot, including dirty pages of the kernel. `place` names it in messages.
     ///
     /// # Errors
-    /// A name that is taken or not allowed, no space, and those of [`transact`](Self::transact).
+    /// The name exists or is not allowed, there is no space, and those of
+    /// [`transact`](Self::transact).
     pub fn snapshot_create(&self, name: &str, place: &str) -> Outcome<steadfast::Snapshot> {
         ioctl::snapshot_create(&self.file, name)
             .map_err(|error| self.snapshot_failure(&error, place))
@@ -187,17 +189,17 @@ impl Live {
     /// Deletes a snapshot.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// There is no snapshot of this name.
     pub fn snapshot_delete(&self, name: &str, place: &str) -> Outcome {
         ioctl::snapshot_delete(&self.file, name)
             .map_err(|error| self.snapshot_failure(&error, place))
     }
 
-    /// Returns the volume to a snapshot; `force` destroys newer ones, and goes on while files are
-    /// open for writing.
+    /// Returns the volume to a snapshot. `force` destroys newer snapshots, and allows open files
+    /// that are written to.
     ///
     /// # Errors
-    /// When there is none of this name, and when `force` is needed.
+    /// There is no snapshot of this name, or `force` is needed.
     pub fn snapshot_rollback(&self, name: &str, force: bool, place: &str) -> Outcome {
         ioctl::snapshot_rollback(&self.file, name, force, force)
             .map_err(|error| self.snapshot_failure(&error, place))
@@ -206,16 +208,16 @@ impl Live {
     /// The snapshots, oldest first.
     ///
     /// # Errors
-    /// When the daemon is gone.
+    /// The daemon has ended.
     pub fn snapshots(&self) -> Outcome<Vec<steadfast::Snapshot>> {
         ioctl::snapshots(&self.file).map_err(|error| self.failure(&error))
     }
 
-    /// Which inodes differ between the snapshot `before` and the snapshot `after`, or the live
-    /// volume, with everything written up to now.
+    /// The inodes that differ between the snapshot `before` and the snapshot `after` or, without
+    /// it, the live volume with everything written up to now.
     ///
     /// # Errors
-    /// When there is no such snapshot.
+    /// One of the snapshots does not exist.
     pub fn snapshot_diff(&self, before: &str, after: Option<&str>) -> Outcome<Vec<InodeChange>> {
         if after.is_none() {
             self.transact()?;
@@ -232,7 +234,7 @@ impl Live {
     /// Makes the volume, and the image below it, larger.
     ///
     /// # Errors
-    /// When the image cannot be made larger; no permission.
+    /// The image cannot be made larger; no permission.
     pub fn grow(&self, size: u64) -> Outcome {
         ioctl::grow(&self.file, size).map_err(|error| {
             let mut failure = self.failure(&error);
@@ -247,11 +249,10 @@ impl Live {
         })
     }
 
-    /// What people are told about a failed command.
-    /// Begins a scrub in the background, `rate` bytes in a second (0: as fast as it goes).
+    /// Starts a scrub in the background at `rate` bytes per second; 0 sets no limit.
     ///
     /// # Errors
-    /// Busy while one is under way.
+    /// Busy while another scrub runs.
     pub fn scrub_start(&self, rate: u64) -> Outcome {
         scrub::start(&self.file, rate).map_err(|error| {
             if Errno::from_io_error(&error) == Some(Errno::BUSY) {
@@ -266,18 +267,18 @@ impl Live {
         })
     }
 
-    /// Ends the scrub that is under way.
+    /// Stops the running scrub.
     ///
     /// # Errors
-    /// When the daemon is gone.
+    /// The daemon has ended.
     pub fn scrub_stop(&self) -> Outcome {
         scrub::stop(&self.file).map_err(|error| self.failure(&error))
     }
 
-    /// How far the scrub is, or what the last one has found.
+    /// The progress of the running scrub, or the result of the last one.
     ///
     /// # Errors
-    /// When the daemon is gone.
+    /// The daemon has ended.
     pub fn scrub_status(&self) -> Outcome<ScrubStatus> {
         scrub::status(&self.file).map_err(|error| self.failure(&error))
     }
@@ -322,18 +323,18 @@ impl Live {
     }
 }
 
-/// A volume that is held by this process. Dropped without [`commit`](Self::commit), or when the
-/// process is killed, the mount rolls it back.
+/// A volume that this process holds. The mount rolls the volume back if this is dropped without
+/// [`commit`](Self::commit), or if the process is killed.
 pub struct Atomic<'a> {
     live: &'a Live,
     control: File,
 }
 
 impl Atomic<'_> {
-    /// Makes everything durable that was changed since the beginning.
+    /// Makes every change since the volume was held durable.
     ///
     /// # Errors
-    /// What could not be written; nothing is durable then.
+    /// The changes could not be written; none of them is durable then.
     pub fn commit(&self) -> Outcome {
         ioctl::atomic_commit(&self.control).map_err(|error| {
             let failure = self.live.failure(&error);
@@ -346,10 +347,10 @@ impl Atomic<'_> {
         })
     }
 
-    /// Returns the volume to where it was at the beginning.
+    /// Returns the volume to its state at the time it was held.
     ///
     /// # Errors
-    /// When the volume cannot be read.
+    /// The volume cannot be read.
     pub fn abort(&self) -> Outcome {
         ioctl::atomic_abort(&self.control).map_err(|error| self.live.failure(&error))
     }

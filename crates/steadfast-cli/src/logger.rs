@@ -1,10 +1,10 @@
 //! Where the messages of a mount go.
 //!
-//! Every message is a line on standard error, with a `<N>` priority in front where a journal reads
-//! it. In the foreground that is all. In the background standard error is a pipe to a thread of
-//! this process, which writes each line to the file of `--log`, with the time, or to the system
-//! log: a daemon never keeps the standard error of whoever started it, which may be a pipe that
-//! somebody waits on.
+//! Every message is a line on standard error. If a journal reads it, the line begins with a `<N>`
+//! priority. That is all in the foreground. In the background, standard error is a pipe to a thread
+//! of this process. The thread writes each line to the system log, or with the time to the file of
+//! `--log`. A daemon never keeps the standard error of its parent, because another process may wait
+//! for that pipe to close.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -20,14 +20,14 @@ use steadfast::Timestamp;
 use crate::failure::{Failure, Outcome};
 use crate::stat_text;
 
-/// Set by systemd where standard error is a journal; also set for the daemon, whose lines are read
-/// the same way.
+/// systemd sets this if standard error is a journal. It is also set for the daemon, whose lines
+/// have the same format.
 pub const JOURNAL_VARIABLE: &str = "JOURNAL_STREAM";
 
-/// Socket of the system log; journald listens on it as well.
+/// Socket of the system log; journald listens on it too.
 const SYSLOG_SOCKET: &str = "/dev/log";
 
-/// Facility "daemon" of the system log, in its place.
+/// Facility "daemon" of the system log, shifted into place.
 const FACILITY_DAEMON: u8 = 3 << 3;
 
 /// Severities of syslog(3).
@@ -36,13 +36,13 @@ const FACILITY_DAEMON: u8 = 3 << 3;
 pub enum Priority {
     /// Something failed.
     Error = 3,
-    /// Something that somebody should look at.
+    /// A condition that needs attention.
     Warning = 4,
-    /// Normal life.
+    /// Normal operation.
     Info = 6,
 }
 
-/// Writes one message. One that cannot be written is lost: there is nobody to tell.
+/// Writes one message. A message that cannot be written is dropped.
 pub fn message(priority: Priority, text: impl std::fmt::Display) {
     let text = text.to_string().replace('\n', " ");
     let mut stderr = io::stderr().lock();
@@ -52,25 +52,25 @@ pub fn message(priority: Priority, text: impl std::fmt::Display) {
     };
 }
 
-/// Where the lines of a daemon end up.
+/// The destination of a daemon's lines.
 enum Sink {
     File(File),
     Syslog(UnixDatagram),
-    /// No system log on this machine.
+    /// This machine has no system log.
     Nowhere,
 }
 
-/// Standard error leads to a log as long as this lives; dropping it writes what is still on the
-/// way.
+/// Redirects standard error to a log while this value exists. Dropping it writes the remaining
+/// lines.
 pub struct Redirect {
     thread: Option<JoinHandle<()>>,
 }
 
 impl Redirect {
-    /// Leads standard error to `file`, or to the system log.
+    /// Redirects standard error to `file`, or to the system log.
     ///
     /// # Errors
-    /// When the file cannot be opened or there is no memory for a pipe and a thread.
+    /// The file cannot be opened, or there is no memory for a pipe and a thread.
     pub fn new(file: Option<&Path>) -> Outcome<Redirect> {
         let sink = match file {
             Some(path) => Sink::File(
@@ -97,7 +97,7 @@ impl Redirect {
 
 impl Drop for Redirect {
     fn drop(&mut self) {
-        // The last writing end of the pipe closes here, which ends the thread once it has read
+        // This closes the last writing end of the pipe, so the thread ends after it has read
         // everything.
         let closed = OpenOptions::new()
             .write(true)
@@ -112,7 +112,7 @@ impl Drop for Redirect {
 fn syslog() -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.connect(SYSLOG_SOCKET)?;
-    // A log that does not take messages must not stop the file system.
+    // A log that accepts no messages must not block the file system.
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -138,7 +138,7 @@ fn forward(lines: impl BufRead, mut sink: Sink) {
     }
 }
 
-/// Takes `<4>` off a line; lines without one are informational.
+/// Splits `<4>` off a line; a line without a priority is informational.
 fn split_priority(line: &str) -> (u8, &str) {
     line.strip_prefix('<')
         .and_then(|rest| rest.split_once('>'))

@@ -1,8 +1,8 @@
 //! `steadfast`: make, mount and inspect Steadfast volumes.
 //!
-//! Commands live in [`commands`], one file each. They talk to a volume in one of two ways: opened
-//! in this process from an image that is not mounted ([`image`]), or, mounted, through ioctls on
-//! its mount point ([`live`]). Failures are one line and an exit code ([`failure`]).
+//! Each command is one file in [`commands`]. A command reaches a volume in one of two ways. It
+//! opens an unmounted image in this process ([`image`]), or it uses ioctls on the mount point
+//! ([`live`]). A failure is one line and an exit code ([`failure`]).
 
 mod behaviour;
 mod cli;

@@ -1,15 +1,15 @@
 //! Transaction masks as text.
 //!
-//! A mask is a list of events separated by commas or colons (a colon where a comma already means
-//! something, as in mount options). `default`, `all` and `manual` stand for sets. A list made only
-//! of `+event` and `no-event` changes the mask that is in force; any other list replaces it.
+//! A mask is a list of events separated by commas, or by colons where a comma has another meaning,
+//! as in mount options. `default`, `all` and `manual` stand for sets. A list made only of `+event`
+//! and `no-event` changes the mask in force; any other list replaces it.
 
 use steadfast::TransactionMask;
 
-/// The mask that `words` ask for, starting from `current`.
+/// The mask that `words` describe, starting from `current`.
 ///
 /// # Errors
-/// A line for people that names the unknown event and lists the known ones.
+/// A message for the user that names the unknown event and lists the known ones.
 pub fn parse<S: AsRef<str>>(
     words: &[S],
     current: TransactionMask,
@@ -59,7 +59,7 @@ pub fn names(mask: TransactionMask) -> Vec<&'static str> {
         .collect()
 }
 
-/// The mask for people; what it prints can be read back.
+/// The mask as text; [`parse`] accepts the output.
 pub fn human(mask: TransactionMask) -> String {
     match mask {
         TransactionMask::MANUAL => "manual".into(),

@@ -1,8 +1,8 @@
-//! Being called as `mkfs.steadfast`, by mkfs(8) or a person: `mkfs.steadfast [OPTIONS] DEVICE
-//! [SIZE]`.
+//! The program called as `mkfs.steadfast`, by mkfs(8) or by a user: `mkfs.steadfast [OPTIONS]
+//! DEVICE [SIZE]`.
 //!
-//! The options are those of `steadfast mkfs`. As with mke2fs a SIZE without a unit is in KiB, or in
-//! blocks where the block size is given. Exit codes are 0 and 1, as mkfs(8) documents.
+//! The options are those of `steadfast mkfs`. As with mke2fs, a SIZE without a unit is in KiB, or
+//! in blocks if the block size is given. The exit codes are 0 and 1, as mkfs(8) documents.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -25,10 +25,10 @@ use crate::size;
 pub struct Call {
     #[command(flatten)]
     args: mkfs::Args,
-    /// Size of the volume: with a unit, or in KiB, or in blocks where --block-size is given
+    /// Size of the volume: with a unit, or in KiB, or in blocks if --block-size is given
     #[arg(value_name = "SIZE", conflicts_with = "size")]
     size_after: Option<String>,
-    /// Accepted, as mkfs(8) may pass it
+    /// Accepted because mkfs(8) may pass it
     #[arg(short = 'v', hide = true)]
     verbose: bool,
 }
@@ -42,7 +42,7 @@ pub fn is_called(arguments: &[OsString]) -> bool {
 /// Makes the volume.
 ///
 /// # Errors
-/// As [`mkfs::run`], and a size that is none.
+/// As [`mkfs::run`], and an invalid size.
 pub fn run(call: Call) -> Outcome {
     let Call { mut args, size_after, .. } = call;
     if let Some(text) = size_after {

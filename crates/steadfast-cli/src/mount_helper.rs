@@ -1,11 +1,14 @@
-//! Being called by mount(8).
+//! The program called by mount(8) or umount(8).
 //!
 //! For `mount -t fuse.steadfast` and fstab, mount(8) runs `mount.fuse3`, which runs `steadfast
-//! SOURCE DIR -o OPTIONS`. Where this program is linked as `/sbin/mount.steadfast` or
-//! `/sbin/mount.fuse.steadfast`, mount(8) runs it itself with `SOURCE DIR [-sfnv] [-o OPTIONS] [-t
-//! TYPE]`. Where it is linked as `/sbin/umount.steadfast` or `/sbin/umount.fuse.steadfast`,
-//! umount(8) runs it with `DIR [-flnrv] [-t TYPE]`, and so does not return before the last
-//! transaction point is made.
+//! SOURCE DIR -o OPTIONS`.
+//!
+//! If this program is linked as `/sbin/mount.steadfast` or `/sbin/mount.fuse.steadfast`, mount(8)
+//! runs it directly with `SOURCE DIR [-sfnv] [-o OPTIONS] [-t TYPE]`.
+//!
+//! If it is linked as `/sbin/umount.steadfast` or `/sbin/umount.fuse.steadfast`, umount(8) runs it
+//! with `DIR [-flnrv] [-t TYPE]`. So umount(8) does not return before the last transaction point is
+//! made.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +22,7 @@ pub const EXIT_MOUNT_FAILED: u8 = 32;
 /// Exit code that mount(8) documents for a wrong call.
 pub const EXIT_WRONG_CALL: u8 = 1;
 
-/// What mount(8) asks for.
+/// What mount(8) requests.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Call {
     /// Mount this.
@@ -30,7 +33,7 @@ pub enum Call {
     Unmount {
         /// The mount point, or the image.
         target: PathBuf,
-        /// At once, though files are in use.
+        /// Unmount at once, even if files are in use.
         lazy: bool,
     },
 }
@@ -42,7 +45,8 @@ pub fn is_called(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) ->
     }
     match arguments.get(1) {
         Some(first) if is_command(first) || first.as_bytes().starts_with(b"-") => false,
-        // A mistyped command is no image: it must look like what mount.fuse3 passes.
+        // A mistyped command must not be taken for an image, so the arguments must look like those
+        // of mount.fuse3.
         Some(first) => {
             arguments.len() > 2 && (Path::new(first).exists() || first.as_bytes().contains(&b'/'))
         }
@@ -55,7 +59,7 @@ fn by_name(arguments: &[OsString]) -> bool {
     matches!(name(arguments), Some(b"mount.steadfast" | b"mount.fuse.steadfast"))
 }
 
-/// Whether it is that of a helper of umount(8).
+/// Whether the program's name is that of a helper of umount(8).
 fn unmounts(arguments: &[OsString]) -> bool {
     matches!(name(arguments), Some(b"umount.steadfast" | b"umount.fuse.steadfast"))
 }
@@ -64,10 +68,10 @@ fn name(arguments: &[OsString]) -> Option<&[u8]> {
     arguments.first().map(Path::new).and_then(Path::file_name).map(OsStr::as_bytes)
 }
 
-/// Understands the arguments of mount(8) or umount(8).
+/// Parses the arguments of mount(8) or umount(8).
 ///
 /// # Errors
-/// A failure that says what is wrong with them.
+/// A failure that names the wrong argument.
 pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
     let wrong = |what: String| {
         Failure::new(
@@ -106,7 +110,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
                 if letters.contains(&b'r') {
                     options.push("ro".into());
                 }
-                // A mount helper's -f means fake; a FUSE program's means foreground.
+                // For a mount helper `-f` means fake; for a FUSE program it means foreground.
                 fake |= by_name && letters.contains(&b'f');
                 foreground |= !by_name && letters.contains(&b'f');
             }
@@ -128,7 +132,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
     }
 }
 
-/// Understands the arguments of umount(8).
+/// Parses the arguments of umount(8).
 fn parse_unmount(arguments: &[OsString]) -> Result<Call, Failure> {
     let wrong = |what: String| {
         Failure::new(Exit::Usage, what, "umount helper", "call it as: umount.steadfast DIR [-l]")
@@ -138,7 +142,8 @@ fn parse_unmount(arguments: &[OsString]) -> Result<Call, Failure> {
     while let Some(argument) = rest.next() {
         match argument.as_bytes() {
             b"-t" | b"-N" | b"-o" => drop(rest.next()),
-            // Nothing of the kind that -f interrupts, and nothing to write down for -n.
+            // `-f` and `-n` have no effect: there is no pending request to abort and no mtab to
+            // leave alone.
             [b'-', letters @ ..]
                 if !letters.is_empty() && letters.iter().all(|l| b"flnrvdi".contains(l)) =>
             {

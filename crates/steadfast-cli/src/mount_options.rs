@@ -1,5 +1,5 @@
-//! The `-o` list of a mount: Steadfast's options, those that mount(8) keeps for itself, and those
-//! of the kernel.
+//! The `-o` list of a mount: the options of Steadfast, those for mount(8) itself, and those for the
+//! kernel.
 
 use steadfast::TransactionMask;
 use steadfast_fuse::IoUring;
@@ -10,26 +10,26 @@ use crate::observe::address::Address;
 use crate::schedule::Schedule;
 use crate::{interval, mask_text, size};
 
-/// Memory for cached nodes where nothing else is asked for, bytes.
+/// The default amount of memory for cached nodes, bytes.
 pub const CACHE_SIZE_DEFAULT: u64 = 32 << 20;
 
-/// Least memory that a mount works with, bytes.
+/// The least memory that a mount accepts, bytes.
 const CACHE_SIZE_MIN: u64 = 1 << 20;
 
-/// Everything a mount can be asked for.
+/// All options of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountSettings {
     /// Nothing is written.
     pub read_only: bool,
-    /// Where the newest state is damaged the volume is opened in an older one.
+    /// If the newest state is damaged, the volume is opened in an older one.
     pub recover: bool,
     /// Other users may use the mount.
     pub allow_other: bool,
-    /// Access times are kept as relatime does.
+    /// Access times are updated as with relatime.
     pub access_times: bool,
     /// The kernel collects small writes before it sends them.
     pub write_back: bool,
-    /// Whether image I/O bypasses the page cache of the host.
+    /// How image I/O uses the page cache of the host.
     pub way: Way,
     /// Memory for cached nodes and bitmaps, bytes.
     pub cache_size: u64,
@@ -37,14 +37,13 @@ pub struct MountSettings {
     pub threads: Option<usize>,
     /// Whether requests come over io_uring.
     pub io_uring: IoUring,
-    /// When changes become durable, where the mount is to say so; `mask` and `timer_ms` come on
-    /// top.
+    /// When changes become durable, if the options say so; `mask` and `timer_ms` refine it.
     pub behaviour: Option<Behaviour>,
     /// Transaction mask to set, as text because it may be relative to the volume's.
     pub mask: Option<String>,
     /// Interval of the transaction timer to set, milliseconds.
     pub timer_ms: Option<u32>,
-    /// Where to give out what the mount counts.
+    /// Address that serves the mount's metrics.
     pub metrics: Option<Address>,
     /// Automatic snapshots.
     pub snapshots: Option<Schedule>,
@@ -52,7 +51,7 @@ pub struct MountSettings {
     pub snapshot: Option<String>,
     /// Options for the kernel: suid, dev, noexec, …
     pub kernel: Vec<String>,
-    /// Options so far that rule others out, by what they say something about.
+    /// Options so far that exclude others, with the subject of each.
     given: Vec<(&'static str, String)>,
 }
 
@@ -84,8 +83,7 @@ impl MountSettings {
     /// Applies a comma-separated list of options.
     ///
     /// # Errors
-    /// A line for people that names the option: one that there is not, or that contradicts an
-    /// earlier one.
+    /// A message for the user that names the option: it is unknown, or contradicts an earlier one.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
         list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| {
             self.note(option)?;
@@ -93,7 +91,7 @@ impl MountSettings {
         })
     }
 
-    /// Takes note of an option that rules others out.
+    /// Records an option that excludes others.
     fn note(&mut self, option: &str) -> Result<(), String> {
         let Some(subject) = subject(option.split_once('=').map_or(option, |(name, _)| name)) else {
             return Ok(());
@@ -143,7 +141,7 @@ impl MountSettings {
             "io_uring" => self.io_uring = io_uring(value)?,
             "mask" => {
                 let text = needed()?;
-                // Found now, not after the volume was opened.
+                // A mistake is found here, before the volume is opened.
                 mask_text::parse(&[text], TransactionMask::DEFAULT)?;
                 self.mask = Some(text.to_owned());
             }
@@ -184,7 +182,7 @@ impl MountSettings {
     }
 }
 
-/// What an option says something about, of which only one thing can hold.
+/// The subject of an option; the options of one subject exclude each other.
 fn subject(name: &str) -> Option<&'static str> {
     const SUBJECTS: [&[&str]; 17] = [
         &["ro", "rw"],
@@ -208,10 +206,10 @@ fn subject(name: &str) -> Option<&'static str> {
     SUBJECTS.iter().find(|names| names.contains(&name)).map(|names| names[0])
 }
 
-/// A cache size from the command line.
+/// Parses a cache size from the command line.
 ///
 /// # Errors
-/// A line for people.
+/// A message for the user.
 pub fn cache_size(text: &str) -> Result<u64, String> {
     let bytes = size::parse(text)?;
     if bytes < CACHE_SIZE_MIN {

@@ -1,8 +1,8 @@
 //! The mounts of Steadfast volumes on this machine, from `/proc/self/mountinfo`.
 //!
-//! A mount point is looked up here by text before it is touched: touching one whose daemon was
-//! killed fails with "Transport endpoint is not connected", and one whose daemon hangs would hang
-//! the caller.
+//! A mount point is looked up here by text before it is accessed. Access to a mount whose daemon
+//! was killed fails with "Transport endpoint is not connected". Access to a mount whose daemon
+//! hangs would hang the caller.
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,25 +24,25 @@ pub struct Mount {
 /// Every Steadfast mount, later ones last.
 ///
 /// # Errors
-/// When `/proc` is not there.
+/// `/proc` is not mounted.
 pub fn all() -> io::Result<Vec<Mount>> {
     Ok(parse(&fs::read("/proc/self/mountinfo")?))
 }
 
-/// The Steadfast mount that `path` is the root of.
+/// The Steadfast mount whose root is `path`.
 ///
 /// # Errors
-/// When `/proc` is not there.
+/// `/proc` is not mounted.
 pub fn at(path: &Path) -> io::Result<Option<Mount>> {
     let path = absolute(path)?;
-    // Of several mounts on one directory the last one is on top.
+    // The last of several mounts on one directory is on top.
     Ok(all()?.into_iter().rev().find(|mount| mount.directory == path))
 }
 
 /// The Steadfast mount that holds `path`.
 ///
 /// # Errors
-/// When `/proc` is not there.
+/// `/proc` is not mounted.
 pub fn holding(path: &Path) -> io::Result<Option<Mount>> {
     let path = absolute(path)?;
     Ok(all()?
@@ -55,14 +55,14 @@ pub fn holding(path: &Path) -> io::Result<Option<Mount>> {
 /// The Steadfast mount whose image is `source`.
 ///
 /// # Errors
-/// When `/proc` is not there.
+/// `/proc` is not mounted.
 pub fn of_source(source: &Path) -> io::Result<Option<Mount>> {
     let source = absolute(source)?;
     Ok(all()?.into_iter().rev().find(|mount| mount.source == source))
 }
 
-/// `path` without symbolic links and dots. Only the parent is resolved by the kernel where the path
-/// itself cannot be: a mount point that does not answer keeps its name.
+/// `path` without symbolic links and dots. If the kernel cannot resolve the path itself, only its
+/// parent is resolved: a mount point that does not answer keeps its name.
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     if crate::remote::is_remote(path) {
         return Ok(path.to_owned());
@@ -81,7 +81,8 @@ fn parse(mountinfo: &[u8]) -> Vec<Mount> {
     mountinfo.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
-/// `36 35 0:30 / /mnt rw,nosuid shared:1 - fuse.steadfast /images/a.img rw,user_id=0`
+/// Parses a line such as `36 35 0:30 / /mnt rw,nosuid shared:1 - fuse.steadfast /images/a.img
+/// rw,user_id=0`.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let root = fields.nth(3)?;
@@ -90,7 +91,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = rest.next()?;
     let source = unescape(rest.next()?);
-    // A bind mount of a part of a volume is not the volume.
+    // A bind mount of part of a volume does not count as the volume.
     let ours = matches!(kind, b"fuse.steadfast" | b"fuseblk.steadfast") && root == b"/";
     ours.then(|| Mount {
         directory: directory.into(),
@@ -99,7 +100,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Undoes the kernel's `\040` for space, tab, newline and backslash.
+/// Decodes the kernel's `\040` for space, tab, newline and backslash.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,5 +1,5 @@
-//! NAND (`/dev/mtdN`, images of parts) where an image or a block device could be: the volume is on
-//! the translation layer.
+//! NAND (`/dev/mtdN`, images of parts) in place of an image or block device. The volume is on the
+//! translation layer.
 
 use std::path::Path;
 
@@ -15,13 +15,15 @@ use crate::flash_place::{Access, FlashPlace, not_flash};
 use crate::host;
 use crate::image::HostMedium;
 
-/// Pages of the intent log on flash: as many as a mount can read. A group of records takes two, of
-/// which it reads one.
+/// Pages of the intent log on flash: as many as a mount can read. A group of records takes two
+/// pages, and the mount reads one of them.
 const LOG_PAGES: u64 = 40;
 
-/// Applies what suits flash to those parameters of a new volume that nobody has given: blocks and
-/// nodes of a page, so that nothing is written twice that changes once; metadata once, because
-/// every page below is checked and corrected, and moved before it goes bad; a short log.
+/// Applies defaults for flash to the parameters of a new volume that the command line leaves open.
+///
+/// Blocks and nodes have the size of a page, so that one change does not write a page twice.
+/// Metadata has one copy, because the translation layer checks and corrects every page, and moves
+/// it before it goes bad. The log is short.
 pub fn format_defaults(page: u32, given: Given, options: &mut FormatOptions) {
     options.block_size = given.block_size.unwrap_or(page);
     options.node_size = Some(given.node_size.unwrap_or(page.max(options.block_size)));
@@ -29,7 +31,7 @@ pub fn format_defaults(page: u32, given: Given, options: &mut FormatOptions) {
     options.log_size = Some(given.log_size.unwrap_or(LOG_PAGES * u64::from(page)));
 }
 
-/// What the command line says of the parameters that depend on the medium.
+/// The parameters of the command line that depend on the medium.
 #[derive(Debug, Clone, Copy)]
 pub struct Given {
     /// Bytes of a block.
@@ -42,16 +44,16 @@ pub struct Given {
     pub log_size: Option<u64>,
 }
 
-/// Whether the path is that of NAND: an MTD character device, or an image of a part with a
-/// translation layer.
+/// Whether the path is NAND: an MTD character device, or an image of a part with a translation
+/// layer.
 pub fn is_mtd(path: &Path) -> bool {
     FlashPlace::find(path).is_some()
 }
 
-/// The part of this name.
+/// The part with this name.
 ///
 /// # Errors
-/// A line for people that lists the known ones.
+/// A message for the user that lists the known parts.
 pub fn parse_part(text: &str) -> Result<Part, String> {
     Part::from_name(text).ok_or_else(|| {
         let known: Vec<&str> = Part::ALL.iter().map(|part| part.name).collect();
@@ -62,8 +64,7 @@ pub fn parse_part(text: &str) -> Result<Part, String> {
 /// Opens the translation layer on the device.
 ///
 /// # Errors
-/// The device cannot be used, or there is no translation layer of this geometry on it; nothing was
-/// written.
+/// The device cannot be used, or holds no translation layer of this geometry. Nothing was written.
 pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
     let nand = part(path, if read_only { Access::Read } else { Access::Write })?;
     let device = FlashDevice::open(nand, read_only).map_err(|error| failure(&error, path))?;
@@ -81,7 +82,7 @@ pub fn format(path: &Path) -> Outcome<HostMedium> {
     Ok(Box::new(device))
 }
 
-/// A number for a new volume.
+/// A random number for a new volume.
 ///
 /// # Errors
 /// The machine has no random bytes.
@@ -94,7 +95,7 @@ pub fn volume_number() -> Outcome<u64> {
     Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
 }
 
-/// What the device will offer once it is formatted; nothing is written.
+/// The geometry of the device after formatting. Nothing is written.
 ///
 /// # Errors
 /// The device cannot be used or is too small.
@@ -102,7 +103,7 @@ pub fn geometry_when_formatted(path: &Path) -> Outcome<Geometry> {
     medium_geometry(&part(path, Access::Read)?.geometry()).map_err(|error| failure(&error, path))
 }
 
-/// Whether anybody has put anything on the device.
+/// Whether the device holds data.
 ///
 /// # Errors
 /// The device cannot be used.
@@ -131,7 +132,7 @@ pub fn open_failure(error: NandOpenError, path: &Path) -> Failure {
             path.display(),
             "detach or unmount it first ('ubidetach', 'umount')",
         ),
-        // Each begins with the path, which has its own place in a failure.
+        // These errors begin with the path, which has its own place in a failure.
         other => {
             let line = other.to_string();
             let what =

@@ -1,8 +1,8 @@
 //! Writing to standard output.
 //!
-//! Everything that a command prints goes through here, so that a reader who goes away (`steadfast
-//! ls … | head`) ends the program the way it ends every other Unix filter, by SIGPIPE, and so that
-//! a full disk is an error and not a panic.
+//! Everything that a command prints goes through this module. If the reader ends early (`steadfast
+//! ls … | head`), SIGPIPE ends the program, as with other Unix filters. A full disk is an error and
+//! not a panic.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::Path;
@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 
-/// Buffered standard output. Call [`finish`](Self::finish) at the end: what is still buffered may
-/// fail to be written.
+/// Buffered standard output. Call [`finish`](Self::finish) at the end, because writing the rest of
+/// the buffer may fail.
 pub struct Output {
     inner: BufWriter<StdoutLock<'static>>,
     terminal: bool,
@@ -26,30 +26,30 @@ impl Output {
         Output { inner: BufWriter::with_capacity(64 << 10, stdout.lock()), terminal }
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     pub fn bytes(&mut self, bytes: &[u8]) -> Outcome {
         self.inner.write_all(bytes).map_err(failed)
     }
 
-    /// A line of text.
+    /// Writes a line of text.
     pub fn line(&mut self, text: impl std::fmt::Display) -> Outcome {
         writeln!(self.inner, "{text}").map_err(failed)
     }
 
-    /// A name from a volume: as it is for a program, with control characters replaced for a
+    /// Writes a name from a volume: unchanged for a program, with control characters replaced for a
     /// terminal.
     pub fn name(&mut self, name: &[u8]) -> Outcome {
         if self.terminal { self.bytes(printable(name).as_bytes()) } else { self.bytes(name) }
     }
 
-    /// A value as one JSON document on lines of its own.
+    /// Writes a value as one JSON document on separate lines.
     pub fn json<T: Serialize + ?Sized>(&mut self, value: &T) -> Outcome {
         serde_json::to_writer_pretty(&mut self.inner, value)
             .map_err(|error| failed(error.into()))?;
         self.bytes(b"\n")
     }
 
-    /// Writes what is buffered.
+    /// Writes the rest of the buffer.
     pub fn finish(mut self) -> Outcome {
         self.inner.flush().map_err(failed)
     }
@@ -71,24 +71,24 @@ pub fn line(text: impl std::fmt::Display) -> Outcome {
 
 fn failed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        // Rust ignores SIGPIPE at start; end as the default action would. Falls through only if
-        // that fails.
+        // Rust ignores SIGPIPE at start, so this ends the program as the default action would. The
+        // code below runs only if that fails.
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     }
     Failure::host(&error, "write", Path::new("standard output"))
 }
 
-/// A name with everything that could move a terminal's cursor replaced.
+/// A name with every character replaced that could move a terminal's cursor.
 pub fn printable(name: &[u8]) -> String {
     String::from_utf8_lossy(name).replace(|c: char| c.is_control(), "?")
 }
 
-/// A name in JSON: text, and the bytes in hexadecimal where the text cannot stand for them.
+/// A name in JSON: as text, and also as hexadecimal bytes if the text is not exact.
 #[derive(Debug, Serialize)]
 pub struct JsonName {
     /// The name, with U+FFFD for bytes that are not UTF-8.
     pub name: String,
-    /// The exact bytes, only where `name` is not exact.
+    /// The exact bytes, present only if `name` is not exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name_hex: Option<String>,
 }

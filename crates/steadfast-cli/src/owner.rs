@@ -10,16 +10,16 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whoever runs this process.
+    /// The user and group of this process.
     pub fn of_this_process() -> Owner {
         Owner { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
     }
 }
 
-/// The owner that `text` names; the group is the user's number where it is left out.
+/// Parses an owner. If the group is left out, it has the user's number.
 ///
 /// # Errors
-/// A line for people.
+/// A message for the user.
 pub fn parse(text: &str) -> Result<Owner, String> {
     let (uid, gid) = text.split_once(':').unwrap_or((text, text));
     match (uid.parse(), gid.parse()) {

@@ -1,5 +1,5 @@
-//! Arrays of remote memory (`remote://HOST:PORT,…`, `remote+etcd://HOST:PORT/NAME`) where an image
-//! or a block device could be.
+//! Arrays of remote memory (`remote://HOST:PORT,…`, `remote+etcd://HOST:PORT/NAME`) in place of an
+//! image or block device.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -32,7 +32,8 @@ pub fn address(path: &Path) -> Outcome<Address> {
     })
 }
 
-/// Opens the array; `read_only` changes nothing on its servers, whoever writes to it.
+/// Opens the array. With `read_only` this process changes nothing on the servers; another process
+/// may still write to them.
 ///
 /// # Errors
 /// [`failure`].
@@ -49,7 +50,8 @@ pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
     Ok(Box::new(medium))
 }
 
-/// What the array at this address is doing, if it is one and a process of this machine has it open.
+/// The current state of the array at this address, if a process of this machine has that array
+/// open.
 pub fn live(path: &Path) -> Option<Live> {
     is_remote(path)
         .then(|| address(path).ok())
@@ -60,7 +62,7 @@ pub fn live(path: &Path) -> Option<Live> {
 /// The array that this process has open, for its metrics.
 static WATCHED: Mutex<Option<Watch>> = Mutex::new(None);
 
-/// What the array is doing that this process opened last, if there is one.
+/// The current state of the array that this process opened last, if any.
 pub fn watched() -> Option<Live> {
     WATCHED.lock().ok()?.as_ref()?.live()
 }
@@ -75,7 +77,7 @@ pub fn create(path: &Path) -> Outcome<HostMedium> {
     Ok(Box::new(medium))
 }
 
-/// Makes the array anew out of its write-behind log.
+/// Rebuilds the array from its write-behind log.
 ///
 /// # Errors
 /// [`failure`].
@@ -91,13 +93,13 @@ fn uuid() -> Outcome<[u8; 16]> {
     })
 }
 
-/// Whether one of the servers belongs to an array, or there is a write-behind log.
+/// Whether one of the servers belongs to an array, or a write-behind log exists.
 ///
 /// # Errors
-/// What is wrong with the address, and when nobody answers.
+/// The address is wrong, or no server answers.
 pub fn holds_data(path: &Path) -> Outcome<bool> {
     let reports = match RemoteMedium::look(&address(path)?) {
-        // A released array has no servers any more, and its log may be all that there is.
+        // A released array has no servers any more; its log may be all that is left.
         Err(RemoteError::Etcd(EtcdError::NoArray(_))) => Vec::new(),
         reports => reports.map_err(|error| failure(&error, path))?,
     };

@@ -1,9 +1,9 @@
-//! `mount -o remount`: a mount becomes read-only, or writable again, while it is in use.
+//! `mount -o remount`: makes a mount read-only, or writable again, while it is in use.
 //!
-//! The kernel does it, to all who use the mount; the daemon goes on to have the volume open for
-//! writing. What was written before is durable when a mount has become read-only, if the mask has
-//! `unmount`, as it is when the mount ends. Options other than `ro`, `rw` and those of the kernel
-//! stay as they are: mount(8) repeats those of fstab.
+//! The kernel applies the change for all users of the mount. The daemon keeps the volume open for
+//! writing. When a mount has become read-only, earlier writes are durable if the mask has
+//! `unmount`, as at the end of the mount. Options other than `ro`, `rw` and those of the kernel
+//! stay unchanged, because mount(8) repeats those of fstab.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::live::Live;
 use crate::mount_options::MountSettings;
 use crate::mounts;
 
-/// What the kernel tells of a mount, and how it is told to it.
+/// Mount flags as the kernel reports them, and as a remount sets them.
 const KEPT: [(StatVfsMountFlags, MountFlags); 7] = [
     (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
     (StatVfsMountFlags::NODEV, MountFlags::NODEV),
@@ -28,7 +28,7 @@ const KEPT: [(StatVfsMountFlags, MountFlags); 7] = [
     (StatVfsMountFlags::SYNCHRONOUS, MountFlags::SYNCHRONOUS),
 ];
 
-/// Whether these lists of options ask for it.
+/// Whether these option lists request a remount.
 pub fn is_asked(options: &[String]) -> bool {
     options.iter().flat_map(|list| list.split(',')).any(|option| option == "remount")
 }
@@ -36,8 +36,8 @@ pub fn is_asked(options: &[String]) -> bool {
 /// Changes the mount on `directory`.
 ///
 /// # Errors
-/// When nothing is mounted there, files are open for writing, the volume cannot be written to, or
-/// the kernel refuses.
+/// Nothing is mounted there, files are open for writing, the volume cannot be written to, or the
+/// kernel refuses.
 pub fn remount(directory: &Path, options: &[String]) -> Outcome {
     let (settings, writable) = read(directory, options)?;
     let mount = mounts::at(directory)
@@ -74,7 +74,8 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
             true => live.transact(),
             false => Ok(()),
         };
-    // Once while a failure still leaves the mount as it was, and once behind the last write.
+    // The first point is made while a failure still leaves the mount unchanged; the second covers
+    // the last write.
     last_point()?;
     mount_remount(&mount.directory, flags, c"").map_err(|errno| match errno {
         Errno::BUSY => Failure::new(
@@ -91,7 +92,8 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
     last_point()
 }
 
-/// The options, and whether the mount is to be writable, if they say so.
+/// Parses the options. The second value says whether the mount is to be writable, if the options
+/// say so.
 fn read(directory: &Path, options: &[String]) -> Outcome<(MountSettings, Option<bool>)> {
     let mut settings = MountSettings::default();
     let mut writable = None;
@@ -110,7 +112,7 @@ fn read(directory: &Path, options: &[String]) -> Outcome<(MountSettings, Option<
     Ok((settings, writable))
 }
 
-/// Those of the mount as it is, with what is asked for.
+/// The current flags of the mount, changed as requested.
 fn flags(kernel: StatVfsMountFlags, wanted: &[String]) -> MountFlags {
     let mut flags = MountFlags::empty();
     for (_, flag) in KEPT.iter().filter(|(told, _)| kernel.contains(*told)) {

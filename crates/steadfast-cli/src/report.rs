@@ -1,4 +1,4 @@
-//! Facts about a volume as people and scripts read them: the document behind `info` and `df`.
+//! Facts about a volume for users and scripts: the document behind `info` and `df`.
 
 use serde::Serialize;
 use steadfast::VolumeInfo;
@@ -8,13 +8,13 @@ use crate::failure::Outcome;
 use crate::output::Output;
 use crate::{interval, mask_text, size};
 
-/// `steadfast info --json`. Sizes are bytes. Fields are added over time and never change their
+/// `steadfast info --json`. Sizes are in bytes. Fields are added over time and never change their
 /// meaning.
 #[derive(Debug, Serialize)]
 pub struct InfoReport {
     path: String,
     mount_point: Option<String>,
-    /// Process that serves the mount; null where there is none or it is not known.
+    /// The process that serves the mount; null if there is none or it is unknown.
     daemon_pid: Option<u32>,
     format_version: u32,
     uuid: String,
@@ -30,7 +30,7 @@ pub struct InfoReport {
     features_incompatible: u64,
     generation: u64,
     transaction_points: u64,
-    /// Changes that a power cut now would lose.
+    /// Number of changes that a power cut now would lose.
     uncommitted: u64,
     replayed_records: u64,
     repaired_reads: u64,
@@ -43,7 +43,7 @@ pub struct InfoReport {
 }
 
 impl InfoReport {
-    /// The report on the volume at `path`, mounted on `mount_point` if it is.
+    /// The report on the volume at `path`, and on its mount point if it is mounted.
     pub fn new(info: &VolumeInfo, path: String, mount_point: Option<String>) -> InfoReport {
         InfoReport {
             path,
@@ -75,12 +75,12 @@ impl InfoReport {
         }
     }
 
-    /// The same with the process that serves the mount.
+    /// The same report with the process that serves the mount.
     pub fn with_daemon(self, daemon_pid: Option<u32>) -> InfoReport {
         InfoReport { daemon_pid, ..self }
     }
 
-    /// Prints the report for people.
+    /// Prints the report as text.
     ///
     /// # Errors
     /// Those of standard output.
@@ -149,7 +149,7 @@ impl InfoReport {
     }
 }
 
-/// `steadfast df --json`. Sizes are bytes.
+/// `steadfast df --json`. Sizes are in bytes.
 #[derive(Debug, Serialize)]
 pub struct SpaceReport {
     path: String,
@@ -159,14 +159,15 @@ pub struct SpaceReport {
     used: u64,
     free: u64,
     available: u64,
-    /// Freed, reusable at the next checkpoint, contained in `free`; null where it is not known.
+    /// Freed bytes that become reusable at the next checkpoint, contained in `free`; null if
+    /// unknown.
     almost_free: Option<u64>,
     inodes: u64,
     name_max: u32,
 }
 
 impl SpaceReport {
-    /// The report on the volume at `path`; `almost_free` is not known of a mounted volume.
+    /// The report on the volume at `path`; `almost_free` is unknown for a mounted volume.
     pub fn new(
         statistics: &Statistics,
         path: String,
@@ -188,17 +189,17 @@ impl SpaceReport {
         }
     }
 
-    /// As df(1): of what files can use, rounded up.
+    /// As df(1): the percentage of what files can use, rounded up.
     fn percent_used(&self) -> u128 {
         let usable = u128::from(self.used) + u128::from(self.available);
         (u128::from(self.used) * 100).div_ceil(usable.max(1))
     }
 
-    /// The heading of the table for people.
+    /// The heading of the text table.
     pub const HEADING: &'static str =
         "      SIZE       USED      AVAIL  USE%  ALMOST FREE      INODES  VOLUME";
 
-    /// Prints one row of the table for people.
+    /// Prints one row of the text table.
     ///
     /// # Errors
     /// Those of standard output.
@@ -228,7 +229,7 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
 /// The bytes of a UUID in its usual form, with or without hyphens.
 ///
 /// # Errors
-/// A line for people.
+/// A message for the user.
 pub fn uuid_parse(text: &str) -> Result<[u8; 16], String> {
     let wrong =
         || format!("'{text}' is not a UUID: write 32 hexadecimal digits, with or without hyphens");

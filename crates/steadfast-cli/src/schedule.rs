@@ -1,10 +1,12 @@
-//! Automatic snapshots of a mounted volume: `hourly=24,daily=7` takes one every hour and every day,
-//! and keeps the newest 24 and 7 of them.
+//! Automatic snapshots of a mounted volume. `hourly=24,daily=7` takes one every hour and one every
+//! day, and keeps the newest 24 and 7 of them.
 //!
-//! Periods are those of UTC. The one of a period is named after its beginning
-//! (`hourly-2026-11-22T14:00Z`), so there is one for each however often the volume is mounted, and
-//! a period in which it was not mounted has none. Which ones are the newest is told by their
-//! generations, not by the clock, which may jump. Snapshots with other names are left alone.
+//! Periods are in UTC. A snapshot is named after the beginning of its period
+//! (`hourly-2026-11-22T14:00Z`). So each period has one snapshot, however often the volume is
+//! mounted. A period in which the volume was not mounted has none.
+//!
+//! The generations of snapshots say which ones are the newest, because the clock may jump. The
+//! schedule leaves snapshots with other names alone.
 
 use std::fmt::Display;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -16,7 +18,7 @@ use steadfast::{Snapshot, Timestamp};
 use crate::logger::{Priority, message};
 use crate::stat_text;
 
-/// Between two looks at the clock.
+/// Time between two checks of the clock.
 const INTERVAL: Duration = Duration::from_secs(20);
 /// Most snapshots that one rule may keep.
 const KEEP_MAX: usize = 10_000;
@@ -38,7 +40,7 @@ impl Period {
         ("monthly", Period::Monthly),
     ];
 
-    /// The name of the snapshot for the period that holds this moment.
+    /// The name of the snapshot for the period that contains this moment.
     fn name(self, seconds: i64) -> String {
         let begin = match self {
             Period::Hourly => seconds.div_euclid(3600) * 3600,
@@ -67,13 +69,13 @@ struct Rule {
     keep: usize,
 }
 
-/// What to take, and how many to keep.
+/// Which snapshots to take, and how many to keep.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule(Vec<Rule>);
 
-/// Taking and deleting snapshots, wherever they are.
+/// Taking and deleting snapshots, independent of where they are.
 pub trait Snapshots {
-    /// Why something could not be done.
+    /// The error of a failed operation.
     type Error: Display;
     /// The snapshots, oldest first.
     ///
@@ -93,11 +95,11 @@ pub trait Snapshots {
 }
 
 impl Schedule {
-    /// Reads `hourly=24,daily=7,weekly=4,monthly=12`; a colon may stand for the comma, which
-    /// separates mount options.
+    /// Parses `hourly=24,daily=7,weekly=4,monthly=12`. A colon may replace the comma, because the
+    /// comma separates mount options.
     ///
     /// # Errors
-    /// A line for people.
+    /// A message for the user.
     pub fn parse(text: &str) -> Result<Schedule, String> {
         let mut rules: Vec<Rule> = Vec::new();
         for part in text.split([',', ':']).filter(|part| !part.is_empty()) {
@@ -123,8 +125,8 @@ impl Schedule {
         }
     }
 
-    /// Takes what is due at this moment, and deletes what there is too much of. Tries every rule,
-    /// and returns the first error.
+    /// Takes the snapshots that are due at this moment, and deletes the surplus ones. Tries every
+    /// rule, and returns the first error.
     ///
     /// # Errors
     /// The volume's.
@@ -163,7 +165,7 @@ impl Keeper {
     /// Starts to keep `schedule` on `volume`.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// The system cannot start a thread.
     pub fn spawn(
         schedule: Schedule,
         volume: impl Snapshots + Send + 'static,
@@ -177,7 +179,7 @@ impl Keeper {
                     Ok(()) => String::new(),
                     Err(error) => error.to_string(),
                 };
-                // The same trouble is not told every few seconds.
+                // A lasting failure is reported only once.
                 if text != told && !text.is_empty() {
                     message(Priority::Warning, format_args!("automatic snapshots: {text}"));
                 }
@@ -276,7 +278,8 @@ mod tests {
             "hourly-2026-11-24T23:00Z",
         ];
         assert_eq!(volume.names(), expected);
-        // A clock that jumps back takes new ones, and the oldest by generation go.
+        // After a clock jump backwards the schedule takes new snapshots, and deletes the oldest by
+        // generation.
         schedule.apply(&volume, start).unwrap();
         assert!(volume.names().contains(&"hourly-2026-11-22T00:00Z".to_owned()));
         assert_eq!(volume.names().len(), expected.len());

@@ -1,6 +1,6 @@
-//! The life of a mount: checks, lock, volume, mount, signals, and the way back.
+//! The life of a mount: checks, lock, volume, mount, signals, and unmount.
 //!
-//! Order matters on the way out: the kernel lets go of the mount first, then the last transaction
+//! The order at the end matters. First the kernel releases the mount, then the last transaction
 //! point is made, then the lock on the image is released. `steadfast umount` waits for that lock.
 
 use std::fs::{self, OpenOptions as FileOptions};
@@ -31,17 +31,17 @@ use crate::schedule::{Keeper, Snapshots};
 use crate::target::stale_or_host;
 use crate::{host, mask_text, mounts, size};
 
-/// The kernel's end of every FUSE mount.
+/// The device that every FUSE mount uses to reach the kernel.
 const FUSE_DEVICE: &str = "/dev/fuse";
 
 /// Mounts the volume and serves it until it is unmounted.
 ///
 /// # Errors
-/// What keeps it from being mounted, and the failure of the last transaction point.
+/// What prevents the mount, and the failure of the last transaction point.
 pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
-    // Signals are caught from before the mount exists: one that ended this process would leave a
-    // dead mount. Like the thread in the background the one that watches for them is there before
-    // the workers, of which as many stand by as there are threads left.
+    // Signals are caught before the mount exists, because a signal that ended this process would
+    // leave a dead mount. The signal thread and the background thread start before the workers: the
+    // number of workers that stand by depends on the threads that are left.
     let unmount_at_signals = watch_signals();
     let prepared = prepare(image, directory, settings, &ready);
     let Prepared { volume, background, session, metrics } = match prepared {
@@ -66,7 +66,7 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
     );
     let _socket = metrics.and_then(|server| serve_metrics(server, &volume, &session, image));
     if let Some(at_signals) = unmount_at_signals {
-        // The thread receives it at the first signal.
+        // The signal thread receives the handle at the first signal.
         let _ = at_signals.send(session.unmount_handle());
     }
     if let Err(error) = ready.mounted() {
@@ -90,7 +90,7 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
     finish(image, directory, &volume, served)
 }
 
-/// A mounted volume, for its schedule.
+/// A mounted volume, as its snapshot schedule uses it.
 struct Scheduled(Arc<HostVolume>, Commands);
 
 impl Snapshots for Scheduled {
@@ -111,7 +111,7 @@ impl Snapshots for Scheduled {
 
 type Session = steadfast_fuse::Session<HostMedium, steadfast_host::HostPlatform>;
 
-/// A mount that waits to be served.
+/// A mount that is ready to be served.
 struct Prepared {
     volume: Arc<HostVolume>,
     background: Option<BackgroundThread>,
@@ -119,7 +119,7 @@ struct Prepared {
     metrics: Option<Server>,
 }
 
-/// Everything up to the mount itself; on error nothing is left behind.
+/// Does everything up to the mount itself; an error leaves nothing behind.
 fn prepare(
     image: &Path,
     directory: &Path,
@@ -148,7 +148,7 @@ fn prepare(
         message(Priority::Warning, &warning);
     }
     apply_mask(&volume, settings, image)?;
-    // A transaction point at every write is a promise that a write-back cache cannot keep.
+    // A write-back cache cannot keep the promise of a transaction point at every write.
     let write_back = settings.write_back && !volume.mask().contains(TransactionMask::WRITE);
     let mut mount_options = MountOptions {
         read_only: settings.read_only,
@@ -175,7 +175,7 @@ fn prepare(
     }
 }
 
-/// The thread of the timer and of checkpoints. A volume can be used without it, and more slowly.
+/// Starts the thread for the timer and for checkpoints. Without it a volume works, but slower.
 fn start_background(volume: &Arc<HostVolume>) -> Option<BackgroundThread> {
     BackgroundThread::spawn(Arc::clone(volume), |failure| message(Priority::Error, failure))
         .inspect_err(|error| {
@@ -187,7 +187,7 @@ fn start_background(volume: &Arc<HostVolume>) -> Option<BackgroundThread> {
         .ok()
 }
 
-/// Whether this machine can mount something on this directory.
+/// Checks that this machine can mount a volume on this directory.
 ///
 /// # Errors
 /// What is wrong with the directory or with FUSE.
@@ -231,8 +231,8 @@ fn check_directory(directory: &Path) -> Outcome {
     }
 }
 
-/// The failure to report where the mount on `directory` has lost its daemon. What the kernel has
-/// cached still answers then, so only a question to the daemon tells.
+/// The failure to report if the mount on `directory` has lost its daemon. The kernel still answers
+/// from its cache then, so only a request to the daemon shows it.
 fn dead(directory: &Path) -> Option<Failure> {
     let asked = Live::open(directory).and_then(|live| live.mask());
     asked.err().filter(|failure| failure.exit == Exit::CannotMount)
@@ -251,8 +251,7 @@ fn check_fuse_device() -> Outcome {
             "the kernel has no FUSE".to_owned(),
             "load it with 'modprobe fuse', or use a kernel that has it",
         ),
-        // fusermount3 opens it with the privileges of whoever calls it, so it is no way around
-        // this.
+        // fusermount3 opens the device with its caller's privileges, so it is no way around this.
         Some(Errno::ACCESS | Errno::PERM) => (
             "no permission to use FUSE".to_owned(),
             "run it as root, or let your user (or its container) open the device",
@@ -273,7 +272,7 @@ fn apply_mask(volume: &HostVolume, settings: &MountSettings, image: &Path) -> Ou
     }
     let base = settings.behaviour.map(Behaviour::mask);
     let mask = match &settings.mask {
-        // A relative mask changes the one of the behaviour.
+        // A relative mask changes the mask of the behaviour.
         Some(text) => Some(
             mask_text::parse(&[text], base.unwrap_or_else(|| volume.mask())).map_err(|line| {
                 Failure::new(Exit::Usage, line, image.display(), "see 'steadfast mount --help'")
@@ -282,7 +281,8 @@ fn apply_mask(volume: &HostVolume, settings: &MountSettings, image: &Path) -> Ou
         None => base,
     };
     let timer_ms = settings.timer_ms.or_else(|| settings.behaviour.and_then(Behaviour::timer_ms));
-    // What is as it should be is not set: that would write, and put the log into the tree now.
+    // Values that already match are not set: a set would write, and replay the log into the tree
+    // now.
     let mask = mask.filter(|mask| *mask != volume.mask());
     let timer_ms = timer_ms.filter(|timer_ms| *timer_ms != volume.timer_ms());
     if let Some(mask) = mask {
@@ -350,8 +350,8 @@ fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) 
     }
 }
 
-/// Gives out what the mount counts. Holds the volume only while somebody asks: its end frees the
-/// image.
+/// Serves the mount's metrics. The server holds the volume only during a request, because the end
+/// of the volume frees the image.
 fn serve_metrics(
     server: Server,
     volume: &Arc<HostVolume>,
@@ -375,9 +375,9 @@ fn serve_metrics(
     })
 }
 
-/// Watches for signals that ask for an end, and unmounts what it is told then; one that comes
-/// before that waits for it. While files are open the mount is taken out of the tree, and served on
-/// until they are closed. A second signal ends the wait.
+/// Waits for signals that ask for an end, and unmounts the mount that it receives. A signal that
+/// comes earlier waits for the mount. While files are open, the mount leaves the directory tree and
+/// is served until they are closed. A second signal ends that wait.
 fn watch_signals() -> Option<Sender<UnmountHandle>> {
     let (sender, receiver) = mpsc::channel::<UnmountHandle>();
     let started = Signals::new([SIGTERM, SIGINT, SIGHUP]).and_then(|mut signals| {
@@ -400,14 +400,14 @@ fn watch_signals() -> Option<Sender<UnmountHandle>> {
     started.ok().map(|_| sender)
 }
 
-/// A panic that was caught is one line in the log, not a trace on a terminal.
+/// A caught panic is one line in the log, not a trace on a terminal.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         message(Priority::Error, format_args!("internal error, please report it: {panic}"));
     }));
 }
 
-/// The last transaction point.
+/// Makes the last transaction point.
 fn finish(image: &Path, directory: &Path, volume: &HostVolume, served: io::Result<()>) -> Outcome {
     let closed = volume.close();
     if let Err(error) = &served {

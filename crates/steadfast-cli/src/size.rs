@@ -1,12 +1,13 @@
-//! Sizes as people write and read them: `4096`, `4K`, `1MiB`, `1.5G`, `64MB`.
+//! Sizes in text form: `4096`, `4K`, `1MiB`, `1.5G`, `64MB`.
 //!
-//! `K`, `M`, `G`, `T`, `P`, `E` and their `KiB` forms are powers of 1024, as mkfs programs have it;
-//! `KB`, `MB`, … are powers of 1000, as makers of disks have it. Case does not matter.
+//! `K`, `M`, `G`, `T`, `P`, `E` and their `KiB` forms are powers of 1024, as in mkfs programs.
+//! `KB`, `MB`, … are powers of 1000, as for disk sizes. Case does not matter.
 
 /// Bytes in the size that `text` names.
 ///
 /// # Errors
-/// A line for people when the text is no size, is no whole number of bytes or does not fit 64 bits.
+/// A message for the user: the text is no size, is no whole number of bytes, or does not fit 64
+/// bits.
 pub fn parse(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("'{text}' is not a size: write bytes or a form such as 4K, 1MiB, 1.5G or 64MB");
@@ -40,7 +41,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
 /// Like [`parse`], for quantities that the format keeps in 32 bits.
 ///
 /// # Errors
-/// As [`parse`], and when the size does not fit 32 bits.
+/// As [`parse`], and the size does not fit 32 bits.
 pub fn parse_u32(text: &str) -> Result<u32, String> {
     u32::try_from(parse(text)?).map_err(|_| format!("'{text}' is too large here"))
 }
@@ -58,7 +59,7 @@ fn unit_factor(unit: &str) -> Option<u64> {
     }
 }
 
-/// The size for people: three digits or so and a binary unit, `1.5 GiB`.
+/// The size as text: about three digits and a binary unit, `1.5 GiB`.
 pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

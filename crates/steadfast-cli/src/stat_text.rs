@@ -4,7 +4,7 @@ use serde::Serialize;
 use steadfast::Timestamp;
 use steadfast::fs::{Attributes, FileKind};
 
-/// Attributes in JSON. Sizes are bytes, times are RFC 3339 in UTC with nanoseconds.
+/// Attributes in JSON. Sizes are in bytes, times are RFC 3339 in UTC with nanoseconds.
 #[derive(Debug, Serialize)]
 pub struct JsonStat {
     kind: &'static str,
@@ -44,7 +44,7 @@ impl JsonStat {
     }
 }
 
-/// `-rw-r--r--  1 1000 1000     4096 2026-01-31 12:00:00`
+/// The attributes as a line: `-rw-r--r--  1 1000 1000     4096 2026-01-31 12:00:00`.
 pub fn long(attributes: &Attributes) -> String {
     let size =
         if is_device(attributes) { device(attributes.device) } else { attributes.size.to_string() };
@@ -62,7 +62,7 @@ fn is_device(attributes: &Attributes) -> bool {
     matches!(attributes.kind, FileKind::CharDevice | FileKind::BlockDevice)
 }
 
-/// Major and minor of the kernel's 32-bit encoding.
+/// Decodes major and minor from the kernel's 32-bit encoding.
 fn device(number: u32) -> String {
     let major = (number & 0xf_ff00) >> 8;
     let minor = (number & 0xff) | ((number >> 12) & 0xf_ff00);
@@ -123,8 +123,8 @@ pub fn time(time: Timestamp, rfc3339: bool) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// Year, month and day of the proleptic Gregorian calendar, from days since 1970-01-01. The year
-/// starts in March inside, so that the leap day is the last of its year.
+/// Year, month and day of the proleptic Gregorian calendar, from days since 1970-01-01. The
+/// calculation starts the year in March, so that the leap day is the last day of its year.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(at(951_827_696), "2000-02-29T12:34:56.000000007Z");
         assert_eq!(at(4_102_444_800), "2100-01-01T00:00:00.000000007Z");
         assert_eq!(at(-2_203_891_200), "1900-03-01T00:00:00.000000007Z");
-        // Any value on the medium prints.
+        // Every value on the medium can be printed.
         at(i64::MIN);
         at(i64::MAX);
     }

@@ -1,7 +1,7 @@
-//! What a command was pointed at: a mounted volume or an image.
+//! The target of a command: a mounted volume or an image.
 //!
-//! People name a volume by where they see it. A directory means the volume mounted there; an image
-//! that is mounted means the same volume, so that `steadfast info disk.img` works before and after
+//! Users name a volume by a path where they see it. A directory means the volume mounted there. A
+//! mounted image means the same volume, so `steadfast info disk.img` works before and after
 //! `steadfast mount`.
 
 use std::fs;
@@ -17,17 +17,17 @@ use crate::{mounts, mtd};
 
 /// A mounted volume, or an image to open.
 pub enum Target {
-    /// Reached through its mount point.
+    /// A volume reached through its mount point.
     Mounted(Live),
     /// A regular file or block device that is not mounted here.
     Image(PathBuf),
 }
 
 impl Target {
-    /// Finds out what `path` is.
+    /// Determines what `path` is.
     ///
     /// # Errors
-    /// When it does not exist, is neither, or is a mount whose daemon is gone.
+    /// `path` does not exist, is neither kind of target, or is a mount whose daemon has ended.
     pub fn find(path: &Path) -> Outcome<Target> {
         if crate::remote::is_remote(path) {
             return match mounts::of_source(path) {
@@ -36,7 +36,7 @@ impl Target {
             };
         }
         let usable = if mtd::is_mtd(path) {
-            // With a range of blocks it is no name of a file.
+            // A path with a range of blocks is not the name of a file.
             true
         } else {
             let metadata = fs::metadata(path).map_err(|error| stale_or_host(&error, path))?;
@@ -62,10 +62,10 @@ impl Target {
         }
     }
 
-    /// The mounted volume, for commands that make sense only on one.
+    /// The mounted volume, for commands that work only on a mount.
     ///
     /// # Errors
-    /// As [`find`](Self::find), and when it is an image that is not mounted.
+    /// As [`find`](Self::find), and `path` is an image that is not mounted.
     pub fn find_mounted(path: &Path) -> Outcome<Live> {
         match Target::find(path)? {
             Target::Mounted(live) => Ok(live),
@@ -79,8 +79,8 @@ impl Target {
     }
 }
 
-/// Whether this is what calls on a mount say whose daemon is gone. ECANCELED: over io_uring, of a
-/// request that was with it.
+/// Whether a call on a mount returns this error because the daemon has ended. A request that the
+/// daemon had received over io_uring gets ECANCELED.
 pub fn is_daemon_gone(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -88,7 +88,8 @@ pub fn is_daemon_gone(error: &io::Error) -> bool {
     )
 }
 
-/// A failed look at `path`; "Transport endpoint is not connected" gets the answer it needs.
+/// The failure of an access to `path`, with advice of its own for "Transport endpoint is not
+/// connected".
 pub fn stale_or_host(error: &io::Error, path: &Path) -> Failure {
     if is_daemon_gone(error) {
         return Failure::new(

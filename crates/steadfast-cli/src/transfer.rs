@@ -1,7 +1,7 @@
 //! Moving the bytes of one file between a volume and the host.
 //!
-//! Holes stay holes in both directions: what a volume does not store is not written on the host,
-//! and whole chunks of zeros from the host are not stored on the volume.
+//! Holes stay holes in both directions. Holes of the volume are not written on the host. Whole
+//! chunks of zeros from the host are not stored on the volume.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -19,7 +19,7 @@ const CHUNK: usize = 1 << 20;
 /// Granularity at which zeros become holes, bytes.
 const HOLE: usize = 64 << 10;
 
-/// Reads the regular file at `path` and gives its bytes with their offsets to `sink`, holes as
+/// Reads the regular file at `path` and passes its bytes with their offsets to `sink`, holes as
 /// zeros.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub fn read_file(
     read_range(image, path, attributes.inode, 0..attributes.size, &mut vec![0; CHUNK], sink)
 }
 
-/// Reads the data of a regular file and gives it with its offsets to `sink`; holes are passed over.
+/// Reads the data of a regular file and passes it with its offsets to `sink`; holes are skipped.
 ///
 /// # Errors
 /// Those of reading, and what `sink` returns.
@@ -67,7 +67,7 @@ pub fn read_data(
     Ok(())
 }
 
-/// Reads all of a regular file and gives it to `sink` in order, holes as zeros.
+/// Reads all of a regular file and passes it to `sink` in order, holes as zeros.
 ///
 /// # Errors
 /// Those of reading, and what `sink` returns.
@@ -105,8 +105,8 @@ fn read_range(
     Ok(())
 }
 
-/// Makes the contents of a regular file on the volume those of `source`. `place` is the host path,
-/// for messages.
+/// Replaces the contents of a regular file on the volume by those of `source`. `place` is the host
+/// path, for messages.
 ///
 /// # Errors
 /// Those of reading the source and of writing to the volume.

@@ -1,5 +1,5 @@
-//! Paths on a volume that is open in this process: from bytes to an inode, as a kernel would walk
-//! them.
+//! Paths on a volume that is open in this process: from bytes to an inode, by the rules of a
+//! kernel.
 
 use steadfast::fs::{Attributes, DirectoryEntry, FileKind};
 use steadfast::{Error, InodeNumber, Result};
@@ -9,7 +9,7 @@ use crate::image::HostVolume;
 /// Symbolic links followed in one path before it counts as a loop.
 const LINKS_MAX: usize = 40;
 
-/// Entries asked for at a time.
+/// Entries requested at a time.
 const ENTRIES: usize = 1024;
 
 /// What to do with a symbolic link at the end of a path.
@@ -21,12 +21,12 @@ pub enum LastLink {
     Keep,
 }
 
-/// Finds what `path` names. Paths start at the root, with or without a slash.
+/// Finds the object that `path` names. Paths start at the root, with or without a slash.
 ///
 /// # Errors
 /// `NotFound`, `NotADirectory`, and `InvalidArgument` for too many symbolic links.
 pub fn resolve(volume: &HostVolume, path: &[u8], last: LastLink) -> Result<Attributes> {
-    // Directories from the root to where the walk is; `..` goes back.
+    // Directories from the root to the present one; `..` goes back.
     let mut stack = vec![volume.attributes(InodeNumber::ROOT)?];
     let mut pending: Vec<Vec<u8>> = Vec::new();
     push_components(&mut pending, path);
@@ -73,7 +73,7 @@ pub fn resolve(volume: &HostVolume, path: &[u8], last: LastLink) -> Result<Attri
 /// Splits a path into the directory that holds its last component, and that component.
 ///
 /// # Errors
-/// `InvalidName` where the path has no last component (`/`, `a/..`), and as [`resolve`].
+/// `InvalidName` if the path has no last component (`/`, `a/..`), and as [`resolve`].
 pub fn resolve_parent<'a>(volume: &HostVolume, path: &'a [u8]) -> Result<(Attributes, &'a [u8])> {
     let trimmed = trim_slashes(path);
     let (parent, name) = match trimmed.iter().rposition(|byte| *byte == b'/') {
@@ -90,7 +90,7 @@ pub fn resolve_parent<'a>(volume: &HostVolume, path: &'a [u8]) -> Result<(Attrib
     Ok((parent, name))
 }
 
-/// Calls `visit` for every entry of a directory but `.` and `..`, in the order of the cookies.
+/// Calls `visit` for every entry of a directory except `.` and `..`, in the order of the cookies.
 ///
 /// # Errors
 /// Those of reading the directory, and what `visit` returns.
@@ -112,7 +112,7 @@ pub fn for_each_entry<E: From<Error>>(
     }
 }
 
-/// The entries of a directory but `.` and `..`, sorted by name.
+/// The entries of a directory except `.` and `..`, sorted by name.
 ///
 /// # Errors
 /// Those of reading the directory.
@@ -129,7 +129,7 @@ pub fn sorted_entries(
     Ok(entries)
 }
 
-/// `directory/name` without a doubled slash.
+/// Returns `directory/name` without a doubled slash.
 pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = trim_slashes_end(directory).to_vec();
     path.push(b'/');
@@ -153,7 +153,7 @@ fn trim_slashes_end(path: &[u8]) -> &[u8] {
     &path[..end]
 }
 
-/// Puts the components of `path` on the stack of those still to walk, the first on top.
+/// Pushes the components of `path` onto the stack of components still to walk, the first on top.
 fn push_components(pending: &mut Vec<Vec<u8>>, path: &[u8]) {
     pending.extend(
         path.rsplit(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec),

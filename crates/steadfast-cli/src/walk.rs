@@ -1,9 +1,9 @@
 //! Walking everything below a directory of a volume.
 //!
-//! The volume may be anybody's, with every checksum right and nothing true. So no directory is
-//! entered twice: one that is its own ancestor, or has two names, ends the walk with a failure, and
-//! so do two entries of one name. How deep a walk goes is bounded, and what it keeps is the listing
-//! of each directory on the way and one path.
+//! The volume may be hostile: valid checksums over false contents. So no directory is entered
+//! twice. A directory that is its own ancestor, or that has two names, ends the walk with a
+//! failure. Two entries of one name do the same. The depth of a walk is bounded. A walk keeps one
+//! path, and the listing of each directory on that path.
 
 use std::collections::HashSet;
 use std::vec::IntoIter;
@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::image::HostVolume;
 use crate::volume_path::{join, sorted_entries};
 
-/// Directories above one another at most.
+/// Maximum depth of nested directories.
 const DEPTH_MAX: usize = 4096;
 
 /// Why a walk ends early.
@@ -25,9 +25,9 @@ pub enum Stop {
     Core(Error),
     /// A directory is reached a second time.
     Again,
-    /// Two entries of a directory have the same name.
+    /// Two entries of one directory have the same name.
     SameName,
-    /// More directories above one another than are followed.
+    /// The directories are nested too deep.
     TooDeep,
 }
 
@@ -38,7 +38,7 @@ impl From<Error> for Stop {
 }
 
 impl Stop {
-    /// The failure to walk on at `place`.
+    /// The failure of a walk that stopped at `place`.
     pub fn failure(self, place: impl std::fmt::Display) -> Failure {
         let damaged = |what: &str| {
             let advice =
@@ -66,7 +66,7 @@ pub struct Visited {
 }
 
 impl Visited {
-    /// Enters a directory that has `depth` of them above it.
+    /// Enters a directory that has `depth` directories above it.
     ///
     /// # Errors
     /// It was entered before, or is too deep.
@@ -81,7 +81,7 @@ impl Visited {
 /// Lists a directory, sorted by name.
 ///
 /// # Errors
-/// Those of reading it; two entries have the same name.
+/// Those of reading it, or two entries have the same name.
 pub fn list(
     volume: &HostVolume,
     directory: InodeNumber,
@@ -91,10 +91,10 @@ pub fn list(
     if twice { Err(Stop::SameName) } else { Ok(entries.into_iter()) }
 }
 
-/// What a walk comes upon.
+/// A step of a walk.
 #[derive(Debug)]
 pub enum Step {
-    /// An entry, in the order of names; if it is a directory, before everything in it.
+    /// An entry, in the order of names. A directory comes before everything in it.
     Entry(DirectoryEntry, Attributes),
     /// A directory, after everything in it.
     Left(Attributes),
@@ -120,8 +120,8 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins at a directory, whose path is `path`. It is itself no [entry](Step::Entry), and is
-    /// [left](Step::Left) last.
+    /// Begins at a directory, whose path is `path`. This directory is not itself an
+    /// [entry](Step::Entry), and it is the last one to be [left](Step::Left).
     pub fn new(volume: &'a HostVolume, path: &[u8], directory: Attributes) -> Walk<'a> {
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
         let path = path[..end].to_vec();
@@ -137,7 +137,7 @@ impl<'a> Walk<'a> {
     /// The next step, `None` at the end.
     ///
     /// # Errors
-    /// The walk cannot go on at [`path`](Self::path).
+    /// The walk cannot continue at [`path`](Self::path).
     pub fn step(&mut self) -> Result<Option<Step>, Stop> {
         if let Some(attributes) = self.next.take() {
             self.visited.enter(attributes.inode, self.levels.len())?;
@@ -158,18 +158,19 @@ impl<'a> Walk<'a> {
         Ok(Some(Step::Entry(entry, attributes)))
     }
 
-    /// Does not enter the directory that was the last step.
+    /// Skips the contents of the directory that was the last step.
     pub fn pass_by(&mut self) {
         self.next = None;
     }
 
-    /// The path of the last step: that of the first directory, and names behind slashes; empty for
-    /// the root.
+    /// The path of the last step: the path of the first directory, then names after slashes. Empty
+    /// for the root.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The path of the last step, where the walk began at `path` of the volume and as an empty one.
+    /// The path of the last step, for a walk that was started with an empty path at `path` of the
+    /// volume.
     pub fn path_below(&self, path: &[u8]) -> Vec<u8> {
         match self.path.strip_prefix(b"/") {
             Some(name) => join(path, name),
@@ -177,13 +178,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The directory that the last step is in.
+    /// The directory that contains the last step.
     pub fn directory(&self) -> Option<InodeNumber> {
         self.levels.last().map(|level| level.attributes.inode)
     }
 
-    /// For each directory above the last step, from the first on, whether there is nothing more in
-    /// it.
+    /// For each directory above the last step, from the first on: whether it has no more entries.
     pub fn ends(&self) -> impl Iterator<Item = bool> {
         self.levels.iter().map(|level| level.entries.as_slice().is_empty())
     }

@@ -1,4 +1,5 @@
-//! `steadfast atomically`: all or nothing, however the command, its wrapper or the daemon ends.
+//! `steadfast atomically`: all changes or none, however the command, its wrapper or the daemon
+//! ends.
 
 mod common;
 
@@ -8,8 +9,7 @@ use std::process::{Child, Output, Stdio};
 
 use common::{Scratch, can_mount, failed, process_exists, signal, wait_for};
 
-/// A mounted volume with `d/old` on it, under the default mask, or nothing where mounting is not
-/// possible.
+/// A mounted volume with `d/old` on it, under the default mask; `None` if mounting is not possible.
 fn start() -> Option<(Scratch, std::path::PathBuf)> {
     if !can_mount() {
         return None;
@@ -26,7 +26,7 @@ fn shell(scratch: &Scratch, script: &str) -> Output {
     scratch.run(&["atomically", "mnt", "--", "sh", "-c", script])
 }
 
-/// One line on standard error that has these words.
+/// Checks that standard error is one line that contains these words.
 fn says(output: &Output, code: i32, words: &[&str]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -57,7 +57,7 @@ fn exit_codes_decide() {
     unchanged(&mnt);
     let missing = scratch.line("atomically --mount mnt -- no-such-program-anywhere");
     says(&missing, 127, &["cannot run", "nothing was changed"]);
-    // What the command leaves running is ended before the volume is rolled back.
+    // Processes that the command leaves running are ended before the volume is rolled back.
     says(
         &shell(&scratch, "(while :; do echo x >>mnt/d/late; done) & sleep 0.1; exit 1"),
         1,
@@ -76,7 +76,7 @@ fn exit_codes_decide() {
     scratch.ok("check --quiet disk.img");
 }
 
-/// Starts a command that changes files, says so by making `ready` beside the mount, and then waits.
+/// Starts a command that changes files, makes `ready` beside the mount as a signal, and then waits.
 fn waiting(scratch: &Scratch) -> Child {
     let script = format!("({CHANGE}); sync; touch ready; exec sleep 60");
     let child = scratch
@@ -103,7 +103,7 @@ fn signals_roll_back() {
 #[test]
 fn kill_of_the_wrapper_rolls_back_when_the_last_process_has_ended() {
     let Some((scratch, mnt)) = start() else { return };
-    // A grandchild goes on for a while: the volume is held until it has ended.
+    // A grandchild keeps running: the volume is held until it has ended.
     let script = format!(
         "({CHANGE}); (while [ ! -e stop ]; do echo x >>mnt/d/late; sleep 0.05; done) & echo $! >pid; wait"
     );

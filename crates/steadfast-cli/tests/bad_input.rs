@@ -1,5 +1,5 @@
-//! Everything that can be wrong with what a person gives the command: one clear line, the
-//! documented exit code, and nothing lost.
+//! Every kind of wrong input to the command: one clear line, the documented exit code, and no data
+//! loss.
 
 mod common;
 
@@ -67,14 +67,14 @@ fn unknown_features() {
     scratch.volume("4M").put("/f", b"x");
     let image = scratch.path("disk.img");
     let last = fs::metadata(&image).unwrap().len() - CELL;
-    // Read-only-compatible: reading goes on, writing does not.
+    // Read-only-compatible feature: reading works, writing does not.
     for offset in [0, last] {
         edit_superblock(&image, offset, |bytes| bytes[40] = 2);
     }
     assert_eq!(scratch.ok("cat disk.img /f"), "x");
     let line = failed(&scratch.with_input("put disk.img - /f", b"y"), 3, "put");
     assert!(line.contains("unknown features 0x2") && line.contains("-o ro"), "{line}");
-    // Incompatible: nothing goes on.
+    // Incompatible feature: neither works.
     for offset in [0, last] {
         edit_superblock(&image, offset, |bytes| bytes[48] = 4);
     }
@@ -192,8 +192,8 @@ fn damaged_nodes() {
     }
     scratch.ok("put -r disk.img tree");
     let image = scratch.path("disk.img");
-    // A name that is not in the leaf that holds /kept; which one that is depends on the volume's
-    // hash key.
+    // Finds a name whose leaf does not hold /kept. Which name that is depends on the volume's hash
+    // key.
     let blocks = |name: &str| -> Vec<u64> {
         find(&image, name.as_bytes()).into_iter().map(|place| place / CELL).collect()
     };
@@ -205,13 +205,13 @@ fn damaged_nodes() {
     let places = find(&image, name.as_bytes());
     assert!(places.len() >= 2, "two copies at least");
 
-    // One copy: answered from the other one.
+    // One damaged copy: the other one serves the read.
     flip(&image, places[0]);
     scratch.ok("ls disk.img /tree");
     let line = scratch.fails(9, "check disk.img");
     assert!(line.contains("nothing is lost"), "{line}");
 
-    // All copies: what is below is lost, the rest is not.
+    // All copies damaged: what is below is lost, the rest is not.
     places[1..].iter().for_each(|place| flip(&image, *place));
     let line = scratch.fails(4, "ls disk.img /tree");
     assert!(line.contains("damaged metadata at block"), "{line}");
@@ -275,7 +275,7 @@ fn no_permission() {
     let image = scratch.path("disk.img");
     let as_nobody = |line: &str| {
         let mut command = scratch.command(&line.split(' ').collect::<Vec<_>>());
-        // Root may read everything: be somebody else.
+        // Root may read everything, so the command runs as another user.
         if is_root() {
             command.uid(65534).gid(65534);
         }

@@ -1,5 +1,5 @@
-//! The mount options `asynchronous`, `background` and `synchronous`. Skipped, with a line that says
-//! so, where nothing can be mounted.
+//! The mount options `asynchronous`, `background` and `synchronous`. If nothing can be mounted, the
+//! tests are skipped with a message.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn mask(scratch: &Scratch, target: &str) -> (Vec<String>, u64) {
     )
 }
 
-/// A call that changes something, and how to see that it has.
+/// A name, a call that makes a change, and a check for that change.
 type Call = (&'static str, fn(&Path), fn(&Path) -> bool);
 
 const CALLS: [Call; 13] = [
@@ -117,7 +117,7 @@ fn synchronous_calls_are_durable_when_they_return() {
     let mnt = scratch.mounted("-o synchronous");
     for (name, call, seen) in CALLS {
         call(&mnt);
-        // Nothing is synced and nothing waits: what is not durable now is lost.
+        // Nothing is synced and nothing waits: changes that are not durable now are lost.
         scratch.kill_daemon();
         scratch.ok("umount mnt");
         scratch.mounted("-o synchronous");
@@ -136,7 +136,7 @@ fn background_makes_durable_without_being_asked() {
     }
     let scratch = Scratch::new();
     scratch.volume("64M");
-    // The timer of the volume would not come within this test.
+    // The timer of the volume must not fire within this test.
     scratch.ok("mask set disk.img --timer 1h");
     let mnt = scratch.mounted("-o background=100ms");
     assert_eq!(mask(&scratch, "mnt").1, 100);
@@ -147,7 +147,7 @@ fn background_makes_durable_without_being_asked() {
     scratch.kill_daemon();
     drop(file);
     scratch.ok("umount mnt");
-    // Open, never synced, and not in the kernel's cache.
+    // The file was open, never synced, and is not in the kernel's cache.
     scratch.mounted("");
     assert!(fs::read(mnt.join("d/f")).unwrap() == vec![3; 300_000]);
     scratch.ok("umount mnt");

@@ -40,7 +40,7 @@ fn whole_files_and_parts() {
     let mut expected = data.clone();
     expected.copy_within(1 << 20..2 << 20, 0);
     assert!(fs::read(mounted.join("copy")).unwrap() == expected);
-    // To the end of the source, behind the end of the target.
+    // From an offset to the end of the source, into the target beyond its end.
     scratch.ok("clone --range 8MiB:100:16MiB mnt/source mnt/copy");
     expected.resize(16 << 20, 0);
     expected.extend_from_slice(&data[8 << 20..]);

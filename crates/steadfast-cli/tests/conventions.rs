@@ -1,5 +1,5 @@
-//! What administrators know of other file systems: `mkfs.steadfast`, `fsck.steadfast` with the exit
-//! codes of e2fsck, `check --repair`, `tune`.
+//! Interfaces that administrators know from other file systems: `mkfs.steadfast`, `fsck.steadfast`
+//! with the exit codes of e2fsck, `check --repair`, `tune`.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn named(scratch: &Scratch, name: &str, line: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Exit code and what was said on both outputs.
+/// Exit code, and the text of both outputs.
 fn fsck(scratch: &Scratch, line: &str) -> (i32, String) {
     let output = named(scratch, "fsck.steadfast", line);
     let text = [output.stdout, output.stderr].concat();
@@ -70,7 +70,8 @@ fn fsck_has_the_exit_codes_of_fsck() {
         assert_eq!(code, 0, "{options}: {said}");
         assert!(said.contains("disk.img: clean"), "{said}");
     }
-    // One copy of a node: told by -n, repaired by -p -f, clean afterwards.
+    // One damaged copy of a node: -n reports it, -p -f repairs it, and the volume is clean
+    // afterwards.
     rot(&scratch, b"SFND");
     let before = fs::read(scratch.path("disk.img")).unwrap();
     let (code, said) = fsck(&scratch, "-n disk.img");
@@ -79,12 +80,12 @@ fn fsck_has_the_exit_codes_of_fsck() {
     let (code, said) = fsck(&scratch, "-p -f disk.img");
     assert_eq!((code, said.contains("repaired: copy of a node")), (1, true), "{said}");
     assert_eq!(fsck(&scratch, "-n disk.img").0, 0);
-    // A superblock is seen without -f.
+    // A damaged superblock is found without -f.
     flip(&scratch.path("disk.img"), 20);
     let (code, said) = fsck(&scratch, "-a disk.img");
     assert_eq!(code, 1, "{said}");
     assert_eq!(scratch.ok("cat disk.img /good").len(), 100_000);
-    // Data is lost: nothing can be repaired, and nothing is written.
+    // Lost data: nothing can be repaired, and nothing is written.
     rot(&scratch, &[1; 4096]);
     let before = fs::read(scratch.path("disk.img")).unwrap();
     let (code, said) = fsck(&scratch, "-y disk.img");
@@ -92,7 +93,7 @@ fn fsck_has_the_exit_codes_of_fsck() {
     assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before);
     scratch.fails(4, "check --repair --quiet disk.img");
     assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before);
-    // Wrong calls and what is no volume.
+    // Wrong calls, and targets that are not volumes.
     assert_eq!(fsck(&scratch, "-n -y disk.img").0, 16);
     assert_eq!(fsck(&scratch, "-z disk.img").0, 16);
     assert_eq!(fsck(&scratch, "-n none.img").0, 8);
@@ -177,7 +178,7 @@ fn free_space_goes_back_to_the_storage_and_what_is_used_stays() {
     scratch.ok("check --quiet disk.img");
     let kept = scratch.line("cat disk.img /kept");
     assert!(kept.status.success() && kept.stdout == contents);
-    // Every run is shorter than that, and so nothing is told.
+    // Every run is shorter than that, so nothing is trimmed.
     assert!(scratch.ok("trim --minimum 1G disk.img").contains("(0 bytes) trimmed"));
     scratch.fails(2, "trim --minimum x disk.img");
 }

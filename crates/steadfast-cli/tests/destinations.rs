@@ -1,5 +1,5 @@
-//! Where commands write: files appear whole, what is no file is not replaced, and an interrupted
-//! command leaves nothing.
+//! Destinations of commands: files appear only when complete, objects other than files are not
+//! replaced, and an interrupted command leaves nothing.
 
 mod common;
 
@@ -27,14 +27,14 @@ fn sample() -> Scratch {
     scratch
 }
 
-/// Names of what a command has left unfinished.
+/// Names of the unfinished files of a command.
 fn unfinished(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with(".steadfast-")).collect()
 }
 
-/// Everything that writes one file, with `DEST` for its path.
+/// Every command that writes one file, with `DEST` for its path.
 const WRITERS: [&str; 4] = [
     "image extract --tar disk.img DEST",
     "get disk.img /file DEST",
@@ -62,7 +62,7 @@ fn a_device_is_written_into_and_stays_one() {
             assert!(fs::symlink_metadata(scratch.path("link")).unwrap().is_symlink(), "{writer}");
         }
     }
-    // An image is made in a file, and a name that comes from an image replaces no device.
+    // An image can only be made in a file, and a name from an image never replaces a device.
     scratch.fails(2, "image build node source");
     scratch.fails(2, "image build --force link source");
     fs::create_dir(scratch.path("into")).unwrap();
@@ -105,7 +105,7 @@ fn a_pipe_takes_what_is_written() {
         );
         assert!(fs::metadata(&fifo).unwrap().file_type().is_fifo(), "{writer}");
     }
-    // Standard output by its name, in the middle of a file that others write as well.
+    // Standard output by name, in the middle of a file that other commands write too.
     let script = "(echo before; $0 get disk.img /file /dev/stdout; echo; echo after) >out";
     let status = Command::new("sh")
         .args(["-c", script, common::STEADFAST])
@@ -124,7 +124,7 @@ fn a_link_stays_one_and_what_is_replaced_keeps_owner_and_permissions() {
         for mode in [None, Some(0o640), Some(0o604)] {
             let target = scratch.path("target");
             match mode {
-                // To what is not there yet.
+                // The destination does not exist.
                 None => drop(fs::remove_file(&target)),
                 Some(mode) => {
                     fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
@@ -169,7 +169,7 @@ fn links_in_the_way_of_a_tree_are_replaced_and_not_followed() {
     assert_eq!(fs::read(scratch.path("into/file")).unwrap(), b"contents");
 }
 
-/// A small file system that is full soon.
+/// A small file system that is soon full.
 struct Small(std::path::PathBuf);
 
 impl Small {
@@ -228,7 +228,7 @@ fn a_full_disk_leaves_nothing_and_the_same_command_works_later() {
 #[test]
 fn an_interrupted_command_leaves_nothing_and_says_so() {
     let scratch = sample();
-    // A hole that takes long to read.
+    // Reading this hole takes long.
     fs::File::create(scratch.path("source/hole")).unwrap().set_len(1 << 40).unwrap();
     scratch.ok("mkfs --size 16M big.img");
     {
@@ -246,8 +246,7 @@ fn an_interrupted_command_leaves_nothing_and_says_so() {
         ("image extract --tar big.img out.tar", "Ctrl-C"),
         ("image extract --tar big.img out.tar", "SIGTERM"),
     ] {
-        // A test that runs in the background of a shell has inherited that SIGINT is ignored, and
-        // so would the command.
+        // A test in the background of a shell inherits an ignored SIGINT, and so would the command.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT,TERM", STEADFAST]).args(line.split(' '));
         command.current_dir(scratch.path("")).stdin(Stdio::null());
@@ -265,7 +264,7 @@ fn an_interrupted_command_leaves_nothing_and_says_so() {
         assert_eq!(said.lines().count(), 1, "{line}: {said}");
         assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), before, "{line}");
     }
-    // Again, and now it is left to end.
+    // The same command, which now runs to its end.
     fs::remove_file(scratch.path("source/hole")).unwrap();
     scratch.ok("image build --quiet disk2.img source");
     scratch.ok("check --quiet disk2.img");

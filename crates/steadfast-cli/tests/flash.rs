@@ -1,5 +1,5 @@
 //! `steadfast flash format|info|map|rebuild|scrub|top` on images of parts, whole and in partitions,
-//! and what they refuse.
+//! and the errors that they report.
 
 mod common;
 
@@ -12,7 +12,7 @@ use steadfast_flash::nand::{BlockNumber, Nand};
 use steadfast_flash::part::Part;
 use steadfast_host::nand::NandImage;
 
-/// Erase blocks of the small part that is used here.
+/// Erase blocks of the small part in these tests.
 const BLOCKS: u32 = 96;
 
 fn part() -> Part {
@@ -84,8 +84,7 @@ fn a_part_is_formatted_looked_at_and_drawn() {
     scratch.ok("flash top --svg wear.svg nand.bin");
     assert!(fs::read_to_string(scratch.path("wear.svg")).unwrap().contains("Wear of nand.bin"));
 
-    // The patrol reads what is in use, moves what is going bad, and writes nothing where it is only
-    // to look.
+    // The patrol reads all pages in use and moves failing ones. With --dry-run it writes nothing.
     let before = fs::read(scratch.path("nand.bin")).unwrap();
     let seen = json(&scratch.ok("flash scrub --dry-run --json nand.bin"));
     assert!(fs::read(scratch.path("nand.bin")).unwrap() == before);
@@ -108,7 +107,7 @@ fn a_part_is_formatted_looked_at_and_drawn() {
     scratch.fails(2, "flash scrub --budget 0 nand.bin");
     let info = json(&scratch.ok("flash info --json nand.bin"));
 
-    // Formatting again keeps what was counted.
+    // Formatting again keeps the erase counts.
     let line = scratch.fails(5, "flash format nand.bin");
     assert!(line.contains("already holds a flash volume") && line.contains("--force"), "{line}");
     let again = json(&scratch.ok("flash format --force --json nand.bin"));
@@ -132,7 +131,7 @@ fn a_part_that_does_not_open_is_rebuilt() {
     scratch.put_in("nand.bin", "/file", &contents);
     let whole = fs::read(scratch.path("nand.bin")).unwrap();
 
-    // It opens: then only with --force, and that changes no file.
+    // A part that opens is rebuilt only with --force, and that changes no file.
     let line = scratch.fails(5, "flash rebuild nand.bin");
     assert!(line.contains("the flash volume opens") && line.contains("--force"), "{line}");
     assert!(
@@ -143,7 +142,7 @@ fn a_part_that_does_not_open_is_rebuilt() {
     assert!(found["data_pages"].as_u64().unwrap() >= 146 && found["spills_lost"] == 0, "{found}");
     scratch.ok("check nand.bin");
 
-    // Without its anchors it does not open.
+    // The part does not open without its anchors.
     let mut bytes = whole;
     bytes[..4 * 64 * 2112].fill(0xff);
     fs::write(scratch.path("nand.bin"), &bytes).unwrap();
@@ -155,7 +154,7 @@ fn a_part_that_does_not_open_is_rebuilt() {
     assert!(fs::read(scratch.path("copy")).unwrap() == contents);
     assert_eq!(json(&scratch.ok("flash info --json nand.bin"))["clean"], true);
 
-    // No volume was ever there.
+    // A part without any volume.
     erased(&scratch.path("empty.bin"), &[]);
     let before = fs::read(scratch.path("empty.bin")).unwrap();
     let line = scratch.fails(3, "flash rebuild --force --part slc-1gbit empty.bin");
@@ -171,7 +170,7 @@ fn an_image_of_an_erased_part_is_made() {
     let made = json(&scratch.ok("flash format --part spi-1gbit --json nand.bin"));
     assert_eq!((&made["part"], &made["erase_counts_kept"]), (&"spi-1gbit".into(), &false.into()));
     assert_eq!(json(&scratch.ok("flash info --json nand.bin"))["volume"], made["volume"]);
-    // A range that the part does not have leaves no file behind.
+    // A range outside the part leaves no file behind.
     scratch.fails(2, "flash format --part spi-1gbit other.bin@5..2000");
     assert!(!scratch.path("other.bin").exists());
 }
@@ -216,7 +215,7 @@ fn what_cannot_be_used_is_one_clear_line_and_nothing_is_written() {
         assert!(fs::read(scratch.path(name)).unwrap() == before, "{line} has written");
         said
     };
-    // No NAND at all.
+    // Files that are not NAND.
     scratch.write("text", b"text");
     fs::create_dir(scratch.path("directory")).unwrap();
     for command in ["info", "map", "scrub", "rebuild", "top --json", "format"] {
@@ -231,7 +230,7 @@ fn what_cannot_be_used_is_one_clear_line_and_nothing_is_written() {
     let line = scratch.fails(2, "flash info --part core text");
     assert!(line.contains("slc-1gbit, spi-1gbit"), "{line}");
 
-    // Something of somebody else's.
+    // Data of another system.
     erased(&scratch.path("foreign.bin"), &[]);
     let mut bytes = fs::read(scratch.path("foreign.bin")).unwrap();
     bytes[2112 * 64 * 5..][..4].copy_from_slice(b"UBI#");
@@ -242,7 +241,7 @@ fn what_cannot_be_used_is_one_clear_line_and_nothing_is_written() {
     assert!(line.contains("no flash volume found"), "{line}");
     scratch.ok("flash format --force --part slc-1gbit foreign.bin");
 
-    // More bad blocks than spares; too small; another geometry.
+    // More bad blocks than spares; a part that is too small; another geometry.
     erased(&scratch.path("bad.bin"), &[3, 9, 10, 80]);
     let line = refuses(6, "bad.bin", "flash format --part slc-1gbit bad.bin");
     assert!(line.contains("92 good erase blocks; at least 94"), "{line}");
@@ -259,7 +258,7 @@ fn what_cannot_be_used_is_one_clear_line_and_nothing_is_written() {
     scratch.fails(2, "flash top small.bin");
     scratch.fails(1, "flash map --svg no/such/directory.svg small.bin");
 
-    // In use: it can be looked at, not formatted.
+    // A part in use can be inspected, but not formatted.
     let holder = fs::File::open(scratch.path("small.bin")).unwrap();
     holder.lock().unwrap();
     let line = refuses(5, "small.bin", "flash format --force small.bin");
@@ -287,7 +286,7 @@ fn a_mounted_part_is_watched_from_outside() {
     for round in 0..20_u8 {
         fs::write(mnt.join("file"), vec![round | 1; 400_000]).unwrap();
         fs::File::open(mnt.join("file")).unwrap().sync_all().unwrap();
-        // By its mount point and by its own name, while it is written.
+        // The target is named by its mount point and by its own path while it is written.
         let now = total(if round % 2 == 0 { "mnt" } else { "disk.img" });
         assert!(now >= before);
     }

@@ -1,5 +1,5 @@
-//! Images that no honest program has made, with every checksum right: commands end, and write
-//! nothing where they should not.
+//! Images with valid checksums that no correct program makes: commands end, and write nothing in
+//! the wrong place.
 
 mod common;
 
@@ -15,7 +15,7 @@ const DIRENT: u8 = 2;
 /// Bytes of an entry before its name: inode and type.
 const HEADER: usize = 9;
 
-/// Changes the entry of this name, and makes every checksum above it right.
+/// Changes the entry of this name, and corrects every checksum above it.
 fn edit_entry(image: &Path, name: &str, change: impl FnOnce(&mut [u8])) {
     let mut bytes = fs::read(image).unwrap();
     let anatomy = Anatomy::of(&bytes);
@@ -55,7 +55,7 @@ fn circle() -> Scratch {
     scratch
 }
 
-/// As [`Scratch::line`], for a command that may never end.
+/// As [`Scratch::line`], for a command that might never end.
 fn bounded(scratch: &Scratch, line: &str) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "60", STEADFAST]).args(line.split_whitespace());
@@ -98,14 +98,14 @@ fn a_directory_that_is_its_own_ancestor_ends_every_walk() {
         );
         assert_eq!(names(&scratch), before, "{line}");
     }
-    // A copy of files, each whole: those on the way are there.
+    // `get` copies whole files one by one, so the files before the failure exist.
     let said = failed(&bounded(&scratch, "get -r disk.img / out"), 4, "get");
     assert!(said.contains("its own ancestor"), "{said}");
     assert!(!scratch.path("out/a/b/loop/b").exists());
     let check = scratch.line("check disk.img");
     let found = String::from_utf8_lossy(&check.stdout).into_owned();
     assert!(found.contains("is its own ancestor") && found.contains("; affects /a/b"), "{found}");
-    // What is left can be copied out.
+    // The rest can be copied out.
     scratch.line("check --salvage rescued disk.img");
     assert_eq!(fs::read(scratch.path("rescued/file")).unwrap(), b"y");
 }

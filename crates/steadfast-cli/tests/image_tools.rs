@@ -1,4 +1,4 @@
-//! `steadfast image`, `dump` and `defrag` on images: no root, no mount.
+//! `steadfast image`, `dump` and `defrag` on images, without root and without a mount.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::{Scratch, failed, succeeded};
 
-/// A directory with something of everything that needs no root.
+/// A directory with an example of every kind of entry that needs no root.
 fn sample(scratch: &Scratch, name: &str) {
     let root = scratch.path(name);
     fs::create_dir_all(root.join("etc/deep/er")).unwrap();
@@ -48,7 +48,7 @@ fn same(a: &Path, b: &Path) {
 fn the_same_input_gives_the_same_bytes() {
     let scratch = Scratch::new();
     sample(&scratch, "one");
-    // Made in another order, so that the host lists it in another one, maybe.
+    // The copy is made in another order, so that the host may list it in another order.
     let copied =
         Command::new("cp").args(["-a", "one", "two"]).current_dir(scratch.path("")).status();
     assert!(copied.unwrap().success());
@@ -58,8 +58,8 @@ fn the_same_input_gives_the_same_bytes() {
     let said = scratch.ok("image build --seed x c.img one");
     assert!(said.contains("image of") && said.contains("entries"), "{said}");
     assert_ne!(scratch.ok("info --get uuid a.img"), scratch.ok("info --get uuid c.img"));
-    // As small as can be: what is in it, metadata twice, and a little. The sparse file takes
-    // nothing.
+    // The image has its least size: the contents, metadata twice, and a little more. The sparse
+    // file takes no space.
     let size = fs::metadata(scratch.path("a.img")).unwrap().len();
     assert!(size < 1_600_000, "{size}");
     assert_eq!(size.to_string(), scratch.ok("info --get size a.img").trim());
@@ -68,7 +68,7 @@ fn the_same_input_gives_the_same_bytes() {
     }
     let tree = scratch.ok("tree a.img");
     assert!(tree.contains("link -> ../etc/small"), "{tree}");
-    // SOURCE_DATE_EPOCH: no time is later, and it is the time of making.
+    // SOURCE_DATE_EPOCH: no time is later, and it is the time at which the image is made.
     for image in ["d.img", "e.img"] {
         fs::set_permissions(scratch.path("one/etc"), fs::Permissions::from_mode(0o755)).unwrap();
         let made = scratch
@@ -102,7 +102,7 @@ fn directory_and_archive_round_trips() {
             .unwrap();
         let mut lines: Vec<String> =
             String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned).collect();
-        // Sizes of directories are the host's business.
+        // The sizes of directories depend on the host.
         lines.iter_mut().filter(|line| line.contains(" d ")).for_each(|line| {
             *line = line
                 .split(' ')
@@ -121,7 +121,7 @@ fn directory_and_archive_round_trips() {
         (fs::metadata(scratch.path("out/large")), fs::metadata(scratch.path("out/etc/another")));
     assert_eq!(a.unwrap().ino(), b.unwrap().ino());
     assert!(fs::metadata(scratch.path("out/sparse")).unwrap().blocks() < 100);
-    // Through an archive of ours, and back: nothing differs.
+    // A round trip through an archive of `image extract`: nothing differs.
     scratch.ok("image extract --tar a.img a.tar");
     scratch.ok("image build b.img a.tar -L sample");
     assert_eq!(scratch.ok("image diff a.img b.img"), "");
@@ -136,7 +136,7 @@ fn directory_and_archive_round_trips() {
         listed.contains("7/8") && listed.contains("link to") && listed.contains(&"n".repeat(200)),
         "{listed}"
     );
-    // Archives of others, compressed, from a pipe.
+    // Archives of other programs, compressed, from a pipe.
     let shell = |script: &str| {
         let status = Command::new("sh").args(["-c", script]).current_dir(scratch.path("")).status();
         assert!(status.unwrap().success(), "{script}");
@@ -191,7 +191,7 @@ fn manifests_describe_what_the_host_cannot_have() {
     assert_eq!(scratch.ok("cat a.img /etc/motd2"), "hello\n");
     let text = format!("{:?}", find("dev/console"));
     assert!(text.contains("5:1"), "{text}");
-    // Only a manifest; and the archive keeps all of it.
+    // A source that is only a manifest; the archive keeps all of it.
     scratch.write("whole", b"/a/b f 0600 1 2 text=x\n/a/c f 0600 1 2 size=1M\n");
     scratch.ok("image build b.img --manifest whole --size 4M --force");
     assert_eq!(scratch.ok("cat b.img /a/b"), "x");
@@ -214,7 +214,7 @@ fn sizes() {
     scratch.ok("image build b.img one --size 16M");
     assert_eq!(scratch.ok("info --get size b.img"), "16777216\n");
     assert_eq!(scratch.ok("image diff a.img b.img"), "");
-    // Smaller and larger, with everything where it was.
+    // Smaller and larger; all contents stay the same.
     let said = scratch.ok("image resize b.img 8M");
     assert!(said.contains("it was"), "{said}");
     assert_eq!(fs::metadata(scratch.path("b.img")).unwrap().len(), 8 << 20);
@@ -233,7 +233,7 @@ fn sizes() {
     scratch.fails(2, "image resize b.img much");
     scratch.fails(1, "image resize missing.img 1M");
     scratch.ok("check --quiet b.img");
-    // No more than that fits, and nothing is left behind.
+    // More does not fit, and no file is left behind.
     let line = scratch.fails(6, "image build c.img one --size 600K");
     assert!(line.contains("larger --size"), "{line}");
     assert!(!scratch.path("c.img").exists() && !scratch.path("c.img.partial").exists());
@@ -322,7 +322,7 @@ fn dumps() {
 fn defragments_an_image() {
     let scratch = Scratch::new();
     scratch.volume("32M");
-    // Two files that grow by turns lie in pieces.
+    // Two files that grow in turns are fragmented.
     {
         let medium =
             steadfast_host::FileMedium::open(scratch.path("disk.img"), &Default::default())
@@ -356,7 +356,7 @@ fn defragments_an_image() {
     assert!(done["runs_after"].as_u64().unwrap() <= 6, "{done}");
     assert_eq!(scratch.ok("cat disk.img /a"), before.0);
     scratch.ok("check --quiet disk.img");
-    // Times are as they were.
+    // Times are unchanged.
     let inode =
         |dump: &str| dump.lines().next().unwrap().split(" atime").nth(1).unwrap().to_owned();
     assert_eq!(inode(&scratch.ok("dump disk.img inode 16")), inode(&before.1));

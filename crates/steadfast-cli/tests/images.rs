@@ -41,7 +41,7 @@ fn mkfs_makes_what_it_was_asked_for() {
         assert_eq!(info[field], value, "{field}");
     }
     assert_eq!(scratch.ok("info --get block_size disk.img"), "1024\n");
-    // Sparse: an empty volume takes next to nothing.
+    // The image is sparse: an empty volume takes next to no space.
     assert!(fs::metadata(scratch.path("disk.img")).unwrap().blocks() * 512 < 1 << 20);
 }
 
@@ -65,7 +65,7 @@ fn mkfs_overwrites_only_by_force() {
         line.contains("already holds a Steadfast volume") && line.contains("--force"),
         "{line}"
     );
-    // Wrong parameters do not destroy it either.
+    // Wrong parameters do not destroy the volume either.
     scratch.fails(2, "mkfs --force --block-size 100 disk.img");
     assert_eq!(scratch.ok("cat disk.img /precious"), "x");
     scratch.ok("mkfs --force disk.img");
@@ -111,7 +111,7 @@ fn put_get_cat_ls_rm_round() {
 
     let long = scratch.ok("ls -l disk.img /copy.bin");
     assert!(long.starts_with("-rw-r-----   1 ") && long.contains(" 12000000 "), "{long}");
-    // A shorter file over a longer one.
+    // A shorter file replaces a longer one.
     scratch.put("/copy.bin", b"short");
     assert_eq!(scratch.ok("cat disk.img /copy.bin"), "short");
     assert_eq!(json(&scratch, "ls --json disk.img")[0]["size"], 5);
@@ -156,7 +156,7 @@ fn trees_go_in_and_out() {
     assert_eq!(sparse["size"], 20_000_000);
     assert!(sparse["allocated"].as_u64().unwrap() < 1 << 20);
 
-    // Again over what is there.
+    // The same copy again, over existing files.
     scratch.ok("put -r disk.img tree");
     assert_eq!(scratch.ok("cat disk.img /tree/link"), "1");
     let text = scratch.ok("tree disk.img");
@@ -171,7 +171,7 @@ fn trees_go_in_and_out() {
     assert_eq!(scratch.ok("ls disk.img"), "");
     let report = json(&scratch, "check --json disk.img");
     assert_eq!((&report["clean"], &report["inodes"]), (&true.into(), &1.into()));
-    // Read-only directories do not keep the scratch directory from being removed.
+    // Read-only directories would prevent the removal of the scratch directory.
     for made in ["tree", "back"] {
         fs::set_permissions(scratch.path(made).join("a/b"), fs::Permissions::from_mode(0o755))
             .unwrap();
@@ -187,7 +187,7 @@ fn put_makes_parents_and_sets_owners() {
     succeeded(&scratch.with_input(line, b"x"), line);
     let listed = json(&scratch, "ls --json disk.img /a/b");
     assert_eq!((&listed[0]["uid"], &listed[0]["gid"]), (&12.into(), &34.into()));
-    // Into a directory under its own name.
+    // Into a directory, under the file's own name.
     scratch.write("named", b"y");
     scratch.ok("put disk.img named /a");
     assert_eq!(scratch.ok("cat disk.img /a/named"), "y");
@@ -251,7 +251,7 @@ fn masks_are_kept() {
     assert!(line.contains("'fsink'") && line.contains("volume-full"), "{line}");
     scratch.fails(2, "mask set disk.img");
     scratch.fails(2, "mask set disk.img --timer 0");
-    // With everything masked out a command still makes durable what it did.
+    // With the mask `manual`, a command still makes its changes durable.
     scratch.ok("mask set disk.img manual");
     scratch.put("/x", b"x");
     scratch.ok("rm disk.img /x");
@@ -307,8 +307,8 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
     scratch.volume("64M").put("/big", &vec![b'x'; 8 << 20]);
     for line in ["cat disk.img /big", "ls disk.img", "info disk.img", "tree --json disk.img"] {
         let run = || {
-            // Gone before the program starts, unless another test forks right now and its child has
-            // the reading end for a moment: then the next try is good.
+            // The reader is gone before the program starts. Another test may fork at this moment,
+            // and its child then holds the reading end briefly. In that case the next try works.
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
             let arguments: Vec<&str> = line.split(' ').collect();
@@ -364,13 +364,13 @@ fn who_a_volume_is_for_scripts_and_udev() {
     let lines = scratch.ok("info --export=udev disk.img");
     assert!(lines.contains("ID_FS_TYPE=steadfast\nID_FS_USAGE=filesystem\n"), "{lines}");
     assert!(lines.contains("ID_FS_LABEL=a_b_c_\nID_FS_LABEL_ENC=a\\x24b\\x28c\\x29\n"), "{lines}");
-    // Whoever has the volume open, and whatever the size of its blocks.
+    // A lock of another process and the block size make no difference.
     let _locked =
         fs::File::open(scratch.path("disk.img")).map(|file| file.lock().map(|()| file)).unwrap();
     assert_eq!(scratch.ok("info --export=udev disk.img"), lines);
     scratch.ok("mkfs --size 1M --block-size 128 --node-size 512 small.img");
     assert!(scratch.ok("info --export small.img").contains("\nBLOCK_SIZE=128\n"));
-    // Nothing of ours: what blkid would answer.
+    // Files without a volume give the answer of blkid.
     fs::write(scratch.path("other.img"), vec![7; 1 << 20]).unwrap();
     fs::write(scratch.path("empty.img"), b"").unwrap();
     scratch.fails(2, "info --export other.img");

@@ -1,5 +1,5 @@
-//! `steadfast lab` on real volumes: small, once, seconds. Needs root and loop devices; says so
-//! where there are none.
+//! `steadfast lab` on real volumes: small, once, within seconds. The tests need root and loop
+//! devices, and print a message if these are missing.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +23,7 @@ use steadfast_bench::workload::sqlite::Sqlite;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_steadfast");
 
-/// Prints what a run says.
+/// Prints the messages of a run.
 struct Printer;
 
 impl Observer for Printer {
@@ -58,7 +58,8 @@ fn every_workload_on_every_file_system_that_is_here() {
     if !can_make_volumes() {
         return;
     }
-    // On a disk: tmpfs has no direct I/O for loop devices everywhere.
+    // The directory is on a disk, because tmpfs does not offer direct I/O for loop devices on all
+    // kernels.
     let base = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let site = Site {
         scratch: base.path().to_owned(),
@@ -80,7 +81,7 @@ fn every_workload_on_every_file_system_that_is_here() {
         Box::new(Mount { condition: Condition::AfterPowerCut, times: 1 }),
         Box::new(Mount { condition: Condition::Full, times: 1 }),
     ];
-    // Emptying the caches takes long on a busy machine: only where it is what is tested.
+    // Emptying the caches takes long on a busy machine, so only the cases that test it use it.
     for words in [
         "-s 256k -r 4k -r 64k -e",
         "-s 64k -r 64k -i 1 -e -U",
@@ -114,7 +115,7 @@ fn every_workload_on_every_file_system_that_is_here() {
     };
     let result = run::run(plan, &mut Printer, &Stop::new()).expect("a result");
     assert!(result.progress.complete);
-    // 48 MiB are too little for XFS: it is skipped and says why, and the rest goes on.
+    // 48 MiB are too little for XFS: it is skipped with a reason, and the run continues.
     let Some(Status::Skipped { reason }) = result.target("xfs").map(|target| &target.status) else {
         panic!("{:?}", result.target("xfs"))
     };
@@ -122,7 +123,7 @@ fn every_workload_on_every_file_system_that_is_here() {
     for id in ["steadfast", "steadfast-lib", "null", "ext4", "fat", "fat-on-steadfast"] {
         let target = result.target(id).expect("the target");
         if let Status::Skipped { reason } = &target.status {
-            // Where mkfs.ext4 is missing; ours never is.
+            // mkfs.ext4 may be missing; the other targets are always available.
             assert!(id == "ext4", "{id}: {reason}");
             println!("skipped {id}: {reason}");
             continue;
@@ -134,7 +135,7 @@ fn every_workload_on_every_file_system_that_is_here() {
     assert_eq!(left_behind(base.path()), "");
 }
 
-/// One test on one target: it has a value, or a good reason to have none.
+/// Checks one test on one target: it has a value, or a valid reason for having none.
 fn check(test: &Test, id: &str) {
     let measurement = test.measurement(id).unwrap_or_else(|| panic!("{id} has no {}", test.id));
     let place = format!("{id} {}", test.id);
@@ -171,19 +172,19 @@ fn check(test: &Test, id: &str) {
     }
 }
 
-/// What there is not on some target, or not on this machine.
+/// What may be missing on a target or on this machine.
 fn may_be_skipped(test: &Test, id: &str) -> bool {
     let library = id == "steadfast-lib" || id.starts_with("fat");
     let fio = Command::new("fio").arg("--version").output().is_ok();
     match test.workload.as_str() {
-        // It holds nothing when it is not mounted, and has no device.
+        // `null` loses its contents when it is unmounted, and has no device.
         "mount" | "ageing" if id == "null" => true,
-        // The first write after some mounts; nothing else.
+        // Only the first write after a mount may be skipped.
         "mount" => test.name == "first-write",
         "sqlite" => library,
         "check" => library || !fio,
         "fileops" => id.starts_with("fat"),
-        // A container may not make control groups.
+        // A container may be forbidden to make control groups.
         "iozone" if test.number("memory_limit").is_some() => true,
         "iozone" if test.number("processes").is_some() => library,
         "iozone" => id.starts_with("fat") && test.number("threads").is_some(),

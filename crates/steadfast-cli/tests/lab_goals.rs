@@ -1,6 +1,6 @@
-//! What the suite `goals` does, small, on the targets that it is about. Needs root and loop
-//! devices; says so where there are none, and does without the file systems that this machine does
-//! not have.
+//! The suite `goals`, small, on the targets that it covers. The tests need root and loop devices,
+//! and print a message if these are missing. File systems that this machine does not have are left
+//! out.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ use steadfast_bench::workload::opening::Opening;
 use steadfast_bench::workload::overwrite::{DurableWrites, Place};
 use steadfast_bench::workload::purpose::Purposeful;
 
-/// Prints what a run says.
+/// Prints the messages of a run.
 struct Printer;
 
 impl Observer for Printer {
@@ -128,7 +128,8 @@ fn the_work_of_the_goals_on_the_targets_of_the_goals() {
             match &found.status {
                 Status::Ok => assert_eq!(found.samples.len(), 1, "{place}"),
                 Status::Failed { reason } => panic!("{place}: {reason}"),
-                // A library has no O_DIRECT, and a container may not forget names.
+                // A library has no O_DIRECT, and a container may be forbidden to drop the caches of
+                // names.
                 Status::Skipped { reason } => assert!(
                     (test.workload == "direct-reads" && found.target == "steadfast-lib")
                         || reason.contains("caches"),

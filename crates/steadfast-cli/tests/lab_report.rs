@@ -1,5 +1,4 @@
-//! `steadfast lab show` and `compare`, on results that are there: what is printed, what is written,
-//! what is refused.
+//! `steadfast lab show` and `compare` on existing results: what is printed, written and refused.
 
 mod common;
 
@@ -25,7 +24,7 @@ fn scratch() -> Scratch {
 #[test]
 fn tables_json_and_page() {
     let scratch = scratch();
-    // A directory stands for the result in it.
+    // A directory stands for the result file in it.
     let text = scratch.ok("lab show run");
     assert_eq!(text, scratch.ok("lab show run/result.json"));
     assert!(

@@ -1,5 +1,5 @@
-//! Mounts and the commands on them. Skipped, with a line that says so, where nothing can be
-//! mounted.
+//! Mounts and the commands on them. If nothing can be mounted, the tests are skipped with a
+//! message.
 
 mod common;
 
@@ -17,8 +17,7 @@ fn json(scratch: &Scratch, line: &str) -> Value {
     serde_json::from_str(&scratch.ok(line)).expect("JSON")
 }
 
-/// A scratch directory with an empty volume in `disk.img`, or nothing where mounting is not
-/// possible.
+/// A scratch directory with an empty volume in `disk.img`; `None` if mounting is not possible.
 fn start() -> Option<Scratch> {
     can_mount().then(|| {
         let scratch = Scratch::new();
@@ -39,7 +38,7 @@ fn mount_use_umount() {
     assert!(said.contains("unmounted") && said.contains("everything is durable"), "{said}");
     assert!(!is_mounted(&mnt));
     assert!(!process_exists(pid), "umount waits for the daemon");
-    // The lock is free at once, and nothing waits to be replayed.
+    // The lock is free at once, and no records remain to be replayed.
     assert_eq!(scratch.ok("info --get replayed_records disk.img"), "0\n");
     assert_eq!(scratch.ok("cat disk.img /d/f"), "hello");
     scratch.ok("check --quiet disk.img");
@@ -63,7 +62,7 @@ fn one_mount_a_volume() {
         let line = scratch.fails(5, line);
         assert!(line.contains("in use by process") && line.contains("steadfast umount"), "{line}");
     }
-    // The mount point is busy, too.
+    // The mount point is busy too.
     scratch.ok("mkfs --size 4M second.img");
     let line = scratch.fails(5, "mount second.img mnt");
     assert!(line.contains("mounted here already"), "{line}");
@@ -85,10 +84,10 @@ fn information_about_a_mount() {
         assert!(space[0]["used"].as_u64().unwrap() >= 1 << 20, "{space}");
         assert_eq!(space[0]["name_max"], 255);
     }
-    // Every mount of this machine, of which some may be dead.
+    // All mounts of this machine are listed, even if some have no daemon.
     assert!(String::from_utf8_lossy(&scratch.line("df").stdout).contains(mnt.to_str().unwrap()));
     assert!(scratch.ok("info mnt").contains("mounted on"));
-    // A directory below the mount point will do.
+    // A directory below the mount point is accepted.
     fs::create_dir(mnt.join("below")).unwrap();
     assert_eq!(json(&scratch, "info --json mnt/below")["mount_point"], mnt.to_str().unwrap());
 }
@@ -99,7 +98,7 @@ fn transact_survives_a_kill() {
     let mnt = scratch.mounted("-o mask=manual");
     let mut file = fs::File::create(mnt.join("f")).unwrap();
     file.write_all(b"durable").unwrap();
-    // Still open, not synced: the command pulls it out of the kernel's cache.
+    // The file is still open and not synced: the command gets its data from the kernel's cache.
     scratch.ok("transact mnt");
     file.write_all(b", and lost").unwrap();
     fs::write(mnt.join("lost"), "lost").unwrap();
@@ -152,11 +151,11 @@ fn masks_of_a_mount() {
     let mask = json(&scratch, "mask get --json mnt");
     assert!(mask["mask"].as_array().unwrap().contains(&"close".into()), "{mask}");
     assert_eq!(mask["timer_ms"], 250);
-    // Each write a transaction point: not with a write-back cache.
+    // `write` needs a transaction point at each write, which a write-back cache cannot give.
     let line = scratch.fails(1, "mask set mnt +write");
     assert!(line.contains("write-through mount") && line.contains("-o writethrough"), "{line}");
     scratch.fails(2, "mask set mnt +wirte");
-    // The first close finds it in the mask: so it can come and go.
+    // The mask has `close` at the first close, so `close` can be removed and added again.
     fs::write(scratch.path("mnt/e"), "e").unwrap();
     scratch.ok("mask set mnt no-close");
     fs::write(scratch.path("mnt/e"), "f").unwrap();
@@ -167,7 +166,7 @@ fn masks_of_a_mount() {
     assert_eq!(scratch.ok("cat disk.img /e"), "g");
     assert_eq!(json(&scratch, "mask get --json disk.img")["timer_ms"], 250);
 
-    // A mount that starts without it does not get it any more, in one clear line.
+    // A mount that starts without `close` cannot get it later, and says so in one clear line.
     scratch.ok("mask set disk.img no-close");
     scratch.mounted("");
     fs::write(scratch.path("mnt/e"), "h").unwrap();
@@ -191,7 +190,7 @@ fn masks_of_a_mount() {
     scratch.kill_daemon();
     scratch.ok("umount mnt");
     assert_eq!(scratch.ok("cat disk.img /f"), "x");
-    // A volume whose mask has `write` is mounted write-through without being asked.
+    // A volume whose mask has `write` is mounted write-through by default.
     scratch.mounted("");
     fs::write(scratch.path("mnt/g"), "y").unwrap();
     scratch.kill_daemon();
@@ -229,7 +228,7 @@ fn mount_points_that_will_not_do() {
     scratch.fails(3, "mount text.img mnt");
     scratch.fails(3, "mount -f text.img mnt");
     assert!(!is_mounted(&scratch.path("mnt")));
-    // Nothing keeps the image after a failed mount.
+    // After a failed mount the image is free.
     scratch.ok("check --quiet disk.img");
 }
 
@@ -243,7 +242,7 @@ fn read_only() {
     let error = fs::write(mnt.join("g"), "y").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     assert_eq!(json(&scratch, "info --json mnt")["read_only"], true);
-    // Other readers are welcome.
+    // A read-only mount changes nothing on the image.
     scratch.ok("umount mnt");
     assert!(
         fs::read(scratch.path("disk.img")).unwrap() == before,
@@ -322,7 +321,7 @@ fn a_journal_gets_priorities() {
     assert!(log.starts_with("<6>steadfast: mounted"), "{log}");
 }
 
-/// As `mount.fuse3` calls it for `mount -t fuse.steadfast` and fstab.
+/// The call of `mount.fuse3` for `mount -t fuse.steadfast` and fstab.
 #[test]
 fn called_by_mount() {
     let Some(scratch) = start() else { return };
@@ -333,7 +332,7 @@ fn called_by_mount() {
     scratch.ok(&format!("{image} {directory} -o rw,noatime"));
     assert!(is_mounted(&mnt));
     fs::write(mnt.join("f"), "x").unwrap();
-    // Exit codes of mount(8), not ours.
+    // The exit codes are those of mount(8), not of Steadfast.
     failed(&scratch.line(&format!("{image} {directory} -o rw")), 32, "mounted twice");
     scratch.ok("umount mnt");
 
@@ -357,7 +356,7 @@ fn nobody_waits_for_a_daemon() {
     let Some(scratch) = start() else { return };
     let mnt = scratch.path("mnt");
     fs::create_dir(&mnt).unwrap();
-    // Everything that the shell's descriptors lead to has to be let go, 3 as well.
+    // The daemon must close every descriptor of the shell, including descriptor 3.
     let script = format!("exec 3>&1; {STEADFAST} mount disk.img mnt");
     let output =
         Command::new("bash").args(["-c", &script]).current_dir(scratch.path(".")).output().unwrap();
@@ -413,13 +412,14 @@ fn a_root_that_cannot_be_read_is_not_mounted() {
     }
     fs::create_dir(scratch.path("mnt")).unwrap();
     for _ in 0..2 {
-        // Once more: the first try has left nothing behind.
+        // A second try shows that the first one left nothing behind.
         failed(&scratch.line("mount disk.img mnt"), 4, "mount of a damaged root");
     }
     assert!(!common::is_mounted(&scratch.path("mnt")));
 }
 
-/// Without /dev/fuse there is a clear answer. Needs root, for a mount namespace with another /dev.
+/// Without /dev/fuse the command gives a clear error. Needs root, for a mount namespace with
+/// another /dev.
 #[test]
 fn no_fuse() {
     if !is_root()
@@ -444,8 +444,8 @@ fn no_fuse() {
     assert!(line.contains("/dev/fuse") && line.contains("modprobe fuse"), "{line}");
 }
 
-/// A signal while files are open: the mount leaves the tree at once and is served until they are
-/// closed; a second one ends it, and what was written is kept.
+/// A signal while files are open: the mount leaves the directory tree at once and is served until
+/// they are closed. A second signal ends it. Everything written is kept.
 #[test]
 fn signals_with_open_files() {
     for signals in [1, 2] {
@@ -472,7 +472,7 @@ fn signals_with_open_files() {
     }
 }
 
-/// A loop device, given back at the end.
+/// A loop device, detached at the end.
 struct LoopDevice(String);
 
 impl LoopDevice {

@@ -33,7 +33,7 @@ fn larger_while_it_is_used() {
     }
     scratch.fails(2, "image resize mnt enormous");
     scratch.ok("image resize mnt 24M");
-    // By the image's name, too, and from a power cut.
+    // The volume is named by its image this time, and a power cut follows.
     scratch.ok("image resize disk.img +8M");
     scratch.kill_daemon();
     scratch.ok("umount mnt");
@@ -73,7 +73,7 @@ fn defragments_while_it_is_used() {
         fs::metadata(name).map(|found| (found.mtime(), found.ctime(), found.ctime_nsec())).unwrap()
     };
     let (stamps, bytes) = (names.each_ref().map(times), fs::read(&names[0]).unwrap());
-    // Held open, so that the pages stay in the kernel's cache.
+    // The files stay open, so that the pages stay in the kernel's cache.
     let held = File::open(&names[0]).unwrap();
     let one = scratch.ok("defrag mnt/d/a");
     assert!(one.contains("1 files, 1 of them were in pieces"), "{one}");

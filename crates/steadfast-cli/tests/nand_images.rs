@@ -1,4 +1,4 @@
-//! Images of NAND parts: `image build --nand`, opened again as a product would.
+//! Images of NAND parts from `image build --nand`, opened as a product would open them.
 
 mod common;
 
@@ -11,7 +11,7 @@ use steadfast_flash::part::Part;
 use steadfast_host::HostPlatform;
 use steadfast_host::nand::{FlashDevice, NandImage};
 
-/// Bytes of a page of the part with all that is out of band.
+/// Bytes of a page of the part, with all out-of-band bytes.
 const PAGE: usize = 2112;
 
 fn source(scratch: &Scratch) {
@@ -31,8 +31,8 @@ fn a_nand_image_is_whole_with_a_flipped_bit_in_each_page() {
     scratch.ok("image build --quiet --nand slc-1gbit --nand-bad 7,900 nand.bin source");
     let mut bytes = fs::read(scratch.path("nand.bin")).unwrap();
     assert_eq!(bytes.len(), 1024 * 64 * PAGE);
-    // A bit in the data or the out-of-band bytes of each page, the bad-block mark (two bytes) left
-    // out.
+    // Flips one bit in the data or the out-of-band bytes of each page, except in the bad-block mark
+    // (two bytes).
     for (number, page) in bytes.chunks_mut(PAGE).enumerate() {
         let place = match number % 3 {
             0 => 2050 + number % 32,
@@ -56,7 +56,7 @@ fn a_nand_image_is_whole_with_a_flipped_bit_in_each_page() {
     volume.close().unwrap();
 }
 
-/// Bytes of an erase block with all that is out of band.
+/// Bytes of an erase block, with all out-of-band bytes.
 const BLOCK: usize = 64 * PAGE;
 
 #[test]
@@ -65,7 +65,7 @@ fn a_programmer_may_skip_bad_blocks() {
     source(&scratch);
     scratch.ok("image build --quiet --nand slc-1gbit image.bin source");
     let image = fs::read(scratch.path("image.bin")).unwrap();
-    // Each next block into the next good one; at the end there is room for it.
+    // The programmer writes each block to the next good one; the part has room for that at its end.
     let bad = [0, 2, 3, 9, 1023];
     let mut part = vec![0xff; image.len()];
     let good = (0..1024).filter(|block| !bad.contains(block));
@@ -76,12 +76,12 @@ fn a_programmer_may_skip_bad_blocks() {
         part[block * BLOCK + 2048] = 0;
     }
     fs::write(scratch.path("part.bin"), &part).unwrap();
-    // Looking does not settle it.
+    // Read-only access does not record the places of the blocks.
     assert_eq!(scratch.ok("cat part.bin /small"), "small");
     assert!(fs::read(scratch.path("part.bin")).unwrap() == part);
     let info = scratch.ok("flash info part.bin");
     assert!(info.contains("bad blocks    0, 2, 3, 9, 1023\n"), "{info}");
-    // The first mount that writes does; a block that goes bad later changes nothing.
+    // The first mount that writes records them; a block that goes bad later changes nothing.
     scratch.put_in("part.bin", "/new", b"new");
     let mut part = fs::read(scratch.path("part.bin")).unwrap();
     part[900 * BLOCK + 2048] = 0;

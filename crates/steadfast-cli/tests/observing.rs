@@ -1,4 +1,4 @@
-//! `top`, `map` and the metrics of a mount, as people and programs see them.
+//! `top`, `map` and the metrics of a mount, for users and for programs.
 
 mod common;
 #[path = "common/exposition.rs"]
@@ -62,7 +62,7 @@ fn a_frame_and_a_document() {
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    // The image is the same volume.
+    // The image's path names the same volume.
     let report: Value = serde_json::from_str(&scratch.ok("top --json disk.img")).unwrap();
     assert_eq!(report["operations"]["create"]["count"], 30);
     assert!(
@@ -80,7 +80,7 @@ fn a_frame_and_a_document() {
 fn metrics_on_a_port_and_on_a_socket() {
     let Some(scratch) = start("") else { return };
     scratch.ok("umount mnt");
-    // A port that is free now; nobody else on this machine is quick enough to matter.
+    // A port that is free now; another process is unlikely to take it meanwhile.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mnt = scratch.mounted(&format!("-o metrics=127.0.0.1:{port}"));
     fs::write(mnt.join("new"), "x").unwrap();
@@ -99,12 +99,12 @@ fn metrics_on_a_port_and_on_a_socket() {
     assert!(get(connect(), &"x".repeat(5000)).0.starts_with("HTTP/1.1 431"));
     let (head, body) = get(connect(), "HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200") && body.is_empty());
-    // A second mount cannot have it, and is not made.
+    // A second mount cannot use the port, so the mount fails.
     scratch.ok("mkfs --size 4M other.img");
     fs::create_dir(scratch.path("other")).unwrap();
     let line = scratch.fails(5, &format!("mount other.img other -o metrics=127.0.0.1:{port}"));
     assert!(line.contains("in use"), "{line}");
-    // An open connection does not keep the volume from being unmounted.
+    // An open connection does not prevent the unmount.
     let silent = connect();
     scratch.ok("umount mnt");
     drop(silent);
@@ -147,7 +147,7 @@ fn maps_of_images_and_mounts_add_up() {
             && picture.contains("disk.img")
             && picture.contains("almost free")
     );
-    // The picture has the same sizes.
+    // The picture shows the same sizes.
     for bytes in rows {
         assert!(picture.contains(&format!(">{bytes} bytes<")), "{bytes}");
     }
@@ -184,7 +184,7 @@ fn bad_calls_are_one_line() {
         assert!(line.contains("metrics"), "{line}");
         assert!(!common::is_mounted(Path::new(&scratch.path("dir"))));
         let mnt = scratch.mounted("");
-        // Not a terminal.
+        // Standard output is not a terminal.
         let line = scratch.fails(2, "top mnt");
         assert!(line.contains("--once"), "{line}");
         scratch.kill_daemon();

@@ -1,4 +1,5 @@
-//! An image whose newest state is damaged: what every opener says, and who may write.
+//! An image whose newest state is damaged: the messages of every command that opens it, and which
+//! of them may write.
 
 mod common;
 
@@ -10,7 +11,7 @@ use common::{Scratch, can_mount};
 const CELL: u64 = 4096;
 const SIZE: u64 = 8 << 20;
 
-/// A volume with `/old`, and with `/new` in its newest state, both metaroots of which are damaged.
+/// A volume with `/old`, and with `/new` in its newest state, whose two metaroots are damaged.
 fn damaged() -> Scratch {
     let scratch = Scratch::new();
     scratch.volume("8M").put("/old", b"old");

@@ -1,5 +1,5 @@
-//! Who has a volume, who waits for whom, and what is said of changes that are not durable. Skipped,
-//! with a line that says so, where nothing can be mounted.
+//! Which process holds a volume, which processes wait, and what commands report about changes that
+//! are not durable. If nothing can be mounted, the tests are skipped with a message.
 
 mod common;
 
@@ -14,8 +14,7 @@ use common::{
     wait_for,
 };
 
-/// A scratch directory with an empty volume in `disk.img`, or nothing where mounting is not
-/// possible.
+/// A scratch directory with an empty volume in `disk.img`; `None` if mounting is not possible.
 fn start() -> Option<Scratch> {
     can_mount().then(|| {
         let scratch = Scratch::new();
@@ -50,7 +49,7 @@ impl Drop for Loop {
     }
 }
 
-/// The same image under two names: the second mount is refused, whichever comes first.
+/// The same image under two names: the second mount is refused, in either order.
 #[test]
 fn an_image_and_its_loop_device_are_one() {
     let Some(scratch) = start() else { return };
@@ -77,7 +76,7 @@ fn an_image_and_its_loop_device_are_one() {
     scratch.ok("check --quiet disk.img");
 }
 
-/// Two volumes in two parts of an image do not know each other.
+/// Volumes in two parts of one image do not disturb each other.
 #[test]
 fn parts_of_an_image_have_owners_of_their_own() {
     let Some(scratch) = can_mount().then(Scratch::new) else { return };
@@ -100,8 +99,8 @@ fn umount8(directory: &Path, options: &[&str]) -> Output {
     Command::new("umount").args(options).arg(directory).output().expect("umount runs")
 }
 
-/// umount(8) without the helper returns before the daemon has ended: who opens the volume then
-/// waits for it.
+/// umount(8) without the helper returns before the daemon has ended. A command that then opens the
+/// volume waits for the daemon.
 #[test]
 fn who_opens_the_volume_waits_for_a_daemon_that_ends() {
     let Some(scratch) = start().filter(|_| is_root()) else { return };
@@ -109,7 +108,7 @@ fn who_opens_the_volume_waits_for_a_daemon_that_ends() {
         let mnt = scratch.mounted("");
         let pid = scratch.daemon();
         fs::write(mnt.join("f"), vec![round; 4 << 20]).unwrap();
-        // It does not get far before the next command comes.
+        // The daemon stops early, before the next command comes.
         signal("STOP", pid);
         let unmounting = std::thread::spawn(move || umount8(&mnt, &["-l", "-i"]));
         wait_for("the mount to go", || !is_mounted(&scratch.path("mnt")));
@@ -142,7 +141,7 @@ fn linked(scratch: &Scratch, name: &str) -> PathBuf {
     helper
 }
 
-/// As umount(8) runs it: when it returns the daemon has ended.
+/// The helper as umount(8) runs it: when it returns, the daemon has ended.
 #[test]
 fn the_helper_of_umount_returns_after_the_last_point() {
     let Some(scratch) = start() else { return };
@@ -166,7 +165,7 @@ fn the_helper_of_umount_returns_after_the_last_point() {
     assert_eq!(call(&["--bogus", directory]).status.code(), Some(1));
 }
 
-/// `mount -o remount`, as mount(8) passes it on.
+/// `mount -o remount` in the form in which mount(8) passes it on.
 #[test]
 fn a_mount_becomes_read_only_and_writable_again() {
     let Some(scratch) = start().filter(|_| is_root()) else { return };
@@ -202,8 +201,8 @@ fn a_mount_becomes_read_only_and_writable_again() {
     failed(&remount("remount,ro"), 32, "not mounted");
 }
 
-/// `mask set` on a mount is durable when it returns, or says that it is not; and it publishes
-/// nothing that is not its own.
+/// `mask set` on a mount is durable when it returns, or says that it is not. It makes no other
+/// change durable.
 #[test]
 fn a_mask_that_was_set_is_kept() {
     let Some(scratch) = start() else { return };
@@ -228,14 +227,14 @@ fn a_mask_that_was_set_is_kept() {
     assert!(mask("disk.img").contains("fsync"), "as it said");
     scratch.fails(1, "cat disk.img /half");
 
-    // A mount that is given a mask keeps it, too.
+    // A mask given as a mount option is kept too.
     scratch.mounted("-o mask=sync");
     scratch.kill_daemon();
     scratch.ok("umount mnt");
     assert!(mask("disk.img").contains("sync") && !mask("disk.img").contains("fsync"));
 }
 
-/// A mount that is busy stays, and says what is durable and what is not.
+/// A busy mount stays, and the message says what is durable and what is not.
 #[test]
 fn a_busy_mount_says_what_is_durable() {
     let Some(scratch) = start() else { return };
@@ -269,7 +268,7 @@ fn a_busy_mount_says_what_is_durable() {
     scratch.ok("umount mnt");
 }
 
-/// A file system of a fixed size for an image to be on, unmounted when dropped.
+/// A file system of a fixed size that holds an image, unmounted when dropped.
 struct SmallHost(PathBuf);
 
 impl SmallHost {
@@ -294,8 +293,8 @@ impl Drop for SmallHost {
     }
 }
 
-/// The host has less room than the sparse image says: the volume says so wherever somebody could
-/// look.
+/// The host has less room than the sparse image claims: every command that shows the state reports
+/// it.
 #[test]
 fn a_full_host_below_a_sparse_image_is_told() {
     let Some(scratch) = can_mount().then(Scratch::new) else { return };
@@ -333,17 +332,17 @@ fn a_full_host_below_a_sparse_image_is_told() {
     scratch.ok("check --quiet host/disk.img");
     assert_eq!(scratch.ok("cat host/disk.img /kept"), "x");
 
-    // Nor is making a volume there something to try again.
+    // A new volume on the full host fails with advice too.
     fs::write(host.0.join("filler"), vec![1; 8 << 20]).unwrap_err();
     let line = scratch.fails(6, "mkfs --size 64M host/second.img");
     assert!(line.contains("make room"), "{line}");
 }
 
-/// Servers that do not answer may hold an array: nobody is told to make one.
+/// Servers that do not answer may hold an array, so no message suggests making one.
 #[test]
 fn silent_servers_are_not_an_empty_array() {
     let scratch = Scratch::new();
-    // Ports that nothing listens on.
+    // Ports without a listener.
     let ports: Vec<u16> = (0..2)
         .map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
         .collect();

@@ -1,4 +1,4 @@
-//! `steadfast check --salvage`, on images that were damaged in earnest.
+//! `steadfast check --salvage` on badly damaged images.
 
 mod common;
 
@@ -18,7 +18,8 @@ fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| (at / 11) as u8 ^ seed).collect()
 }
 
-/// A directory on the host with what a volume can hold, put into `disk.img`.
+/// Makes a directory on the host with everything that a volume can hold, and puts it into
+/// `disk.img`.
 fn filled(scratch: &Scratch) {
     let source = scratch.path("source");
     fs::create_dir_all(source.join("etc/deep")).unwrap();
@@ -73,7 +74,7 @@ fn everything_comes_out_of_a_sound_image_and_out_of_one_without_superblocks() {
             (one.mode(), one.mtime(), one.mtime_nsec()),
             (other.mode(), other.mtime(), other.mtime_nsec())
         );
-        // The report keeps its name; the file of that name has another one.
+        // The report keeps its name; the file of that name gets another one.
         assert!(
             fs::read_to_string(copy.join("salvage-report.txt"))
                 .unwrap()
@@ -95,7 +96,7 @@ fn lost_parts_are_zeros_and_listed() {
     let data = pattern(400_000, 3);
     scratch.put("/big", &data);
     scratch.put("/other", b"all there");
-    // The data is where the image has it.
+    // The position of the data in the image.
     let image = fs::read(scratch.path("disk.img")).unwrap();
     let needle = &data[40_960..41_060];
     let at = image.chunks(4096).position(|block| block.starts_with(needle)).expect("the block")
@@ -167,7 +168,7 @@ fn what_a_snapshot_holds_comes_out_after_everything_else_is_gone() {
     scratch.ok("check --salvage new disk.img");
     assert!(!scratch.path("new/etc").exists());
     assert_eq!(fs::read(scratch.path("new/salvage-report.txt~1")).unwrap(), b"newer");
-    // There is nothing of a snapshot that is not there, and nothing is made for it.
+    // A missing snapshot yields nothing, and no directory is made for it.
     let line = scratch.fails(1, "check --salvage none --snapshot other disk.img");
     assert!(line.contains("other"), "{line}");
     assert!(!scratch.path("none").exists());

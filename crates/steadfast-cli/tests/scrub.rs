@@ -29,7 +29,7 @@ fn an_image_is_scrubbed_healed_and_its_bad_file_is_named() {
     scratch.put("/bad", &[2; 50_000]);
     let said = scratch.ok("scrub --rate 0 disk.img");
     assert!(said.contains("scrub finished") && said.contains("0 copies healed, 0 bad"), "{said}");
-    // The second copy of some node.
+    // The second copy of one of the nodes.
     rot(&scratch, b"SFND");
     let said = scratch.ok("scrub --rate 100MiB/s disk.img");
     assert!(
@@ -58,7 +58,7 @@ fn a_mount_is_scrubbed_in_the_background() {
     assert_eq!(status(&scratch, "mnt")["state"], "never");
     let said = scratch.ok("scrub --rate 0 --wait mnt");
     assert!(said.contains("scrub finished") && said.contains(", 0 bad"), "{said}");
-    // One that takes its time can be watched and stopped, and the mount works meanwhile.
+    // A slow pass can be watched and stopped, and the mount works meanwhile.
     scratch.ok("scrub --rate 100K mnt");
     scratch.fails(5, "scrub mnt");
     fs::write(mount.join("more"), b"while it runs").unwrap();
@@ -67,13 +67,13 @@ fn a_mount_is_scrubbed_in_the_background() {
     assert!(now["bytes"].as_u64() < now["bytes_total"].as_u64(), "{now}");
     scratch.ok("scrub --stop mnt");
     wait_for("the pass to stop", || status(&scratch, "mnt")["state"] == "stopped");
-    // Rot is found while it is mounted.
+    // A scrub of the mounted volume finds rot.
     rot(&scratch, &[3; 4096]);
     let output = scratch.line("scrub --rate 0 --wait mnt");
     assert_eq!(output.status.code(), Some(4));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("; affects /data, bytes "), "{said}");
-    // A pass under way does not keep a volume from being unmounted.
+    // A running pass does not prevent the unmount.
     scratch.ok("scrub --rate 1K mnt");
     scratch.ok("umount mnt");
     let log = fs::read_to_string(scratch.path("mount.log")).unwrap();

@@ -36,7 +36,7 @@ fn on_an_image() {
     assert_eq!(names(&scratch, "disk.img"), ["one"]);
     scratch.ok("check disk.img");
 
-    // Without a name it gets the time.
+    // Without a name, the snapshot is named after the time.
     scratch.ok("snapshot create disk.img");
     let by_time = names(&scratch, "disk.img").pop().unwrap();
     assert!(by_time.starts_with("20") && by_time.ends_with('Z'), "{by_time}");
@@ -88,7 +88,7 @@ fn on_a_mount() {
     assert_eq!(fs::read(mnt.join("file")).unwrap(), b"first");
     scratch.ok("umount mnt");
 
-    // The snapshot alone, and it cannot be changed.
+    // Only the snapshot is mounted, and it cannot be changed.
     scratch.put("/file", b"third");
     let line = scratch.fails(1, "mount -o snapshot=none disk.img mnt");
     assert!(line.contains("no snapshot 'none'"), "{line}");
@@ -113,7 +113,7 @@ fn differences() {
     scratch.ok("snapshot create disk.img two");
     let expected = "* /changed  (content)\n- /gone\n+ /new\n";
     let image = scratch.ok("snapshot diff disk.img one two");
-    // `put` makes a file anew, so it may also be one that went and one that came.
+    // `put` makes a new file, so the diff may also show one removed and one added file.
     let replaced = expected.replace("* /changed  (content)\n", "- /changed\n+ /changed\n");
     assert!(image == expected || image == replaced, "{image}");
     assert_eq!(scratch.ok("snapshot diff disk.img two"), "");

@@ -1,4 +1,4 @@
-//! `steadfast torture` as a person and a script use it.
+//! `steadfast torture` as users and scripts call it.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn a_campaign_counts_its_cuts_and_finds_nothing() {
         report["cuts_per_second"].as_f64() > Some(0.0) && report["version"].is_string(),
         "{report}"
     );
-    // No bar where there is no terminal.
+    // There is no progress bar without a terminal.
     assert!(output.stderr.is_empty());
     let page = std::fs::read_to_string(scratch.path("report.html")).expect("the report");
     assert!(page.contains("No violation in") && page.trim_end().ends_with("</html>"));
@@ -118,12 +118,13 @@ fn a_witness_tells_what_is_missing_and_who_has_lost_it() {
     assert!(found.contains("nothing is missing"), "{found}");
     let image = std::fs::read(scratch.path("disk.img")).expect("image");
 
-    // A transaction more than there was: the volume has lost it, the medium has not been seen to.
+    // The witness knows one transaction more than the volume has. The raw records are complete, so
+    // the volume lost it.
     let committed = told.lines().filter_map(|line| line.strip_prefix("committed ")).count() as u64;
     scratch.write("more.log", format!("{told}committed {}\n", committed + 1).as_bytes());
     let line = scratch.fails(1, "torture --device disk.img --verify --witness more.log");
     assert!(line.contains("Steadfast, please report"), "{line}");
-    // A raw record more: the medium has lost it.
+    // The witness knows one raw record more: the medium has lost it.
     scratch.write("flushed.log", format!("{told}flushed {}\n", committed + 1).as_bytes());
     let output = scratch.line("torture --device disk.img --verify --witness flushed.log --json");
     let line = failed(&output, 1, "verify");
@@ -165,7 +166,7 @@ fn a_device_is_not_overwritten_by_mistake() {
     ] {
         scratch.fails(2, line);
     }
-    // In use, whatever was said.
+    // A medium in use is refused even with --yes.
     if common::can_mount() {
         scratch.volume("64M");
         scratch.mounted("");

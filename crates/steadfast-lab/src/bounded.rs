@@ -2,19 +2,21 @@
 //! persistence call after every operation, and a power cut at every I/O.
 //!
 //! The method is that of "Finding Crash-Consistency Bugs with Bounded Black-Box Crash Testing"
-//! (OSDI 2018): nearly all crash-consistency bugs that were ever reported need no more than three
-//! operations on an almost new file system. Its bounds are kept: few files ([`files`]), operations
-//! with few but telling arguments ([`Alphabet`]), a persistence call or none ([`Persistence`])
-//! after each, and one at the end. Unlike there the cut is not only after the last call but at
-//! every I/O from the last operation on; those before it belong to a shorter sequence.
+//! (OSDI 2018). According to it, nearly all reported crash-consistency bugs need at most three
+//! operations on an almost new file system.
 //!
-//! Of three operations there would be billions of sequences, so these are pruned twice, as there:
-//! to the letters that have something to do with each other, and, unless all are asked for, to the
-//! [calls](Calls) that differ in more than their name, because on this file system a persistence
-//! call makes the whole volume durable or does nothing.
+//! The bounds of the paper are kept: few files ([`files`]), operations with few but telling
+//! arguments ([`Alphabet`]), a persistence call or none ([`Persistence`]) after each, and one at
+//! the end. The paper cuts the power only after the last call. Here the cut comes at every I/O from
+//! the last operation on; earlier cuts belong to a shorter sequence.
 //!
-//! Sequences are numbered, so that a run can be split into shards and a sequence be run again by
-//! its number.
+//! There would be billions of sequences of three operations. So they are pruned twice, as in the
+//! paper. First, only letters that affect each other remain. Second, only [calls](Calls) that
+//! differ in more than their name remain, unless all are requested. On this file system a
+//! persistence call makes the whole volume durable or does nothing.
+//!
+//! Sequences are numbered, so that a run can be split into shards, and a sequence can be run again
+//! by its number.
 
 mod alphabet;
 mod persistence;
@@ -30,16 +32,16 @@ use crate::powercut::{Effort, Script, Seen, Start, Tally, Violation, torture_fro
 use crate::subject::Subject;
 use crate::world::World;
 
-/// Which persistence calls are behind the operations.
+/// The persistence calls after the operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calls {
-    /// Every one.
+    /// Every call.
     All,
-    /// Those that differ in more than their name.
+    /// The calls that differ in more than their name.
     Few,
 }
 
-/// What sets transaction points, and which calls mean something then.
+/// A transaction mask, and the calls that are useful with it.
 #[derive(Debug, Clone, Copy)]
 struct Regime {
     name: &'static str,
@@ -79,7 +81,7 @@ const REGIMES: [Regime; 3] = [
         few_between: &[Persistence::None, Persistence::FsyncTouched],
         few_last: &[Persistence::FsyncTouched, Persistence::SyncWrite],
     },
-    // The application decides: fsync must not set a point.
+    // The application decides: fsync must not set a transaction point.
     Regime {
         name: "manual",
         mask: TransactionMask::MANUAL,
@@ -88,7 +90,7 @@ const REGIMES: [Regime; 3] = [
         few_between: &[Persistence::None, Persistence::Transact],
         few_last: &[Persistence::Transact],
     },
-    // Every operation is a point of its own.
+    // Every operation is a separate transaction point.
     Regime {
         name: "every",
         mask: TransactionMask(TransactionMask::ALL.0 & !TransactionMask::TIMER.0),
@@ -99,7 +101,7 @@ const REGIMES: [Regime; 3] = [
     },
 ];
 
-/// The intent log: as formatted by default, or none at all.
+/// The intent log: the default size, or none.
 const LOGS: [(&str, Option<u64>); 2] = [("log", None), ("no log", Some(0))];
 
 /// All sequences of one length.
@@ -109,29 +111,29 @@ pub struct Bounded {
     calls: Calls,
     alphabets: Vec<Alphabet>,
     medium: MediumProfile,
-    /// Where sequences begin, for each regime and log.
+    /// The starts of the sequences, one for each regime and log.
     starts: Vec<(World, Start)>,
 }
 
 /// One sequence.
 #[derive(Debug)]
 pub struct Sequence {
-    /// What it does, for people.
+    /// Its operations, as text.
     pub name: String,
     /// The operations, persistence calls included.
     pub operations: Vec<Operation>,
-    /// Number of the first operation of the last element: cuts begin there.
+    /// Number of the first operation of the last element. Cuts begin there.
     pub from: usize,
-    /// Which of the starts it begins with.
+    /// Index of the start with which it begins.
     start: usize,
 }
 
 impl Bounded {
-    /// All sequences of `length` operations (1 to 3; those of three over the pruned alphabet) with
-    /// these calls on such a medium.
+    /// All sequences of `length` operations with these calls on such a medium. The length is 1 to
+    /// 3; sequences of three use the pruned alphabet.
     ///
     /// # Errors
-    /// The length is none of these, or the files cannot be made.
+    /// The length is out of range, or the files cannot be made.
     pub fn new<S: Subject>(
         length: usize,
         calls: Calls,
@@ -142,7 +144,7 @@ impl Bounded {
                 "sequences of {length} operations are not enumerated, only of 1, 2 and 3"
             ));
         }
-        // Each position writes bytes of its own, so that a lost second write is seen.
+        // Each position writes different bytes, so that a lost second write shows.
         let alphabets = (0..length).map(|position| Alphabet::new(position, length == 3)).collect();
         let mut starts = Vec::new();
         for regime in REGIMES {
@@ -167,7 +169,7 @@ impl Bounded {
         elements * between.pow(self.length as u32 - 1) * last
     }
 
-    /// How many sequences there are.
+    /// The number of sequences.
     pub fn count(&self) -> u64 {
         REGIMES.iter().map(|regime| self.count_of(regime)).sum::<u64>() * LOGS.len() as u64
     }

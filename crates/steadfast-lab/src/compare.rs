@@ -11,19 +11,19 @@ use crate::subject::Subject;
 use crate::tape::Tape;
 use crate::world::World;
 
-/// How much is compared.
+/// The extent of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub struct Depth {
-    /// Entries asked for in one call when a directory is listed.
+    /// Entries requested in one call when a directory is listed.
     pub list_count: usize,
-    /// Where the ends of data and holes lie is compared too.
+    /// Whether the boundaries of data and holes are compared too.
     pub seek: bool,
 }
 
-/// Compares the mask and the timer that a volume has just been opened with.
+/// Compares the mask and the timer of a newly opened volume.
 ///
 /// # Errors
-/// The first difference, in words.
+/// The first difference, as text.
 pub fn compare_parameters<S: Subject>(subject: &S, state: &State) -> Result<(), String> {
     let witness = subject.witness();
     match (state.mask, state.timer_ms) {
@@ -37,10 +37,10 @@ pub fn compare_parameters<S: Subject>(subject: &S, state: &State) -> Result<(), 
     }
 }
 
-/// Compares everything that can be seen through the facade.
+/// Compares everything that is visible through the facade.
 ///
 /// # Errors
-/// The first difference, in words.
+/// The first difference, as text.
 pub fn compare<S: Subject>(subject: &S, state: &State, depth: Depth) -> Result<(), String> {
     let mut seen = BTreeMap::new();
     let mut ahead = vec![(InodeNumber::ROOT, "/".to_owned())];
@@ -93,7 +93,7 @@ pub fn compare<S: Subject>(subject: &S, state: &State, depth: Depth) -> Result<(
             }
         }
     }
-    // Unlinked files that somebody holds.
+    // Unlinked files that are held open.
     for (inode, node) in state.nodes().filter(|(_, node)| node.links == 0) {
         let path = format!("unlinked inode {}", inode.0);
         let attributes = subject.attributes(inode).map_err(|error| format!("{path}: {error}"))?;
@@ -102,7 +102,7 @@ pub fn compare<S: Subject>(subject: &S, state: &State, depth: Depth) -> Result<(
     Ok(())
 }
 
-/// Compares the list of snapshots, and all that each of them holds.
+/// Compares the list of snapshots, and the whole contents of each snapshot.
 ///
 /// # Errors
 /// The first difference.
@@ -213,7 +213,7 @@ fn compare_node<S: Subject>(
     }
 }
 
-/// Compares what `stat` shows.
+/// Compares the attributes that `stat` shows.
 ///
 /// # Errors
 /// The first difference.
@@ -223,8 +223,8 @@ pub fn compare_attributes(
     seen: &Attributes,
     path: &str,
 ) -> Result<(), String> {
-    // Most of the time nothing differs, and this is done for every file after every cut: words are
-    // made only when needed.
+    // This runs for every file after every cut, and usually nothing differs. So the text is made
+    // only when it is needed.
     fn check<T: PartialEq + std::fmt::Debug>(
         path: &str,
         what: &str,
@@ -254,9 +254,9 @@ pub fn compare_attributes(
     check(path, "creation time", seen.created, node.created)
 }
 
-/// Bytes read in one call; odd, so that reads start and end inside blocks.
+/// Bytes read in one call. The number is odd, so that reads start and end inside blocks.
 const READ_LENGTH: usize = 40_001;
-/// Bytes asked for at the end of a file.
+/// Bytes requested at the end of a file.
 const READ_BEYOND: usize = 16;
 
 fn compare_content<S: Subject>(
@@ -269,7 +269,7 @@ fn compare_content<S: Subject>(
     let size = content.size();
     let longest = size.clamp(READ_BEYOND as u64, READ_LENGTH as u64) as usize;
     let (mut buffer, mut right) = (vec![0; longest], vec![0; longest]);
-    // The places that hold something, a little around them, and the end.
+    // The stretches that hold data, with a margin, and the end.
     let mut stretches: Vec<(u64, u64)> = content
         .ranges()
         .into_iter()
@@ -310,8 +310,8 @@ fn compare_content<S: Subject>(
     if depth.seek { compare_holes(subject, inode, content, path) } else { Ok(()) }
 }
 
-/// Walks data and holes: they must alternate and cover the file, and every hole must be zeros in
-/// the model.
+/// Walks over data and holes. They must alternate and cover the file, and every hole must be zeros
+/// in the model.
 fn compare_holes<S: Subject>(
     subject: &S,
     inode: InodeNumber,
@@ -365,7 +365,7 @@ fn difference(offset: u64, seen: &[u8], right: &[u8]) -> String {
     )
 }
 
-/// A name for people.
+/// A name as text.
 pub fn text(name: &[u8]) -> String {
     let shown = String::from_utf8_lossy(name).escape_debug().to_string();
     if shown.len() > 24 {

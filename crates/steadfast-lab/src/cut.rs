@@ -1,11 +1,13 @@
-//! What a power cut leaves of a recorded run.
+//! The medium after a power cut in a recorded run.
 //!
-//! A cut at event *k* means: events before *k* have completed, event *k* is in flight, nothing
-//! after it was issued. Every atomic unit that a completed or in-flight write touched since the
-//! last completed flush may then hold any of the values it was given, or the one before all of
-//! them; units decide independently (the medium may reorder). Where the [`MediumProfile`] says so
-//! such a unit may hold damage instead. What a completed flush or forced-unit-access write covered
-//! stays.
+//! A cut at event *k* means: events before *k* have completed, event *k* is in flight, and nothing
+//! after it was issued.
+//!
+//! The choice concerns every atomic unit that a completed or in-flight write has touched since the
+//! last completed flush. Such a unit may hold any of the values it was given, or the value before
+//! all of them. Units decide independently, because the medium may reorder. If the
+//! [`MediumProfile`] allows it, such a unit may hold damage instead. Everything covered by a
+//! completed flush or a completed forced-unit-access write stays.
 
 mod keep;
 mod survival;
@@ -25,7 +27,7 @@ pub use survival::Survival;
 struct Written {
     request: usize,
     data: Option<Arc<[u8]>>,
-    /// Where in the request the unit begins, bytes.
+    /// Start of the unit in the request, bytes.
     start: usize,
     fua: bool,
 }
@@ -38,15 +40,16 @@ pub struct Cutter<'a> {
     medium: MediumProfile,
     position: usize,
     durable: Image,
-    /// For each unit written since it was last durable: the values in order, those of the event in
-    /// flight included.
+    /// For each unit written since it was last durable: its values in order, including those of the
+    /// event in flight.
     pending: BTreeMap<u64, Vec<Written>>,
-    /// The requests that `pending` holds values of, in order.
+    /// The requests whose values `pending` holds, in order.
     requests: Vec<usize>,
 }
 
 impl<'a> Cutter<'a> {
-    /// Starts before the first event, on the medium's contents at that time; units are old or new.
+    /// Starts before the first event, with the medium's contents at that time; units are old or
+    /// new.
     pub fn new(base: Image, events: &'a [Event], atomic_unit: u32) -> Cutter<'a> {
         let mut cutter = Cutter {
             events,
@@ -77,7 +80,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// The event at the present position is in flight from now on.
+    /// Marks the event at the present position as in flight.
     fn issue(&mut self) {
         let request = self.position;
         let (offset, length, data, fua) = match self.events.get(request) {
@@ -95,7 +98,7 @@ impl<'a> Cutter<'a> {
         self.requests.push(request);
     }
 
-    /// The event at the present position has completed.
+    /// Marks the event at the present position as completed.
     fn complete(&mut self) {
         match &self.events[self.position] {
             Event::Flush => {
@@ -120,12 +123,12 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Whether every choice of what survives gives the same image at the present cut.
+    /// Whether every choice of surviving writes gives the same image at the present cut.
     pub fn is_settled(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// The image after a cut at the event that was last advanced to.
+    /// The image after a cut at the event of the last [`advance`](Self::advance).
     pub fn image(&self, survival: Survival) -> Image {
         let mut image = self.durable.clone();
         let mut keep = Keep::new(survival, self);
@@ -147,7 +150,7 @@ impl<'a> Cutter<'a> {
         image
     }
 
-    /// How many units a request writes.
+    /// The number of units that a request writes.
     fn units(&self, request: usize) -> u64 {
         match self.events.get(request) {
             Some(Event::Write { data, .. }) => data.len() as u64 / self.unit,
@@ -226,7 +229,7 @@ mod tests {
             }
         }
         assert!(seen.len() > 50, "little damage: {seen:?}");
-        // An eMMC's forced write is old or new.
+        // A forced write of an eMMC is old or new.
         let mut cutter =
             Cutter::new(Image::new(8), &events, 2).on(MediumProfile::from_name("emmc").unwrap());
         cutter.advance(3);

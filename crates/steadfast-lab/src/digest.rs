@@ -1,15 +1,14 @@
 //! One number for everything that happened in a world: operations, answers, every I/O, every
 //! verdict.
 //!
-//! The same seed must give the same digest, on every machine and with every number of threads:
-//! whatever differs between two runs of one seed is a dependence on something that the seed does
-//! not decide.
+//! The same seed must give the same digest on every machine and with every number of threads. If
+//! two runs of one seed differ, they depend on something that the seed does not decide.
 
 use std::fmt::{Debug, Write};
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// A digest that things are added to.
+/// A digest that grows with each addition.
 #[derive(Clone)]
 pub struct Digest(Box<Xxh3>);
 
@@ -26,7 +25,7 @@ impl Debug for Digest {
 }
 
 impl Digest {
-    /// Adds bytes, with their length, so that two pieces are not taken for one.
+    /// Adds bytes together with their length, so that two pieces differ from one joined piece.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Digest {
         self.number(bytes.len() as u64);
         self.0.update(bytes);
@@ -39,7 +38,7 @@ impl Digest {
         self
     }
 
-    /// Adds what `{:?}` shows.
+    /// Adds the output of `{:?}`.
     pub fn shown(&mut self, value: &impl Debug) -> &mut Digest {
         struct Sink<'a>(&'a mut Xxh3);
         impl Write for Sink<'_> {
@@ -48,7 +47,7 @@ impl Digest {
                 Ok(())
             }
         }
-        // The sink takes everything; a `Debug` that fails all the same adds what it wrote before.
+        // Writing to the sink cannot fail. If `Debug` itself fails, its output so far is added.
         let _ = writeln!(Sink(&mut self.0), "{value:?}");
         self
     }
@@ -59,7 +58,7 @@ impl Digest {
     }
 }
 
-/// The digest of some bytes by themselves.
+/// The digest of these bytes alone.
 pub fn digest_of(bytes: &[u8]) -> u128 {
     xxhash_rust::xxh3::xxh3_128(bytes)
 }
@@ -84,7 +83,8 @@ mod tests {
             Digest::default().shown(&Some(1)).value(),
             Digest::default().shown(&Some(1)).value()
         );
-        // A fixed value: the digest is the same with every version of everything.
+        // A fixed value shows that the digest does not change with the version of the crate or the
+        // compiler.
         assert_eq!(digest_of(b""), 0x99aa_06d3_0147_98d8_6001_c324_468d_497f);
     }
 }

@@ -1,45 +1,45 @@
-//! Why an operation is refused, as the model and the volume can be compared by it.
+//! The reasons for a refusal, in a form in which model and volume can be compared.
 
 use steadfast::Error;
 
 /// The cause of a refusal without its details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// No such name.
+    /// The name does not exist.
     NotFound,
     /// The name exists.
     AlreadyExists,
-    /// A directory was needed.
+    /// The object is not a directory.
     NotADirectory,
-    /// Not on directories.
+    /// The object is a directory.
     IsADirectory,
     /// The directory has entries.
     DirectoryNotEmpty,
-    /// Regular files only.
+    /// The object is not a regular file.
     NotARegularFile,
     /// Name too long.
     NameTooLong,
-    /// Not a name.
+    /// The bytes are not a valid name.
     InvalidName,
     /// Value too long.
     ValueTooLong,
-    /// An argument out of range.
+    /// An argument is out of range.
     InvalidArgument,
-    /// Beyond the largest file size.
+    /// The offset is beyond the largest file size.
     FileTooLarge,
-    /// A directory below itself.
+    /// A directory would move below itself.
     MoveIntoSelf,
-    /// No such attribute.
+    /// The attribute does not exist.
     NoAttribute,
-    /// Nothing behind the offset.
+    /// There is no data or hole after the offset.
     NoSuchOffset,
-    /// The inode is gone.
+    /// The inode no longer exists.
     Stale,
     /// Not allowed on this object.
     NotPermitted,
     /// Not supported.
     Unsupported,
-    /// Newer snapshots would go.
+    /// Newer snapshots would be destroyed.
     NewerSnapshots,
     /// An atomic command is running.
     Held,
@@ -47,7 +47,7 @@ pub enum Fault {
     Size,
     /// No space.
     NoSpace,
-    /// Everything that a healthy volume on a healthy medium never says.
+    /// Every error that a healthy volume on a healthy medium never returns.
     Broken,
 }
 
@@ -79,13 +79,13 @@ impl From<Error> for Fault {
     }
 }
 
-/// The refusals that are right. Where several conditions hold at once POSIX leaves open which is
-/// reported, so the model names them all; it is never empty.
+/// The correct refusals. If several conditions hold at once, POSIX leaves open which one is
+/// reported, so the model names all of them. The list is never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults(Vec<Fault>);
 
 impl Faults {
-    /// Whether this refusal is right.
+    /// Whether this refusal is correct.
     pub fn allow(&self, fault: Fault) -> bool {
         self.0.contains(&fault)
     }
@@ -103,12 +103,12 @@ impl<const N: usize> From<[Fault; N]> for Faults {
     }
 }
 
-/// Collects every condition that speaks against an operation.
+/// Collects every condition that forbids an operation.
 #[derive(Debug, Default)]
 pub struct Objections(Vec<Fault>);
 
 impl Objections {
-    /// Notes `fault` where `condition` holds.
+    /// Notes `fault` if `condition` holds.
     pub fn when(&mut self, condition: bool, fault: Fault) -> &mut Objections {
         if condition {
             self.0.push(fault);
@@ -116,7 +116,7 @@ impl Objections {
         self
     }
 
-    /// Notes several faults, any of which names the condition rightly.
+    /// Notes several faults, each of which correctly names the condition.
     pub fn any(&mut self, condition: bool, faults: &[Fault]) -> &mut Objections {
         if condition {
             self.0.extend_from_slice(faults);
@@ -124,15 +124,15 @@ impl Objections {
         self
     }
 
-    /// Notes all of these.
+    /// Notes all of these faults.
     pub fn all(&mut self, faults: &Faults) -> &mut Objections {
         self.any(true, &faults.0)
     }
 
-    /// Refuses where anything was noted.
+    /// Refuses the operation if anything was noted.
     ///
     /// # Errors
-    /// All that was noted.
+    /// All noted faults.
     pub fn settle(&mut self) -> Result<(), Faults> {
         if self.0.is_empty() { Ok(()) } else { Err(Faults(std::mem::take(&mut self.0))) }
     }

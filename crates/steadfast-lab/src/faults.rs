@@ -1,15 +1,15 @@
-//! Faults of the medium: every request of a run fails once, and what happens then is judged.
+//! Faults of the medium: every request of a run fails once, and the reaction is judged.
 //!
 //! The rules:
-//! - whoever asked gets an error that names the medium, or the reason why the volume is read-only;
-//!   nobody else notices;
-//! - what was refused has changed nothing; a change whose own transaction point failed may be
-//!   there, not yet durable;
-//! - a failed read never makes the volume read-only, but where a rollback has met it: then a second
-//!   one helps;
-//! - a transient fault is seen by nobody, but for a flush, which nobody may try again;
-//! - opened again the volume is at the last acknowledged transaction point or at one that was in
-//!   flight, `check` is clean, and it takes changes.
+//! - The caller of the affected operation gets an error. It names the medium, or the reason why the
+//!   volume is read-only. No other caller notices anything.
+//! - A refused operation has changed nothing. If only the transaction point of a change failed, the
+//!   change may be visible without being durable.
+//! - A failed read never makes the volume read-only, except in a rollback; then a second rollback
+//!   helps.
+//! - No caller sees a transient fault, except for a flush, which must not be retried.
+//! - After it is opened again, the volume is at the last acknowledged transaction point or at one
+//!   that was in flight. `check` is clean, and the volume accepts changes.
 
 mod judge;
 
@@ -31,33 +31,33 @@ use crate::tape::{Lie, Tape};
 use crate::trouble::{Armed, Lasting};
 use crate::world::World;
 
-/// How much was tried and what it came to.
+/// The amount and the outcome of the tries.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Worlds.
     pub worlds: u64,
     /// Runs with one fault each.
     pub faults: u64,
-    /// Of these, runs in which the fault was met.
+    /// Number of these runs in which a request met the fault.
     pub struck: u64,
-    /// Operations that were refused for it.
+    /// Operations that were refused because of the fault.
     pub refused: u64,
     /// Runs after which the volume was read-only.
     pub read_only: u64,
 }
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Operations that fill the volume before.
+    /// Operations that fill the volume beforehand.
     pub before: usize,
     /// Operations during which each request fails in turn.
     pub operations: usize,
-    /// At most so many requests of a kind fail; evenly spread where there are more.
+    /// Most requests of a kind that fail, evenly spread if there are more.
     pub requests: u64,
 }
 
-/// Every way in which a request of a kind can fail.
+/// Every way in which a request of this kind can fail.
 fn ways(operation: MediumOperation) -> Vec<(ErrorClass, Lasting, bool)> {
     use ErrorClass::{Gone, Permanent, Transient};
     let mut ways = vec![(Permanent, Lasting::Times(1), false), (Gone, Lasting::Gone, false)];
@@ -71,7 +71,7 @@ fn ways(operation: MediumOperation) -> Vec<(ErrorClass, Lasting, bool)> {
     ways
 }
 
-/// A volume with files in it, and the operations that faults will strike.
+/// A volume with files, and the operations that faults will hit.
 struct Prepared {
     image: Image,
     state: Arc<State>,
@@ -81,10 +81,10 @@ struct Prepared {
     counts: [(MediumOperation, u64); 4],
 }
 
-/// Fails requests of one world in turn, in every way.
+/// Fails the requests of one world in turn, in every way.
 ///
 /// # Errors
-/// The first violation: the world, the fault, the operations, what happened.
+/// The first violation: the world, the fault, the operations, and what happened.
 pub fn strike_all(world: &World, effort: &Effort, tally: &mut Tally) -> Result<(), String> {
     let Some(prepared) = prepare(world, effort).map_err(|what| format!("{world}: {what}"))? else {
         return Ok(());
@@ -111,7 +111,7 @@ pub fn strike_all(world: &World, effort: &Effort, tally: &mut Tally) -> Result<(
     Ok(())
 }
 
-/// One run with one fault.
+/// Makes one run with one fault.
 fn strike(
     world: &World,
     prepared: &Prepared,
@@ -128,7 +128,7 @@ fn strike(
     tally.struck += u64::from(struck);
     tally.refused += refused;
     tally.read_only += u64::from(read_only);
-    // Flushes are not tried again; a discard is advice.
+    // Flushes are not retried; a discard is only advice.
     let invisible = match armed.operation {
         MediumOperation::Flush => false,
         MediumOperation::Discard => armed.class != ErrorClass::Gone,
@@ -140,8 +140,8 @@ fn strike(
     Ok(())
 }
 
-/// Runs the operations, judging each, and then opens the volume again without faults. Returns how
-/// many operations were refused for the fault, and whether the volume went read-only.
+/// Runs the operations and judges each, then opens the volume again without faults. Returns the
+/// number of operations that the fault refused, and whether the volume became read-only.
 fn run(
     world: &World,
     tape: &Tape,
@@ -168,7 +168,8 @@ fn run(
     Ok((refused, read_only))
 }
 
-/// Formats, fills, and draws the operations. `None`: the medium is too small for a volume.
+/// Formats and fills the volume, and draws the operations. `None`: the medium is too small for a
+/// volume.
 fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
@@ -193,7 +194,7 @@ fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
     let mut operations = Vec::new();
     for number in 0..effort.operations {
         let operation = match number % 8 {
-            // Where the whole volume is read, and where it is opened.
+            // These operations read the whole volume, or open it.
             3 => Operation::Compare,
             7 => Operation::Remount { clean: number % 16 == 7 },
             1 | 5 if world.extras.snapshots => generator.snapshot(),

@@ -1,9 +1,9 @@
-//! No space, at every fill level: a small volume is filled so that each possible number of blocks
-//! is left, and there each kind of operation is done once, on a copy of the volume.
+//! No space, at every fill level. A small volume is filled so that each possible number of free
+//! blocks occurs. At each level, each kind of operation runs once, on a copy of the volume.
 //!
-//! It is done or refused with `NoSpace`, and then nothing has changed; what frees, commits or rolls
-//! back is never refused. The session judges both. Afterwards the volume is emptied, and all of its
-//! space is back.
+//! An operation succeeds, or is refused with `NoSpace` and changes nothing. Operations that free
+//! space, commit or roll back are never refused. The session judges both. Afterwards the volume is
+//! emptied, and all of its space is free again.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::subject::{LabVolume, Subject};
 use crate::tape::{Lie, Tape};
 use crate::world::World;
 
-/// What was tried.
+/// Counts of the tries.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     /// Fill levels: volumes with a different number of blocks left.
     pub levels: u64,
-    /// Operations done there.
+    /// Operations tried at these levels.
     pub done: u64,
     /// Operations that found no space.
     pub refused: u64,
@@ -45,7 +45,7 @@ fn create(name: u8, make: Make) -> Operation {
     }
 }
 
-/// One operation of each kind, on what [`fill`] makes.
+/// One operation of each kind, on the files that [`fill`] makes.
 fn kinds() -> Vec<Operation> {
     let root = || Place::Path(Vec::new());
     let size = |size| Change { size: Some(size), ..Change::default() };
@@ -107,7 +107,7 @@ fn kinds() -> Vec<Operation> {
     ]
 }
 
-/// Fills the volume of a world step by step and tries everything at each number of free blocks.
+/// Fills the volume of a world step by step, and tries everything at each number of free blocks.
 ///
 /// # Errors
 /// The first broken promise.
@@ -134,7 +134,8 @@ fn fill_world(world: &World, tally: &mut Tally) -> Result<(), String> {
     let block = u64::from(world.format.block_size);
     let mut level = 0u64;
     loop {
-        // One block of data more, or where that is refused one small file more, until both are.
+        // Each step adds one block of data or, if that is refused, one small file, until both are
+        // refused.
         let (mut session, tape) = open(world, &clock, &image, &state, tick)?;
         let mut full = true;
         if steps.is_empty() {
@@ -185,7 +186,7 @@ fn open<'w>(
     Ok((session, tape))
 }
 
-/// One operation, twice, committed.
+/// Does one operation twice, and commits.
 fn try_one(
     world: &World,
     clock: &Clock,
@@ -208,7 +209,7 @@ fn try_one(
     LabVolume::check(world, &tape, clock)
 }
 
-/// A full volume can be emptied, and takes as much as before then.
+/// Checks that a full volume can be emptied, and then holds as much as before.
 fn empty(
     world: &World,
     clock: &Clock,

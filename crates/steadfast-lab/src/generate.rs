@@ -1,5 +1,5 @@
-//! Random operations: by seed, looking at the model so that most of them meet a file, and as a
-//! proptest strategy.
+//! Random operations: drawn by seed with the help of the model, so that most of them meet a file,
+//! and drawn as a proptest strategy.
 
 mod places;
 mod plans;
@@ -19,8 +19,8 @@ use crate::world::{Extras, Profile, World, mask};
 #[cfg(feature = "proptest")]
 pub use strategy::operation;
 
-/// Blocks of the longest clone: long ones are done in steps, each of which a test may have to
-/// compare with.
+/// Blocks of the longest clone. Long clones are done in steps, and a test may have to compare with
+/// the state after each step.
 const CLONE_BLOCKS_MAX: u64 = 256;
 
 /// Draws operations.
@@ -33,19 +33,19 @@ pub struct Generator {
     write_max: u64,
     /// Number of the next pattern.
     fill: u32,
-    /// The first slot of the client that this generator is.
+    /// The first slot of this generator's client.
     first_slot: u8,
     extras: Extras,
-    /// What decides about plans.
+    /// Random numbers for plans.
     plans: Random,
-    /// The rest of the present plan.
+    /// The rest of the current plan.
     planned: VecDeque<Operation>,
 }
 
 impl Generator {
-    /// A generator for this world; `label` tells several of one world apart.
+    /// A generator for this world; `label` distinguishes several generators of one world.
     pub fn new(world: &World, label: u64) -> Generator {
-        // A few dozen operations have to fill a volume that is there to be filled.
+        // For this profile, a few dozen operations must fill the volume.
         let share = if world.profile == Profile::Full { 5 } else { 16 };
         let write_max = (world.size / share).clamp(2_000, 200_000);
         let random = Random::new(world.seed).fork(label);
@@ -62,7 +62,7 @@ impl Generator {
         }
     }
 
-    /// A generator for client `number`: with its own slots and its own bytes.
+    /// A generator for client `number`, with separate slots and separate bytes.
     pub fn client(world: &World, number: u8) -> Generator {
         let first_slot = (usize::from(number) * SLOTS % ALL_SLOTS) as u8;
         Generator { first_slot, ..Generator::new(world, 3 + 16 * u64::from(number)) }
@@ -74,7 +74,7 @@ impl Generator {
 
     /// The next operation.
     pub fn next(&mut self, model: &Model) -> Operation {
-        // An atomic command is a few operations long.
+        // An atomic command lasts a few operations.
         if model.held && self.random.chance(1, 6) {
             return if self.random.chance(2, 3) {
                 Operation::CommitHeld
@@ -91,7 +91,7 @@ impl Generator {
         if self.extras.snapshots && self.random.chance(1, 25) {
             return self.snapshot();
         }
-        // Weights: names, attributes, data, held files, transactions, the world around.
+        // Weights: names, attributes, data, held files, transactions, the environment.
         let weights: [u64; 6] = match self.profile {
             Profile::Mixed => [40, 12, 34, 6, 10, 2],
             Profile::Names => [70, 10, 6, 6, 8, 1],
@@ -115,7 +115,7 @@ impl Generator {
         }
     }
 
-    /// What follows an operation that found no space: a file is emptied, and the volume filled
+    /// The operations after one that found no space: a file is emptied, and the volume is filled
     /// again.
     pub fn refill(&mut self, model: &Model) -> [Operation; 2] {
         let change = Change { size: Some(0), ..Change::default() };
@@ -205,7 +205,7 @@ impl Generator {
                 if random.chance(1, 6) {
                     change.changed = Some((1_234_567, 89));
                 }
-                // Together with new permissions the order of the two would matter.
+                // In combination with new permissions, the order of the two changes would matter.
                 change.drop_privileges = change.permissions.is_none() && random.chance(1, 8);
                 Operation::Set { place, change }
             }
@@ -271,7 +271,7 @@ impl Generator {
                 };
                 let keep_size = self.random.chance(1, 2);
                 let mode = match self.random.below(3) {
-                    // To allocate a tebibyte is to ask for no space.
+                    // Allocating a tebibyte would only test for no space.
                     0 if length < 1 << 30 => AllocateMode::Allocate { keep_size },
                     1 if length < 1 << 30 => AllocateMode::ZeroRange { keep_size },
                     _ => AllocateMode::PunchHole,
@@ -293,7 +293,7 @@ impl Generator {
         }
     }
 
-    /// Whole blocks most often, up to the end of the source now and then.
+    /// Usually whole blocks; sometimes up to the end of the source.
     fn clone_range(&mut self, model: &Model, from: Place, size: u64) -> Operation {
         let to = if self.random.chance(1, 6) { from.clone() } else { self.file(model) };
         let (block, to_size) = (self.block, self.size(model, &to));
@@ -310,12 +310,12 @@ impl Generator {
             to_offset = to_size.min(1 << 45).next_multiple_of(block);
         }
         let left = size.saturating_sub(from_offset);
-        // The end of a file can be shared where it becomes the end of the other one.
+        // The partial last block of a file can be shared only if it becomes the end of the target.
         let short = left / block < CLONE_BLOCKS_MAX && to_offset.saturating_add(left) >= to_size;
         let length = match self.random.below(12) {
             0..3 if short => 0,
             3..6 if short => left,
-            // Not aligned.
+            // This length is not aligned.
             6 => u64::from(self.length()).min(CLONE_BLOCKS_MAX * block).max(1),
             _ => self.random.between(1, (left / block).clamp(1, 64)) * block,
         };
@@ -398,7 +398,7 @@ impl Generator {
         }
     }
 
-    /// The length of a write: small, about a block, many blocks.
+    /// The length of a write: small, about a block, or many blocks.
     fn length(&mut self) -> u32 {
         let length = match self.random.below(20) {
             0 => 0,
@@ -411,7 +411,7 @@ impl Generator {
         length.min(self.write_max) as u32
     }
 
-    /// An offset: the start, the end, near a block's edge, far out.
+    /// An offset: the start, the end, near a block boundary, or far beyond the end.
     fn offset(&mut self, size: u64) -> u64 {
         let near = self.random.between(0, 4).wrapping_sub(2);
         match self.random.below(24) {

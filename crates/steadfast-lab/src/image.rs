@@ -1,4 +1,4 @@
-//! The bytes of a medium, cheap to copy: branching at every I/O copies pointers, not bytes.
+//! The bytes of a medium, cheap to copy: a branch at every I/O copies pointers, not bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ type Page = [u8; PAGE];
 pub struct Image {
     size: u64,
     pages: Vec<Arc<Page>>,
-    /// Stretches that cannot be read, start and end, until they are written.
+    /// Unreadable stretches, start and end, until they are written.
     bad: Arc<BTreeMap<u64, u64>>,
 }
 
@@ -31,12 +31,12 @@ impl Image {
         self.size
     }
 
-    /// Whether `length` bytes at `offset` lie inside.
+    /// Whether `length` bytes at `offset` lie inside the image.
     pub fn holds(&self, offset: u64, length: u64) -> bool {
         offset.checked_add(length).is_some_and(|end| end <= self.size)
     }
 
-    /// Fills `buffer` from `offset`; the range lies inside.
+    /// Fills `buffer` from `offset`; the range must lie inside.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) {
         let mut at = offset;
         let mut rest = buffer;
@@ -50,19 +50,19 @@ impl Image {
         }
     }
 
-    /// From now on the medium says of this stretch that it cannot read it, as of a page with too
-    /// many bit errors.
+    /// Makes this stretch unreadable, as a page with too many bit errors is.
     pub fn spoil(&mut self, offset: u64, length: u64) {
         Arc::make_mut(&mut self.bad).insert(offset, offset + length);
     }
 
-    /// Whether the medium can read all of this stretch.
+    /// Whether the whole stretch is readable.
     pub fn is_readable(&self, offset: u64, length: u64) -> bool {
         let end = offset.saturating_add(length);
         self.bad.range(..end).next_back().is_none_or(|(_, bad_end)| *bad_end <= offset)
     }
 
-    /// Stores `data` at `offset`; the range lies inside. What was spoilt there can be read again.
+    /// Stores `data` at `offset`; the range must lie inside. Unreadable bytes in it become
+    /// readable.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         if !self.is_readable(offset, data.len() as u64) {
             let end = offset + data.len() as u64;
@@ -81,9 +81,9 @@ impl Image {
         }
     }
 
-    /// A digest of where the image differs from `origin`, which it was once copied from. Pages that
-    /// both still share are not looked at, so this costs little. Two images with the same digest
-    /// hold the same bytes.
+    /// A digest of the differences from `origin`, of which this image is a changed copy. It skips
+    /// pages that both still share, so it costs little. Images with equal digests hold the same
+    /// bytes.
     pub fn digest_since(&self, origin: &Image) -> u128 {
         let mut digest = Digest::default();
         for (index, (page, before)) in self.pages.iter().zip(&origin.pages).enumerate() {

@@ -1,8 +1,8 @@
-//! Which states a power cut may leave.
+//! The states that a power cut may leave.
 //!
-//! The contract: after a cut the volume is exactly the state at the last acknowledged transaction
-//! point, or at a later one whose mark was in flight. The ledger keeps every transaction point with
-//! the place on the tape where its mark may have begun and the place where it was acknowledged.
+//! The contract: after a cut the volume is exactly at the last acknowledged transaction point, or
+//! at a later one whose mark was in flight. The ledger keeps every transaction point with two
+//! positions on the tape: where its mark may have begun, and where it was acknowledged.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,20 +13,21 @@ use crate::model::State;
 pub struct Point {
     /// The file system at that point.
     pub state: Arc<State>,
-    /// What it is, for people.
+    /// Its description.
     pub label: String,
     /// Number of events on the tape when the operation that set it began.
     pub begun: usize,
     /// Number of events on the tape when it was acknowledged.
     pub acknowledged: Option<usize>,
-    /// So many points before this one are alternatives: which of them was set, the ledger does not
-    /// know.
+    /// Number of points before this one that are alternatives to it. The ledger does not know which
+    /// of them was set.
     alternatives: usize,
     digest: OnceLock<u128>,
 }
 
 impl Point {
-    /// A point whose mark begins behind `begun` events and is acknowledged behind `acknowledged`.
+    /// A point whose mark begins after `begun` events and is acknowledged after `acknowledged`
+    /// events.
     pub fn new(
         state: Arc<State>,
         label: String,
@@ -42,26 +43,26 @@ impl Point {
     }
 }
 
-/// All transaction points of a run, in order; the first is the state in which the run began.
+/// All transaction points of a run, in order. The first one is the state at the start of the run.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     points: Vec<Point>,
 }
 
 impl Ledger {
-    /// Begins with a state that is durable.
+    /// Starts with a state that is durable.
     pub fn new(state: Arc<State>) -> Ledger {
         let label = "the state at the start".to_owned();
         Ledger { points: vec![Point::new(state, label, 0, Some(0))] }
     }
 
-    /// Adds a transaction point that was acknowledged.
+    /// Adds an acknowledged transaction point.
     pub fn add(&mut self, state: Arc<State>, label: String, begun: usize, acknowledged: usize) {
         self.points.push(Point::new(state, label, begun, Some(acknowledged)));
     }
 
-    /// Adds a transaction point that was acknowledged, with one of these states: in the middle of a
-    /// call that is done in steps.
+    /// Adds an acknowledged transaction point with one of these states. It was set in the middle of
+    /// a call that consists of steps.
     pub fn add_one_of(
         &mut self,
         states: Vec<State>,
@@ -75,18 +76,18 @@ impl Ledger {
         }
     }
 
-    /// The points one of which is the last acknowledged one.
+    /// The points, one of which is the last acknowledged one.
     pub fn last_candidates(&self) -> &[Point] {
         &self.points[self.first_candidate(self.last_index())..]
     }
 
-    /// The last point with another state than the last one has.
+    /// The latest point whose state differs from that of the last point.
     pub fn before_last(&self) -> Option<&Point> {
         let last = self.last().digest();
         self.points.iter().rev().find(|point| point.digest() != last)
     }
 
-    /// It has turned out that this is the state at the last acknowledged point.
+    /// Records that this is the state at the last acknowledged point.
     pub fn settle(&mut self, state: &Arc<State>) {
         let first = self.first_candidate(self.last_index());
         let found = self.points[first..].iter().position(|point| Arc::ptr_eq(&point.state, state));
@@ -103,7 +104,7 @@ impl Ledger {
 
     /// The last acknowledged point.
     pub fn last(&self) -> &Point {
-        // There is always the first one.
+        // The list always holds the first point.
         &self.points[self.points.len() - 1]
     }
 

@@ -1,10 +1,10 @@
 //! The lab: a model file system, random operations, and power cuts at every I/O.
 //!
-//! docs/testing/power-cuts.md explains the method. In short: the [`model`] says what is right, a
-//! [`session`] does every operation on a volume and on the model, the [`tape`] under the volume
-//! records every I/O, the [`ledger`] knows which states a power cut may leave, and [`powercut`]
-//! makes the image after a cut at each I/O, opens it and judges. [`sabotage`] and [`toy`] test the
-//! tests.
+//! docs/testing/power-cuts.md explains the method. The [`model`] defines the correct behaviour. A
+//! [`session`] does every operation on a volume and on the model. The [`tape`] under the volume
+//! records every I/O. The [`ledger`] knows the states that a power cut may leave. [`powercut`]
+//! makes the image after a cut at each I/O, opens it and judges it. [`sabotage`] and [`toy`] test
+//! the tests.
 
 pub mod bounded;
 pub mod compare;

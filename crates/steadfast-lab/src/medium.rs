@@ -1,13 +1,15 @@
-//! What a power cut may leave on media of several kinds, as data.
+//! The possible contents of media of several kinds after a power cut, as data.
 //!
-//! Common to all: what a completed flush covered stays, and so does a completed forced write; units
-//! that were written since survive independently of each other, in any order. The kinds differ in
-//! the size of the unit and in what a unit may hold whose writing the cut interrupted. Steadfast
-//! asks for "old or new" ([`Geometry`](steadfast_media::Geometry)); that it also stands media which
-//! leave garbage in what was being written is tested here, because real ones do.
+//! All kinds share these rules. Data covered by a completed flush stays, and so does a completed
+//! forced write. Units written since then survive independently of each other, in any order. The
+//! kinds differ in the size of the unit, and in the possible contents of a unit whose write the cut
+//! interrupted.
+//!
+//! Steadfast requires "old or new" ([`Geometry`](steadfast_media::Geometry)). The tests also cover
+//! media that leave garbage in interrupted units, because real media do that.
 
-/// What a unit may hold that was written since it was last durable, beside one of the values that
-/// it was given and the one before.
+/// The contents of a unit that was written since it was last durable, apart from the values it was
+/// given and the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remains {
     /// The front of one value and the back of another.
@@ -15,7 +17,7 @@ pub enum Remains {
     /// Any bytes: noise, all ones (erased), all zeros, or bits of the old and the new value
     /// together.
     Garbage,
-    /// Nothing: reading it is an error of the medium until it is written again.
+    /// Unreadable: a read is an error of the medium until the unit is written again.
     Unreadable,
 }
 
@@ -24,28 +26,30 @@ pub enum Remains {
 pub struct MediumProfile {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it stands for.
+    /// The media that it represents.
     pub about: &'static str,
-    /// Unit that the medium states and that survives whole, bytes; `None`: drawn by the world, at
-    /// most a block.
+    /// The stated atomic unit, which survives whole, bytes; `None`: the world draws it, at most a
+    /// block.
     pub unit: Option<u32>,
-    /// What interrupted units may hold; empty: old or new.
+    /// Possible contents of interrupted units; empty means old or new.
     pub remains: &'static [Remains],
-    /// Damage covers aligned stretches of this length, bytes (never more than the request); 0:
+    /// Damage covers aligned stretches of this length, bytes (never more than the request); 0 means
     /// whole requests.
     pub extent: u64,
-    /// A forced write in flight is old or new in every unit even where others leave garbage (eMMC
-    /// reliable write).
+    /// A forced write in flight leaves every unit old or new, even if other writes leave garbage
+    /// (eMMC reliable write).
     pub forced_is_reliable: bool,
-    /// Units reach the medium in the order in which they were issued: a cut leaves all before one,
-    /// that one damaged, and nothing behind it. Combinations in any order are tried, too.
+    /// Units reach the medium in the order in which they were issued. A cut leaves all units before
+    /// one, damages that one, and leaves nothing after it. Combinations in any order are also
+    /// tried.
     pub in_order: bool,
 }
 
 const ANY: &[Remains] = &[Remains::Mix, Remains::Garbage];
 
 impl MediumProfile {
-    /// Any unit from 128 bytes to a block, each old or new: what the contract asks of a medium.
+    /// Any unit from 128 bytes to a block, each old or new. This is what the contract requires of a
+    /// medium.
     pub const SECTOR: MediumProfile = MediumProfile {
         name: "sector",
         about: "units of 128 bytes to one block, old or new",
@@ -125,13 +129,13 @@ impl MediumProfile {
         Self::ALL.into_iter().find(|profile| profile.name == name)
     }
 
-    /// The profile that a seed is played on where none is asked for: all in turn. As there are
-    /// eight, and five profiles of operations, each meets each.
+    /// The profile of a seed if none is requested: all in turn. There are eight, and five profiles
+    /// of operations, so each meets each.
     pub fn of_seed(seed: u64) -> MediumProfile {
         Self::ALL[(seed % Self::ALL.len() as u64) as usize]
     }
 
-    /// Whether an interrupted unit may hold something else than it was ever given.
+    /// Whether an interrupted unit may hold contents that it was never given.
     pub fn is_rough(&self) -> bool {
         !self.remains.is_empty()
     }

@@ -1,9 +1,9 @@
-//! Makes a failing sequence short.
+//! Shortens a failing sequence.
 
 use crate::operation::Operation;
 
-/// Takes operations out of `operations` as long as `fails` still says yes: halves first, then
-/// single ones, until none can go or `attempts` are used up.
+/// Removes operations from `operations` as long as `fails` still returns true: halves first, then
+/// single ones. Ends when none can be removed or `attempts` are used up.
 pub fn minimise(
     operations: &[Operation],
     mut attempts: usize,
@@ -13,7 +13,7 @@ pub fn minimise(
     let mut chunk = (kept.len() / 2).max(1);
     loop {
         let mut removed = false;
-        // From the end: later operations depend on earlier ones.
+        // The loop starts at the end, because later operations depend on earlier ones.
         let mut end = kept.len();
         while end > 0 && attempts > 0 {
             let start = end.saturating_sub(chunk);

@@ -1,16 +1,16 @@
-//! Operations as a test writes them down: by path and slot, not by inode number, so that a sequence
-//! keeps its meaning when the minimiser takes operations out of it.
+//! Operations as tests state them: by path and slot, not by inode number. So a sequence keeps its
+//! meaning when the minimiser removes operations from it.
 
 use steadfast::fs::{AllocateMode, Caller, RenameMode, SetXattrMode};
 
-/// How many slots of each client hold acquired files.
+/// Number of slots of each client that can hold acquired files.
 pub const SLOTS: usize = 4;
-/// How many clients there are at most.
+/// Maximum number of clients.
 pub const CLIENTS: usize = 4;
 /// Slots of all clients; client *n* uses those from `n * SLOTS` on.
 pub const ALL_SLOTS: usize = SLOTS * CLIENTS;
 
-/// A name by number; small numbers are ordinary names, so that operations meet.
+/// A name by number. Small numbers are ordinary names, so that operations meet the same files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(pub u8);
 
@@ -68,14 +68,14 @@ pub enum Place {
     Slot(u8),
 }
 
-/// What is created.
+/// The type of a new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Make {
     /// A regular file.
     Regular,
     /// A directory.
     Directory,
-    /// A symbolic link with a target of so many bytes.
+    /// A symbolic link with a target of this many bytes.
     Symlink(u16),
     /// A FIFO.
     Fifo,
@@ -90,7 +90,7 @@ pub enum Make {
 /// A time to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Time {
-    /// The clock's.
+    /// The clock's present time.
     Now,
     /// Seconds (negative before 1970) and nanoseconds.
     At(i64, u32),
@@ -184,7 +184,7 @@ pub enum Operation {
         fill: u32,
         sync: bool,
     },
-    /// Writes to every other block from the start, so many times: as many extents.
+    /// Writes to every other block from the start, `count` times, which makes as many extents.
     Scatter {
         place: Place,
         count: u16,
@@ -203,7 +203,7 @@ pub enum Operation {
         to_offset: u64,
         length: u64,
     },
-    /// Shares blocks; offsets and length in bytes, length 0 for all of the rest.
+    /// Shares blocks; offsets and length are in bytes, and length 0 means the rest of the file.
     CloneRange {
         from: Place,
         from_offset: u64,
@@ -219,12 +219,12 @@ pub enum Operation {
     Transact,
     Checkpoint,
     Rollback,
-    /// Moves the monotonic clock on and runs background work until there is none.
+    /// Advances the monotonic clock, and runs background work until there is none.
     Background {
         advance_ms: u64,
     },
-    /// The same for one step of background work: what is left over meets the operations that
-    /// follow.
+    /// The same with one step of background work; the rest of the work runs during later
+    /// operations.
     Turn {
         advance_ms: u64,
     },
@@ -238,26 +238,26 @@ pub enum Operation {
     SnapshotCreate {
         name: u8,
     },
-    /// Deletes it.
+    /// Deletes the snapshot.
     SnapshotDelete {
         name: u8,
     },
-    /// Returns the volume to it; newer ones go.
+    /// Returns the volume to the snapshot; newer ones are dropped.
     SnapshotRollback {
         name: u8,
         destroy_newer: bool,
     },
     /// Begins an atomic command.
     Hold,
-    /// Ends it: all of it becomes durable.
+    /// Ends the atomic command: all of its changes become durable.
     CommitHeld,
-    /// Ends it: nothing of it stays.
+    /// Ends the atomic command: none of its changes stay.
     RollBackHeld,
-    /// Makes the volume larger or smaller: so many eighths of the medium.
+    /// Makes the volume larger or smaller: this many eighths of the medium.
     Resize {
         eighths: u8,
     },
-    /// Opens the volume anew, after closing it or after just dropping it (as `kill -9` does).
+    /// Reopens the volume, after closing it or after just dropping it (as `kill -9` does).
     Remount {
         clean: bool,
     },
@@ -270,7 +270,7 @@ pub fn snapshot_name(number: u8) -> String {
     format!("snapshot-{number}")
 }
 
-/// Who creates.
+/// The caller with this number.
 pub fn caller(number: u8) -> Caller {
     match number % 3 {
         0 => Caller { uid: 0, gid: 0, umask: 0o022 },

@@ -1,4 +1,4 @@
-//! The surroundings of a volume under test: clocks that the test sets, locks of the host.
+//! The platform of a volume under test: clocks that the test sets, and locks of the host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crc_fast::CrcAlgorithm;
 use steadfast::{Platform, Timestamp};
 
-/// Two clocks that move only when the test says so.
+/// Two clocks that advance only when the test sets them.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Arc<Inner>);
 
@@ -16,8 +16,7 @@ struct Inner {
     monotonic_ms: AtomicU64,
 }
 
-/// Wall-clock time at tick 0. Late enough that a 32-bit signed count of seconds would overflow
-/// (after 2038).
+/// Wall-clock time at tick 0. It is after 2038, so a 32-bit signed count of seconds would overflow.
 const EPOCH_SECONDS: i64 = 4_102_444_800;
 
 impl Clock {
@@ -40,7 +39,7 @@ impl Clock {
         self.0.monotonic_ms.load(Ordering::Relaxed)
     }
 
-    /// Moves the monotonic clock on.
+    /// Advances the monotonic clock.
     pub fn advance_ms(&self, ms: u64) {
         self.0.monotonic_ms.fetch_add(ms, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Power cuts: a sequence is run once on the recording medium, then the power is cut at its every
-//! I/O, and again while the volume recovers from that.
+//! Power cuts. A sequence runs once on the recording medium. Then the power is cut at its every
+//! I/O, and again while the volume recovers.
 //!
 //! After each cut the volume must open, be in a state that the [`Ledger`](crate::ledger::Ledger)
-//! allows, take further operations, commit them, and pass its own check. A violation of any of
+//! allows, accept further operations, commit them, and pass its own check. A violation of any of
 //! these is a finding, and so is a panic.
 
 mod judge;
@@ -24,31 +24,31 @@ pub use seen::Seen;
 pub use start::Start;
 pub use tally::Tally;
 
-/// How thoroughly cuts are tried.
+/// The number and kind of cuts.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
     /// Operations in a sequence.
     pub operations: usize,
     /// Cuts tried in the sequence; `None`: at every I/O.
     pub cuts: Option<usize>,
-    /// Random choices of what survives at each cut, beside the fixed ones.
+    /// Random choices of surviving writes at each cut, in addition to the fixed ones.
     pub survivals: usize,
-    /// Cuts tried in each recovery, and in the recovery from that, and so on.
+    /// Cuts tried in each recovery, in the recovery from that, and so on.
     pub recovery_cuts: [usize; 3],
 }
 
-/// What was found: the promise that was broken, and how to see it again.
+/// A finding: the broken promise, and how to reproduce it.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// What happened, in words.
+    /// What happened, as text.
     pub what: String,
-    /// The operations up to it.
+    /// The operations up to the violation.
     pub operations: Vec<Operation>,
-    /// The cuts up to it; none where the volume went wrong without any.
+    /// The cuts up to the violation; empty if the volume failed without any.
     pub cuts: Vec<(usize, Survival)>,
-    /// For each cut the I/Os up to it, the last one in flight.
+    /// The I/Os up to each cut; the last one was in flight.
     pub events: Vec<Vec<Event>>,
-    /// The medium before the run that went wrong: after the last cut, or freshly formatted.
+    /// The medium before the failing run: after the last cut, or freshly formatted.
     pub image: Option<Image>,
 }
 
@@ -65,7 +65,7 @@ impl Violation {
     }
 }
 
-/// I/Os before each cut that are printed.
+/// I/Os printed before each cut.
 const EVENTS_SHOWN: usize = 16;
 
 impl std::fmt::Display for Violation {
@@ -89,7 +89,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// The operations of a run: drawn as it goes, or given.
+/// The operations of a run: drawn during the run, or given.
 #[derive(Debug, Clone)]
 pub enum Script {
     /// Drawn by seed.
@@ -120,8 +120,8 @@ pub fn torture<S: Subject>(
     }
 }
 
-/// Runs one sequence on a volume that is already there and cuts the power in it, from operation
-/// number `from` on. Images that `seen` knows are not judged again.
+/// Runs one sequence on an existing volume, and cuts the power in it from operation number `from`
+/// on. Images in `seen` are not judged again.
 ///
 /// # Errors
 /// The first violation.

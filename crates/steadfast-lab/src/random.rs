@@ -1,6 +1,6 @@
-//! Randomness that is the same everywhere: one seed is one world.
+//! Randomness that is identical everywhere: one seed is one world.
 
-/// The splitmix64 generator: small, fast, and every seed (also 0) is a good one.
+/// The splitmix64 generator: small, fast, and every seed is suitable, even 0.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -10,8 +10,8 @@ impl Random {
         Random(seed)
     }
 
-    /// A generator of its own for a part of the world, so that drawing more numbers in one part
-    /// does not change another.
+    /// A separate generator for a part of the world, so that more draws in one part do not change
+    /// another.
     pub fn fork(&self, label: u64) -> Random {
         Random(mix(self.0 ^ mix(label.wrapping_add(0x5851_f42d_4c95_7f2d))))
     }
@@ -22,7 +22,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`; 0 where `bound` is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64 }
     }
@@ -55,9 +55,9 @@ pub fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Fills `buffer` with the bytes that pattern `fill` has at `offset`. Pattern 0 is all zeros (data
-/// that looks like a hole); every other pattern differs from every other one at every offset with
-/// near certainty, so that a byte from the wrong write, the wrong place or the wrong file is seen.
+/// Fills `buffer` with the bytes of pattern `fill` at `offset`. Pattern 0 is all zeros, that is,
+/// data that looks like a hole. Any two other patterns differ at every offset with near certainty.
+/// So a byte from the wrong write, the wrong place or the wrong file shows.
 pub fn pattern(fill: u32, offset: u64, buffer: &mut [u8]) {
     if fill == 0 {
         buffer.fill(0);

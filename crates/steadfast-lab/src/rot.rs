@@ -1,12 +1,11 @@
-//! Rot: a byte of a sound volume changes by itself, and everything is read.
+//! Rot: a byte of a valid volume changes by itself, and everything is read.
 //!
-//! The live tree, and each snapshot. Each answer must be the right one or say that something is
-//! damaged; there is no third. Where metadata is kept twice no reader of metadata may notice
-//! anything. Only bytes that a reader ever looks at are flipped: which these are is recorded first,
-//! all others are the same to every reader.
+//! The test reads the live tree and each snapshot. Each answer must be correct, or report damage.
+//! If metadata has two copies, no reader of metadata may notice anything. Only bytes that a reader
+//! uses are flipped. A first run records these; all other bytes make no difference to any reader.
 //!
-//! A flipped byte in the intent log ends the log: rot there cannot be told from a record that a
-//! power cut has torn. The volume is then at an earlier transaction point, never between two.
+//! A flipped byte in the intent log ends the log, because rot there looks like a record torn by a
+//! power cut. The volume is then at an earlier transaction point, never between two.
 
 use std::sync::Arc;
 
@@ -26,32 +25,32 @@ use crate::subject::{LabVolume, Subject};
 use crate::tape::{Lie, Tape};
 use crate::world::World;
 
-/// What was flipped and what readers said.
+/// The flips, and the results of the readers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
-    /// Bytes that were flipped, one image each.
+    /// Flipped bytes; each one is a separate image.
     pub flips: u64,
-    /// Images that did not open, with an error that says why.
+    /// Images that did not open, with an error that gives the reason.
     pub refused: u64,
-    /// Reads that said that something is damaged.
+    /// Reads that reported damage.
     pub errors: u64,
-    /// Images in which no reader noticed anything.
+    /// Images in which no reader noticed the flip.
     pub invisible: u64,
     /// Images that were at an earlier transaction point.
     pub earlier: u64,
-    /// Snapshots that were opened and read.
+    /// Snapshots opened and read.
     pub snapshots: u64,
 }
 
-/// A volume, and the states that it may be found in: the newest last.
+/// A valid volume, and the states that it may be in: the newest last.
 struct Sound {
     image: Image,
     states: Vec<Arc<State>>,
-    /// Stretches of the medium that opening and reading everything look at.
+    /// Stretches of the medium that opening and reading everything use.
     read: Vec<(u64, u64)>,
 }
 
-/// Flips every `stride`-th byte that is ever read, and reads everything.
+/// Flips every `stride`-th byte of those that are read, and reads everything.
 ///
 /// # Errors
 /// The first wrong answer, with the world and the byte.
@@ -90,7 +89,7 @@ fn flip(world: &World, sound: &Sound, at: u64, bit: u8, tally: &mut Tally) -> Re
         let tape = Tape::new(image, world.atomic_unit, Lie::None);
         let volume = match <LabVolume as Subject>::open(world, &tape, &clock) {
             Ok(volume) => volume,
-            // The log is kept once.
+            // The log has only one copy.
             Err(error)
                 if is_damage(&error) && !copies || matches!(error, Error::NewerStateLost(_)) =>
             {
@@ -121,7 +120,7 @@ fn flip(world: &World, sound: &Sound, at: u64, bit: u8, tally: &mut Tally) -> Re
     .unwrap_or_else(|panic| Err(format!("panics: {panic}")))
 }
 
-/// Whether an error says that the volume is damaged.
+/// Whether an error reports damage of the volume.
 fn is_damage(error: &Error) -> bool {
     matches!(
         error,
@@ -134,17 +133,17 @@ fn is_damage(error: &Error) -> bool {
     )
 }
 
-/// What readers have met.
+/// The results of the readers.
 #[derive(Debug, Default)]
 struct Seen {
     errors: u64,
-    /// Of these, those that metadata kept twice does not have.
+    /// Errors among these that cannot occur if metadata has two copies.
     metadata_errors: u64,
     snapshots: u64,
 }
 
 impl Seen {
-    /// The answer, unless it says that something is damaged.
+    /// Returns the answer, or `None` if it reports damage.
     fn damaged<T>(&mut self, what: &str, answer: Result<T, Error>) -> Result<Option<T>, String> {
         match answer {
             Ok(answer) => Ok(Some(answer)),
@@ -184,7 +183,7 @@ fn read_all(
     Ok(())
 }
 
-/// Reads a tree and compares what can be read.
+/// Reads a tree and compares everything that is readable.
 struct Reader<'a> {
     volume: &'a LabVolume,
     state: &'a State,
@@ -251,7 +250,7 @@ impl Reader<'_> {
             cookie = last.cookie;
             seen += listed.len();
         }
-        // `.` and `..` are listed, too.
+        // `.` and `..` are listed too.
         if seen == right + 2 {
             Ok(())
         } else {
@@ -281,7 +280,7 @@ impl Reader<'_> {
     }
 }
 
-/// Two files that share blocks, in the tree of every state from here on.
+/// Makes two files that share blocks, in the tree of every later state.
 fn share(session: &mut Session<'_, LabVolume>, world: &World) -> Result<(), String> {
     let (one, other) = (Name(150), Name(151));
     let make = |name| Operation::Create {
@@ -313,8 +312,8 @@ fn share(session: &mut Session<'_, LabVolume>, world: &World) -> Result<(), Stri
     Ok(())
 }
 
-/// A sound volume with two snapshots, if they fit, and log records behind its checkpoint. `None`:
-/// the medium is too small for one.
+/// Makes a valid volume with two snapshots, if they fit, and with log records after its checkpoint.
+/// `None`: the medium is too small for one.
 fn make(world: &World, operations: usize) -> Result<Option<Sound>, String> {
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);

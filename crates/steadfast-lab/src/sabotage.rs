@@ -1,5 +1,5 @@
-//! Deliberate bugs, planted between the test and the volume. Each must be found, or the test proves
-//! nothing.
+//! Deliberate bugs, planted between the test and the volume. The test must find each of them, or it
+//! proves nothing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -21,28 +21,28 @@ pub enum Bug {
     TransactDoesNothing,
     /// A rename over an existing file commits between its two halves.
     RenameInTwoTransactions,
-    /// A transaction point that nobody asked for after every unlink.
+    /// An unrequested transaction point follows every unlink.
     UnlinkCommits,
     /// The last byte of a long write is lost.
     WriteLosesLastByte,
-    /// Truncating leaves the bytes behind the new end, which come back when the file grows.
+    /// Truncating keeps the bytes after the new end, which reappear when the file grows.
     TruncateKeepsBytes,
-    /// A new link does not change the change time of the inode.
+    /// A new link does not update the change time of the inode.
     LinkForgetsTime,
     /// Rollback returns success without doing anything.
     RollbackDoesNothing,
     /// An operation that fails leaves something behind.
     FailedCreateLeavesXattr,
-    /// A hole that ends just before the last byte of a file takes that byte along.
+    /// A hole that ends just before the last byte of a file also removes that byte.
     HoleTakesLastByte,
-    /// A changed timer counts until the volume is opened anew and is never stored.
+    /// A changed timer is effective until the volume is reopened, but is never stored.
     TimerIsNotStored,
-    /// An O_SYNC write is a transaction point only where fsync is one, too.
+    /// An O_SYNC write sets a transaction point only if fsync does.
     SyncWriteNeedsFsync,
 }
 
 impl Bug {
-    /// Every bug there is.
+    /// Every bug.
     pub const ALL: [Bug; 11] = [
         Bug::TransactDoesNothing,
         Bug::RenameInTwoTransactions,
@@ -62,14 +62,14 @@ impl Bug {
 pub struct Sabotaged<S> {
     inner: S,
     bug: Bug,
-    /// Transaction points that the bug pretends to have set, less (wrapping) those that it hides.
+    /// Transaction points that the bug pretends to have set, minus (wrapping) those that it hides.
     pretended: AtomicU64,
-    /// The timer that the bug keeps for itself; 0: none.
+    /// The timer that the bug does not pass on; 0 means none.
     timer_ms: AtomicU32,
 }
 
 impl<S: Subject> Sabotaged<S> {
-    /// Commits and keeps quiet about it.
+    /// Commits and hides it.
     fn hide_transact(&self) -> Result<(), Error> {
         let before = self.inner.witness().transaction_points;
         self.inner.call(&Call::Transact)?;
@@ -190,7 +190,7 @@ impl<S: Subject> Subject for Sabotaged<S> {
 
     fn witness(&self) -> Witness {
         let mut witness = self.inner.witness();
-        // These bugs lie about what they do, too: the test must not find them by the counter.
+        // These bugs also report false counters, so that the test cannot find them by the counter.
         let pretended = self.pretended.load(Ordering::Relaxed);
         witness.transaction_points = witness.transaction_points.wrapping_add(pretended);
         match self.timer_ms.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
-//! Who is next: several clients of one volume and its background work, interleaved by seed.
+//! The schedule: several clients of one volume and its background work, interleaved by seed.
 //!
-//! An operation of the core is atomic at its interface, so what a scheduler can decide is the order
-//! of operations, of turns of background work between them, and how far the clock moves. Races
-//! inside an operation are for the tests with threads.
+//! An operation of the core is atomic at its interface. So a scheduler decides the order of
+//! operations, the turns of background work between them, and how far the clock advances. The tests
+//! with threads cover races inside an operation.
 
 use crate::generate::Generator;
 use crate::model::Model;
@@ -10,12 +10,12 @@ use crate::operation::{CLIENTS, Operation};
 use crate::random::Random;
 use crate::world::World;
 
-/// Draws the next operation of one client or another.
+/// Draws the next operation of one of the clients.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     clients: Vec<Generator>,
     random: Random,
-    /// Whose turn it is.
+    /// The client whose turn it is.
     current: usize,
 }
 
@@ -31,9 +31,10 @@ impl Scheduler {
         }
     }
 
-    /// The next operation, looking at the model so that most find something to do.
+    /// The next operation. It is drawn with the help of the model, so that most operations find a
+    /// file.
     pub fn next(&mut self, model: &Model) -> Operation {
-        // A client goes on for a while more often than not, as one that holds the processor does.
+        // A client usually keeps its turn, like a program that holds the processor.
         if self.clients.len() > 1 {
             if self.random.chance(1, 16) {
                 return Operation::Turn { advance_ms: self.random.pick(&[0, 0, 10, 500, 6000]) };
@@ -45,7 +46,7 @@ impl Scheduler {
         self.clients[self.current].next(model)
     }
 
-    /// What the client whose turn it is does about an operation that found no space.
+    /// The operations of the current client after one that found no space.
     pub fn refill(&mut self, model: &Model) -> [Operation; 2] {
         self.clients[self.current].refill(model)
     }

@@ -1,5 +1,4 @@
-//! A volume and the model side by side: every operation is done on both and what they say is
-//! compared.
+//! A volume and the model together: every operation runs on both, and their answers are compared.
 
 mod background;
 mod call;
@@ -28,47 +27,47 @@ use crate::world::World;
 use background::TURNS_MAX;
 pub(crate) use call::Attempt;
 
-/// What came of an operation that volume and model agree on.
+/// The result of an operation on which volume and model agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It was done.
     Done,
-    /// It was rightly refused.
+    /// It was correctly refused.
     Refused(Fault),
-    /// It names a file that does not exist (any more).
+    /// It names a file that does not exist or no longer exists.
     Skipped,
 }
 
-/// An open volume, the model of it, and which states may be found after a power cut.
+/// An open volume, its model, and the states that a power cut may leave.
 pub struct Session<'w, S: Subject> {
     world: &'w World,
     pub(crate) tape: Tape,
     clock: Clock,
     pub(crate) subject: S,
-    /// The truth.
+    /// The correct state.
     pub model: Model,
     /// Transaction points so far.
     pub ledger: Ledger,
     slots: [Option<InodeNumber>; ALL_SLOTS],
-    /// Inode numbers of this session; a number is never given out twice.
+    /// Inode numbers of this session; a number is never assigned twice.
     numbers: BTreeSet<InodeNumber>,
     tick: u64,
     monotonic_ms: u64,
-    /// When the oldest change that no transaction point covers was made.
+    /// Time of the oldest change that no transaction point covers.
     pub(crate) dirty_since_ms: Option<u64>,
-    /// The state that is durable before the snapshot that is being taken.
+    /// The state that becomes durable before the snapshot that is being taken.
     snapshot_begins: Option<Point>,
-    /// How often `NoSpace` was the answer.
+    /// Number of `NoSpace` answers.
     pub no_space: u64,
-    /// What faults of the medium may have left on it since the last transaction point, see
-    /// [`crate::faults`].
+    /// The states that faults of the medium may have left on it since the last transaction point,
+    /// see [`crate::faults`].
     pub(crate) in_flight: Vec<Arc<State>>,
-    /// Every operation and what it answered.
+    /// Every operation and its answer.
     pub digest: Digest,
 }
 
 impl<'w, S: Subject> Session<'w, S> {
-    /// Opens the volume on `tape` and finds out which of the `allowed` states it is in.
+    /// Opens the volume on `tape` and determines which of the `allowed` states it is in.
     ///
     /// # Errors
     /// The volume does not open or is in none of these states.
@@ -84,15 +83,15 @@ impl<'w, S: Subject> Session<'w, S> {
             .map_err(|error| format!("the volume does not open: {error}"))?;
         let limits = limits(&subject);
         let mut differences = String::new();
-        // The newest first: most often everything in flight arrived.
+        // The newest state is tried first, because usually everything in flight has arrived.
         for (index, point) in allowed.iter().enumerate().rev() {
             let mut model = Model::open(point.state.as_ref().clone(), limits, clock.now());
             let compared: Result<(), String> = tape.undisturbed(|| {
                 compare(&subject, &model.state, Depth { list_count: 7, seek: true })?;
                 compare_snapshots(&subject, world, tape, clock, &model.state)?;
                 compare_parameters(&subject, &model.state).or_else(|difference| {
-                    // Going back to a snapshot keeps the mask that is in force, and may have made
-                    // it durable already; no state in here knows it.
+                    // A rollback to a snapshot keeps the mask in force, and may have made it
+                    // durable already. None of these states contains that mask.
                     let goes_back = |later: &Point| later.label.contains("SnapshotRollback");
                     if !allowed[index + 1..].iter().any(goes_back) {
                         return Err(difference);
@@ -133,7 +132,7 @@ impl<'w, S: Subject> Session<'w, S> {
         Err(format!("the volume is in none of the states that are allowed:{differences}"))
     }
 
-    /// The tape that the volume is on.
+    /// The tape below the volume.
     pub fn tape(&self) -> &Tape {
         &self.tape
     }
@@ -157,8 +156,8 @@ impl<'w, S: Subject> Session<'w, S> {
         self.tape.undisturbed(|| self.compare_with(&self.model.state, list_count))
     }
 
-    /// Compares the whole volume with a state, listing so many entries at a time; faults of the
-    /// medium are met.
+    /// Compares the whole volume with a state, listing this many entries at a time, while faults of
+    /// the medium are active.
     ///
     /// # Errors
     /// The first difference.
@@ -167,10 +166,10 @@ impl<'w, S: Subject> Session<'w, S> {
         compare_snapshots(&self.subject, self.world, &self.tape, &self.clock, state)
     }
 
-    /// Compares counts that must add up once background work is done.
+    /// Compares counts that must be consistent after background work.
     ///
     /// # Errors
-    /// What does not add up.
+    /// The inconsistent counts.
     pub fn compare_counts(&mut self) -> Result<(), String> {
         self.background(0, TURNS_MAX, "background")?;
         let statistics =
@@ -190,9 +189,9 @@ impl<'w, S: Subject> Session<'w, S> {
         self.check_nothing_reserved()
     }
 
-    /// Between two operations no block is set aside for one.
+    /// Checks that no block is reserved between two operations.
     pub(crate) fn check_nothing_reserved(&self) -> Result<(), String> {
-        // A medium that fails may fail this, too.
+        // This call may fail too if the medium fails.
         let reserved = self.subject.statistics().map_or(0, |statistics| statistics.blocks_reserved);
         if reserved == 0 {
             Ok(())
@@ -201,7 +200,7 @@ impl<'w, S: Subject> Session<'w, S> {
         }
     }
 
-    /// Blocks that are free, as the volume says.
+    /// The number of free blocks, as the volume reports it.
     ///
     /// # Errors
     /// As the facade.
@@ -209,7 +208,7 @@ impl<'w, S: Subject> Session<'w, S> {
         Ok(self.subject.statistics().map_err(|error| format!("statistics: {error}"))?.blocks_free)
     }
 
-    /// Closes the volume; what the mask does not commit at unmount is lost.
+    /// Closes the volume. Changes are lost if the mask does not commit at unmount.
     ///
     /// # Errors
     /// The close failed.
@@ -218,7 +217,7 @@ impl<'w, S: Subject> Session<'w, S> {
         Ok(self.ledger)
     }
 
-    /// Ends without closing, as a killed process does.
+    /// Ends without closing, like a killed process.
     pub fn abandon(self) -> Ledger {
         self.ledger
     }
@@ -232,7 +231,7 @@ impl<'w, S: Subject> Session<'w, S> {
         Ok(())
     }
 
-    /// Does one operation on both.
+    /// Does one operation on volume and model.
     ///
     /// # Errors
     /// They disagree, or the volume broke a promise.
@@ -245,7 +244,7 @@ impl<'w, S: Subject> Session<'w, S> {
         verdict.map_err(|what| format!("at {operation:?}: {what}"))
     }
 
-    /// Notes that the present state is a transaction point, acknowledged now.
+    /// Records the current state as a transaction point that is acknowledged now.
     fn point(&mut self, label: String, begun: usize) {
         let end = self.tape.position();
         if let Some(point) = self.snapshot_begins.take() {
@@ -257,8 +256,8 @@ impl<'w, S: Subject> Session<'w, S> {
     }
 }
 
-/// Without a call of `statistics`, which replays the log: what is shown before that is compared
-/// first.
+/// The limits, without a call of `statistics`: that call replays the log, and the state before the
+/// replay is compared first.
 fn limits<S: Subject>(subject: &S) -> Limits {
     let Witness { name_max, block_size, .. } = subject.witness();
     Limits { name_max, block_size }

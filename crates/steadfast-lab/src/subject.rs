@@ -1,5 +1,5 @@
-//! What is tested: anything that behaves like a volume. The real one, and a toy that tests the
-//! tests.
+//! The subject of the tests: anything that behaves like a volume. That is the real volume, or a toy
+//! that tests the tests.
 
 use steadfast::check::{CheckOptions, Severity, check};
 use steadfast::fs::{
@@ -12,7 +12,7 @@ use crate::platform::{Clock, LabPlatform};
 use crate::tape::Tape;
 use crate::world::World;
 
-/// Bytes that a turn of background work writes, but for a node at least.
+/// Bytes that a turn of background work writes, or one node if that is more.
 const BACKGROUND_STEP: u64 = 2 << 10;
 
 /// A changing operation of the facade with its arguments.
@@ -141,25 +141,25 @@ pub enum Call<'a> {
     },
 }
 
-/// What a [`Call`] answers.
+/// The answer to a [`Call`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing to say.
+    /// Success without a value.
     Done,
     /// Attributes of the inode that was made, linked or changed.
     Attributes(Attributes),
     /// An offset or a count of bytes.
     Number(u64),
-    /// Whether there is more to do at once.
+    /// Whether more work can be done at once.
     More(bool),
 }
 
-/// State of a subject that the test relies on.
+/// Properties of a subject that the test relies on.
 #[derive(Debug, Clone, Copy)]
 pub struct Witness {
-    /// Transaction points since it was opened.
+    /// Transaction points since the volume was opened.
     pub transaction_points: u64,
-    /// What sets transaction points: nothing while an atomic command runs.
+    /// The transaction mask; empty while an atomic command runs.
     pub mask: TransactionMask,
     /// Interval of the timer, milliseconds.
     pub timer_ms: u32,
@@ -171,7 +171,7 @@ pub struct Witness {
     pub name_max: usize,
 }
 
-/// What a closed volume uses, counted by walking everything.
+/// The space used by a closed volume, counted by walking everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Census {
     /// Tree nodes.
@@ -180,17 +180,17 @@ pub struct Census {
     pub blocks_per_node: u64,
     /// Blocks of file data.
     pub data_blocks: u64,
-    /// Blocks that the volume says are in use.
+    /// Blocks in use, as the volume reports them.
     pub used_blocks: u64,
-    /// Nodes that an allocation bitmap of the whole volume may take at most, beside a smallest
-    /// tree.
+    /// Maximum number of nodes of an allocation bitmap of the whole volume, in addition to a
+    /// smallest tree.
     pub bitmap_nodes: u64,
 }
 
-/// Something that behaves like a volume on a [`Tape`].
+/// Anything that behaves like a volume on a [`Tape`].
 pub trait Subject: Sized {
-    /// Whether it has snapshots, clones, atomic commands and changes of its size; these operations
-    /// are left out where it has not.
+    /// Whether it has snapshots, clones, atomic commands and resizing. The tests leave out these
+    /// operations otherwise.
     const EXTENDED: bool = false;
 
     /// Makes an empty volume.
@@ -199,19 +199,19 @@ pub trait Subject: Sized {
     /// As `Volume::format`.
     fn format(world: &World, tape: &Tape, clock: &Clock) -> Result<(), Error>;
 
-    /// Opens it.
+    /// Opens the volume.
     ///
     /// # Errors
     /// As `Volume::open`.
     fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error>;
 
-    /// Ends it in good order.
+    /// Closes the volume properly.
     ///
     /// # Errors
     /// As `Volume::close`.
     fn close(&self) -> Result<(), Error>;
 
-    /// Changes something.
+    /// Makes a change.
     ///
     /// # Errors
     /// As the facade.
@@ -220,7 +220,7 @@ pub trait Subject: Sized {
     /// Counters and settings.
     fn witness(&self) -> Witness;
 
-    /// Why it went read-only by itself, if it did.
+    /// The reason why it became read-only, if it did.
     fn failure(&self) -> Option<&'static str> {
         None
     }
@@ -287,7 +287,7 @@ pub trait Subject: Sized {
     /// Verifies everything on the closed medium: checksums, references, counts.
     ///
     /// # Errors
-    /// One line a finding.
+    /// One line per finding.
     fn check(world: &World, tape: &Tape, clock: &Clock) -> Result<(), String>;
 
     /// The names of the snapshots, oldest first.
@@ -303,7 +303,7 @@ pub trait Subject: Sized {
         false
     }
 
-    /// Opens a snapshot to read it, while the volume may be open, too.
+    /// Opens a snapshot for reading, possibly while the volume is open.
     ///
     /// # Errors
     /// As the facade.
@@ -316,7 +316,8 @@ pub trait Subject: Sized {
         Err(Error::Unsupported("snapshots"))
     }
 
-    /// Counts what the volume on the closed medium uses; `None` for subjects that cannot tell.
+    /// Counts the space used by the volume on the closed medium; `None` for subjects that cannot
+    /// count it.
     ///
     /// # Errors
     /// The volume cannot be walked.
@@ -325,7 +326,7 @@ pub trait Subject: Sized {
     }
 }
 
-/// The real thing on the recording medium.
+/// The real volume on the recording medium.
 pub type LabVolume = Volume<Tape, LabPlatform>;
 
 impl Subject for LabVolume {
@@ -399,8 +400,8 @@ impl Subject for LabVolume {
             Call::Transact => self.transact().map(done),
             Call::Checkpoint => self.checkpoint().map(done),
             Call::Rollback => self.rollback().map(done),
-            // A node or two at a time: operations and power cuts come between the steps of a
-            // checkpoint.
+            // The work is one or two nodes at a time, so that operations and power cuts come
+            // between the steps of a checkpoint.
             Call::Background => self.background_step(BACKGROUND_STEP).map(Reply::More),
             Call::SetMask { mask } => self.set_mask(mask).map(done),
             Call::SetTimer { ms } => self.set_timer_ms(ms).map(done),
@@ -483,8 +484,8 @@ impl Subject for LabVolume {
         let platform = LabPlatform::new(clock.clone());
         let report =
             check(tape, &platform, &options, &mut |_| ()).map_err(|error| error.to_string())?;
-        // A copy that a power cut has torn is replaced at the next checkpoint; until then the other
-        // one serves.
+        // A copy torn by a power cut is replaced at the next checkpoint; until then the other copy
+        // is read.
         let damaged =
             report.findings.iter().filter(|finding| finding.severity == Severity::Damaged);
         let damaged: Vec<_> = damaged.collect();
@@ -524,7 +525,8 @@ impl Subject for LabVolume {
         let info = volume.info();
         let blocks_per_node =
             u64::from(info.node_size / info.block_size) * u64::from(info.metadata_copies);
-        // A bit a block, in leaves that are at least a quarter full, and the branches above them.
+        // One bit per block, in leaves that are at least a quarter full, plus the branches above
+        // them.
         let bitmap_nodes = 2 + info.size / u64::from(info.block_size) / u64::from(info.node_size);
         let (nodes, data_blocks, used_blocks) =
             (report.nodes, report.data_blocks, report.used_blocks);

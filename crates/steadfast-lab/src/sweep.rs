@@ -1,8 +1,8 @@
 //! Every transaction mask with every kind of medium and every profile of operations.
 //!
-//! Worlds draw their masks, and operations change them; so a run of seeds meets many masks, but
-//! nobody can say which. Here each seed is one combination, in turn: no event at all, each event
-//! alone, the default, all of them. The mask stays.
+//! Worlds draw their masks, and operations change them. So a run of seeds meets many masks, but
+//! which ones is unknown. Here each seed is one combination, in turn: no event at all, each event
+//! alone, the default, all events. The mask stays.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,14 +13,14 @@ use crate::medium::MediumProfile;
 use crate::powercut::Tally;
 use crate::world::{Extras, Profile, World};
 
-/// A mask with its name and the group that it is counted under.
+/// A mask with its name, and with the group under which it is counted.
 #[derive(Debug, Clone, Copy)]
 pub struct Mask {
     /// Name of the event, or of the set.
     pub name: &'static str,
     /// Row of the table.
     pub group: &'static str,
-    /// What sets transaction points.
+    /// The transaction mask.
     pub mask: TransactionMask,
 }
 
@@ -42,24 +42,24 @@ pub fn masks() -> Vec<Mask> {
     .collect()
 }
 
-/// What one seed is.
+/// The combination of one seed.
 #[derive(Debug, Clone, Copy)]
 pub struct Combination {
     /// Which operations are likely.
     pub profile: (&'static str, Profile),
     /// What a cut may leave.
     pub medium: MediumProfile,
-    /// What sets transaction points.
+    /// The transaction mask.
     pub mask: Mask,
 }
 
-/// How many combinations there are: so many seeds in a row meet each once.
+/// The number of combinations: this many successive seeds meet each one once.
 pub fn count() -> u64 {
     (Profile::ALL.len() * MediumProfile::ALL.len() * masks().len()) as u64
 }
 
 impl Combination {
-    /// That of a seed.
+    /// The combination of a seed.
     pub fn of_seed(seed: u64) -> Combination {
         let masks = masks();
         let mut rest = seed % count();
@@ -75,7 +75,7 @@ impl Combination {
         }
     }
 
-    /// The world of a seed: everything but the three is drawn from it.
+    /// The world of a seed: everything except these three properties is drawn from it.
     pub fn world(&self, seed: u64) -> World {
         let mut world = World::new(seed, self.profile.1).on(self.medium).with_extras();
         world.extras = Extras { fixed_mask: true, ..world.extras };
@@ -89,7 +89,7 @@ impl Combination {
 struct Row {
     tally: Tally,
     violations: u64,
-    /// Of the threads that ran it.
+    /// Seconds of the threads that ran it.
     seconds: f64,
 }
 
@@ -101,7 +101,7 @@ impl Row {
     }
 }
 
-/// What a sweep has tried.
+/// Counts of a sweep.
 #[derive(Debug, Default)]
 pub struct Table {
     cells: BTreeMap<[&'static str; 3], Row>,
@@ -111,7 +111,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds a sequence that took so many seconds.
+    /// Adds a sequence that took this many seconds.
     pub fn add(&mut self, combination: &Combination, tally: &Tally, violated: bool, seconds: f64) {
         let Combination { profile: (profile, _), medium, mask } = combination;
         let rows = [

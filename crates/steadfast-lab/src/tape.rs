@@ -1,5 +1,5 @@
-//! The recording medium: keeps every request in order, so that one run of a sequence yields the
-//! image after a power cut at *every* I/O without running the sequence again.
+//! The recording medium: keeps every request in order. So one run of a sequence yields the image
+//! after a power cut at *every* I/O, without running the sequence again.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use crate::digest::Digest;
 use crate::image::Image;
 use crate::trouble::{Armed, Trouble};
 
-/// A request that changes what the medium holds or promises.
+/// A request that changes the contents of the medium or their durability.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A write; `fua` writes are durable once they have returned.
     Write {
         /// First byte.
         offset: u64,
-        /// What was written.
+        /// The bytes written.
         data: Arc<[u8]>,
         /// Forced unit access.
         fua: bool,
     },
-    /// A flush: everything that had completed before it is durable once it has returned.
+    /// A flush: every write completed before it is durable once it has returned.
     Flush,
-    /// A discard: afterwards the bytes are anything.
+    /// A discard: the bytes are undefined afterwards.
     Discard {
         /// First byte.
         offset: u64,
@@ -46,18 +46,19 @@ impl std::fmt::Display for Event {
     }
 }
 
-/// What a discarded byte reads as: neither the old data nor zeros, so that nobody relies on either.
+/// The value of a discarded byte: neither the old data nor zero, so that no code can rely on
+/// either.
 pub const DISCARDED: u8 = 0xdd;
 
 /// Deliberate faults of the medium, for testing the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lie {
-    /// None: the medium keeps its promises.
+    /// No fault: the medium keeps its promises.
     #[default]
     None,
     /// A flush returns at once and makes nothing durable.
     Flush,
-    /// A forced-unit-access write is an ordinary one.
+    /// A forced-unit-access write is treated as an ordinary one.
     Fua,
 }
 
@@ -69,19 +70,19 @@ struct Inner {
     requests: u64,
     trouble: Trouble,
     digest: Digest,
-    /// Stretches that were read, where they are noted.
+    /// Stretches that were read, if reads are recorded.
     reads: Option<std::collections::BTreeSet<(u64, u64)>>,
 }
 
-/// Which discards the medium asks for.
+/// The discards that the medium asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discards {
-    /// None.
+    /// No discards.
     Never,
-    /// Of what a checkpoint has made free.
+    /// Discards of the blocks that a checkpoint has freed.
     BehindCheckpoints,
-    /// Of data as soon as the log mark is durable behind which nobody needs it; of the rest as
-    /// above.
+    /// Discards of data as soon as the log mark is durable after which the data is unneeded;
+    /// discards of the rest as above.
     Early,
 }
 
@@ -111,14 +112,14 @@ impl Tape {
         Tape { atomic_unit, size, discards: Discards::Never, inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// The same medium asking for discards or not.
+    /// The same medium with this choice of discards.
     #[must_use]
     pub fn wanting_discards(mut self, discards: Discards) -> Tape {
         self.discards = discards;
         self
     }
 
-    /// How many events are recorded.
+    /// The number of recorded events.
     pub fn position(&self) -> usize {
         self.inner.lock().events.len()
     }
@@ -133,27 +134,27 @@ impl Tape {
         self.inner.lock().image.clone()
     }
 
-    /// Requests of every kind, reads included, since the tape was made.
+    /// Requests of every kind, including reads, since the tape was made.
     pub fn requests(&self) -> u64 {
         self.inner.lock().requests
     }
 
-    /// Arms a fault, or none, and counts requests and failures from 0 again.
+    /// Arms a fault, or none, and resets the counts of requests and failures.
     pub fn arm(&self, armed: Option<Armed>) {
         self.inner.lock().trouble.arm(armed);
     }
 
-    /// From now on notes what is read.
+    /// Records reads from now on.
     pub fn note_reads(&self) {
         self.inner.lock().reads.get_or_insert_default();
     }
 
-    /// The stretches that were read since then: start and end.
+    /// The stretches read since then: start and end.
     pub fn reads(&self) -> Vec<(u64, u64)> {
         self.inner.lock().reads.iter().flatten().copied().collect()
     }
 
-    /// Runs `look` while faults sleep: what the judge reads does not count.
+    /// Runs `look` with faults disabled: reads of the judge do not count.
     pub fn undisturbed<T>(&self, look: impl FnOnce() -> T) -> T {
         let before = self.inner.lock().trouble.pause(true);
         let result = look();
@@ -166,17 +167,17 @@ impl Tape {
         self.inner.lock().trouble.count(operation)
     }
 
-    /// Requests of a kind that failed by the armed fault.
+    /// Requests of a kind that the armed fault made fail.
     pub fn strikes(&self, operation: MediumOperation) -> u64 {
         self.inner.lock().trouble.strikes(operation)
     }
 
-    /// Requests of any kind that failed by the armed fault.
+    /// Requests of any kind that the armed fault made fail.
     pub fn all_strikes(&self) -> u64 {
         self.inner.lock().trouble.all_strikes()
     }
 
-    /// A digest of every request so far in order, reads included, with the bytes that were written.
+    /// A digest of every request so far in order, including reads, with the written bytes.
     pub fn digest(&self) -> u128 {
         self.inner.lock().digest.value()
     }
@@ -192,8 +193,8 @@ impl Tape {
         if inside && offset.is_multiple_of(unit) && length.is_multiple_of(unit) {
             return Ok(());
         }
-        // The contract of the trait is part of what is tested: a request that is misaligned or lies
-        // outside is the caller's fault and never succeeds.
+        // The tests also cover the contract of the trait: a misaligned request, or one outside the
+        // medium, is an error of the caller and never succeeds.
         Err(MediumError { operation, offset, length, class: ErrorClass::Permanent, os_error: 22 })
     }
 
@@ -282,12 +283,14 @@ impl Medium for Tape {
         Ok(())
     }
 
-    /// Never fails and is not counted: it is advice, and faults are for what operations need.
+    /// Never fails and is not counted: it is only advice, and faults are for requests that
+    /// operations need.
     fn read_afresh(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
         self.undisturbed(|| self.read(offset, buffer))
     }
 
-    /// No other writer ever comes here: a volume that finds one is wrong.
+    /// The volume then checks for other writers. There are none here, so a volume that reports one
+    /// is wrong.
     fn may_be_shared(&self) -> bool {
         true
     }

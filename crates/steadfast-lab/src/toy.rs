@@ -1,11 +1,11 @@
-//! A toy volume that tests the tests: the model behind the interface of a volume, with a commit so
-//! simple that it can be seen to be right — and with flaws that can be switched on, each of which
-//! the power cuts must find.
+//! A toy volume that tests the tests. It is the model behind the interface of a volume, with a
+//! commit so simple that it is evidently correct. It also has flaws that can be enabled, and the
+//! power cuts must find each of them.
 //!
 //! A commit writes a body of several units, flushes, writes a slot (one of two in turn) that names
-//! the body, flushes. Body and slot carry their sequence number in every unit, so that torn ones
-//! are seen. The state itself stays in the memory of the process, under the number that the slot
-//! holds.
+//! the body, and flushes. Body and slot carry their sequence number in every unit, so that torn
+//! ones are detected. The state itself stays in the memory of the process, under the number in the
+//! slot.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -24,20 +24,20 @@ use crate::tape::Tape;
 use crate::triggers::triggers;
 use crate::world::World;
 
-/// Nothing is wrong.
+/// No flaw.
 pub const SOUND: u8 = 0;
 /// The slot is written before the body is durable.
 pub const NO_FLUSH_BEFORE_SLOT: u8 = 1;
 /// A commit returns before its slot is durable.
 pub const NO_FLUSH_AFTER_SLOT: u8 = 2;
-/// There is one slot only, overwritten in place.
+/// There is only one slot, overwritten in place.
 pub const ONE_SLOT: u8 = 3;
-/// The body is not flushed before the slot, and only its last unit is checked: a torn one passes
-/// for a whole one.
+/// The body is not flushed before the slot, and only its last unit is checked: a torn body passes
+/// as complete.
 pub const TORN_BODY_ACCEPTED: u8 = 4;
-/// Opening an image that lost its newest commit overwrites the older one before it is replaced.
+/// Opening an image that has lost its newest commit overwrites the older one before it is replaced.
 pub const RECOVERY_DESTROYS: u8 = 5;
-/// Background work commits although nobody asked.
+/// Background work makes an unrequested commit.
 pub const BACKGROUND_COMMITS: u8 = 6;
 /// Every flaw.
 pub const FLAWS: [u8; 6] = [
@@ -52,7 +52,7 @@ pub const FLAWS: [u8; 6] = [
 const BODY_UNITS: u64 = 5;
 const SLOT_UNITS: u64 = 2;
 
-/// What a commit keeps.
+/// The contents of a commit.
 #[derive(Clone)]
 struct Kept {
     state: State,
@@ -84,7 +84,7 @@ fn unit(tape: &Tape) -> u64 {
     u64::from(tape.geometry().atomic_unit)
 }
 
-/// Units that all carry the same sequence number and archive number.
+/// Units that all carry this sequence number and archive number.
 fn stamped(tape: &Tape, units: u64, sequence: u64, number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..units {
@@ -97,7 +97,7 @@ fn stamped(tape: &Tape, units: u64, sequence: u64, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Sequence and archive number of units that agree with each other.
+/// Sequence and archive number, if all units agree.
 fn read_stamp(tape: &Tape, offset: u64, units: u64) -> Option<(u64, u64)> {
     let mut bytes = vec![0; (units * unit(tape)) as usize];
     tape.read(offset, &mut bytes).ok()?;
@@ -150,7 +150,8 @@ impl<const FLAW: u8> Toy<FLAW> {
         while let Some((sequence, number)) = slots.pop() {
             let offset = Self::body_offset(tape, sequence);
             let found = match FLAW {
-                // A body that is not the slot's stands for data that the metadata points to.
+                // A body that does not match the slot stands for wrong data behind a metadata
+                // pointer.
                 NO_FLUSH_BEFORE_SLOT => {
                     Some(read_stamp(tape, offset, BODY_UNITS).map_or(number, |(_, other)| other))
                 }
@@ -203,7 +204,7 @@ fn attributes(inode: InodeNumber, node: &Node) -> Attributes {
     }
 }
 
-/// An error of the core for the first refusal that the model names.
+/// An error of the core for the first refusal in the list.
 fn refusal(faults: &crate::fault::Faults, inode: InodeNumber) -> Error {
     let known = [
         (Fault::NotFound, Error::NotFound),

@@ -1,4 +1,5 @@
-//! Which calls set a transaction point, and which always have to succeed: the contract as code.
+//! The calls that set a transaction point, and those that must always succeed: the contract as
+//! code.
 
 use steadfast::TransactionMask;
 use steadfast::fs::{NewNode, SetAttributes};
@@ -6,7 +7,7 @@ use steadfast::fs::{NewNode, SetAttributes};
 use crate::model::Model;
 use crate::subject::{Call, Reply};
 
-/// Whether a successful `call` sets a transaction point behind it under this mask.
+/// Whether a successful `call` sets a transaction point under this mask.
 pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
     let events = match call {
         Call::Transact
@@ -28,7 +29,7 @@ pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
         Call::SetAttributes { set, .. } => {
             let rest = SetAttributes { size: None, ..*set };
             match set.size {
-                // Nothing but the size: no attribute was asked for.
+                // Only the size changes, and no other attribute.
                 Some(_) if rest == SetAttributes::default() => TransactionMask::TRUNCATE,
                 Some(_) => TransactionMask::TRUNCATE.union(TransactionMask::ATTRIBUTE),
                 None => TransactionMask::ATTRIBUTE,
@@ -58,7 +59,7 @@ pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
     mask.0 & events.0 != 0
 }
 
-/// Whether a call that succeeded moved no bytes: it may then set a transaction point or not.
+/// Whether a successful call moved no bytes. It may then set a transaction point or not.
 pub fn is_empty(call: &Call<'_>, reply: &Reply) -> bool {
     match call {
         Call::Write { data, .. } | Call::Append { data, .. } => data.is_empty(),
@@ -67,7 +68,7 @@ pub fn is_empty(call: &Call<'_>, reply: &Reply) -> bool {
     }
 }
 
-/// Whether a call always has to succeed, also on a full volume: deleting, truncating, committing,
+/// Whether a call must always succeed, even on a full volume: deleting, truncating, committing,
 /// rolling back.
 pub fn is_freeing(call: &Call<'_>, model: &Model) -> bool {
     match call {
@@ -79,7 +80,7 @@ pub fn is_freeing(call: &Call<'_>, model: &Model) -> bool {
     }
 }
 
-/// Whether a call commits, rolls back or only concerns what is in memory.
+/// Whether a call commits, rolls back, or concerns only memory.
 pub fn is_commit(call: &Call<'_>) -> bool {
     matches!(
         call,

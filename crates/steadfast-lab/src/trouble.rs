@@ -1,31 +1,31 @@
-//! What goes wrong with the requests to a [`Tape`](crate::tape::Tape): the n-th one of a kind
-//! fails, once, a few times, on that place for ever, or with everything after it.
+//! The failures of requests to a [`Tape`](crate::tape::Tape). The n-th request of a kind fails:
+//! once, a few times, forever at that place, or together with everything after it.
 
 use steadfast_media::{ErrorClass, MediumError, MediumOperation};
 
 /// How long a fault lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lasting {
-    /// So many requests of the kind in a row.
+    /// This many successive requests of the kind fail.
     Times(u64),
-    /// Every later request of the kind that touches the place of the first: a bad sector.
+    /// Every later request of the kind that touches the place of the first failure: a bad sector.
     Stuck,
-    /// Every later request: the medium is gone.
+    /// Every later request: the medium has failed.
     Gone,
 }
 
-/// A fault that waits for its request.
+/// An armed fault that waits for its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Armed {
-    /// Which requests count.
+    /// The kind of requests that count.
     pub operation: MediumOperation,
-    /// How many of them pass first.
+    /// Number of these requests that succeed first.
     pub skip: u64,
-    /// What the error says.
+    /// The class of the error.
     pub class: ErrorClass,
-    /// How long it goes on.
+    /// The duration of the fault.
     pub lasting: Lasting,
-    /// Half of a write that fails arrives all the same.
+    /// Half of a failing write still arrives.
     pub torn: bool,
 }
 
@@ -44,11 +44,11 @@ impl std::fmt::Display for Armed {
 #[derive(Debug, Default)]
 pub struct Trouble {
     armed: Option<Armed>,
-    /// Faults sleep, and nothing is counted: the judge is looking.
+    /// Faults are disabled and nothing is counted, while the judge reads.
     paused: bool,
     /// Requests by kind since the last [`arm`](Self::arm).
     counts: [u64; 4],
-    /// Where the first request that failed was.
+    /// Place of the first failed request.
     place: Option<(u64, u64)>,
     /// Requests that failed, by kind.
     strikes: [u64; 4],
@@ -64,12 +64,12 @@ fn index(operation: MediumOperation) -> usize {
 }
 
 impl Trouble {
-    /// Arms a fault, or none, and counts from 0 again.
+    /// Arms a fault, or none, and resets the counts.
     pub fn arm(&mut self, armed: Option<Armed>) {
         *self = Trouble { armed, paused: self.paused, ..Trouble::default() };
     }
 
-    /// Lets faults sleep or wakes them. Returns whether they slept before.
+    /// Disables or enables faults. Returns whether they were disabled before.
     pub fn pause(&mut self, paused: bool) -> bool {
         std::mem::replace(&mut self.paused, paused)
     }
@@ -89,7 +89,8 @@ impl Trouble {
         self.strikes.iter().sum()
     }
 
-    /// Counts a request; `Some`: it fails with this error, and whether half of it arrives.
+    /// Counts a request. `Some` means that it fails with this error; the flag says whether half of
+    /// it arrives.
     pub fn strike(
         &mut self,
         operation: MediumOperation,

@@ -1,5 +1,5 @@
-//! Everything that one seed decides before the first operation: the medium, the format, what sets
-//! transaction points.
+//! Everything that a seed decides before the first operation: the medium, the format, the
+//! transaction mask.
 
 use steadfast::{FormatOptions, TransactionMask};
 
@@ -11,13 +11,13 @@ use crate::tape::{Discards, Lie};
 /// Which operations are likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Everything.
+    /// All operations.
     Mixed,
     /// Creating, linking, renaming, removing.
     Names,
     /// Writing, truncating, allocating, copying.
     Data,
-    /// Writing until the volume is full, and on.
+    /// Writing until the volume is full, and beyond that.
     Full,
     /// Few operations between transaction points, many remounts and rollbacks.
     Transactions,
@@ -39,25 +39,26 @@ impl Profile {
     }
 }
 
-/// Operations beyond those of a plain file system.
+/// Operations beyond those of an ordinary file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extras {
-    /// Taking, deleting and going back to snapshots.
+    /// Taking, deleting and rolling back to snapshots.
     pub snapshots: bool,
     /// Atomic commands.
     pub holds: bool,
     /// Growing and shrinking the volume.
     pub resizes: bool,
-    /// The transaction mask stays what it was at the start.
+    /// The transaction mask never changes.
     pub fixed_mask: bool,
-    /// The medium held a volume before, of the same uuid, on which the same operations were done.
+    /// The medium held an earlier volume with the same uuid, on which the same operations were
+    /// done.
     pub used_medium: bool,
 }
 
 /// The parameters of one test.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// What everything was drawn from.
+    /// The seed of all choices.
     pub seed: u64,
     /// Which operations are likely.
     pub profile: Profile,
@@ -65,13 +66,14 @@ pub struct World {
     pub size: u64,
     /// Atomic unit of the medium, bytes.
     pub atomic_unit: u32,
-    /// What a power cut may leave on it.
+    /// The possible contents after a power cut.
     pub medium: MediumProfile,
-    /// Whether the medium asks to be told which blocks become free, and when.
+    /// Whether the medium wants to know which blocks become free, and when.
     pub discards: Discards,
-    /// Programs that use the volume at once, each with its own open files; who is next is drawn.
+    /// Number of programs that use the volume at once, each with its own open files. Their order is
+    /// drawn.
     pub clients: u8,
-    /// Which operations beyond those of a plain file system are drawn.
+    /// The operations beyond those of an ordinary file system.
     pub extras: Extras,
     /// How the volume is formatted.
     pub format: FormatOptions,
@@ -89,7 +91,7 @@ impl World {
         let mut random = Random::new(seed).fork(1);
         let block_size = random.pick(&[128, 256, 512, 512, 1024, 4096, 4096, 4096, 16_384, 65_536]);
         let small = if profile == Profile::Full { 2 } else { 6 };
-        // From the smallest volume there is to 8 MiB.
+        // From the smallest possible volume to 8 MiB.
         let blocks = if random.chance(1, small) {
             random.between(64, 160)
         } else {
@@ -124,8 +126,7 @@ impl World {
             1 => block_size.min(512),
             _ => block_size,
         };
-        // A unit of one byte is legal, but then every byte of a request is one that may survive
-        // alone.
+        // A unit of one byte is legal, but then every single byte of a request may survive alone.
         let atomic_unit = if atomic_unit == 1 { block_size.min(128) } else { atomic_unit };
         let cache_size = random.pick(&[64 << 10, 256 << 10, 1 << 20, 8 << 20]);
         let clients = random.pick(&[1, 1, 2, 3, 4]);
@@ -149,10 +150,10 @@ impl World {
         }
     }
 
-    /// The same world with everything that a volume can do: snapshots in every second of them,
-    /// atomic commands in every second, changes of the size in every third. There the volume begins
-    /// on a part of the medium. In every third the medium held a volume before. In every second it
-    /// wants discards, in half of these early.
+    /// The same world with all features of a volume. Every second world has snapshots, every second
+    /// has atomic commands, and every third changes the size. With size changes, the volume begins
+    /// on a part of the medium. In every third world the medium held an earlier volume. Every
+    /// second world wants discards, and half of these want them early.
     #[must_use]
     pub fn with_extras(mut self) -> World {
         let one_in = |label, count| Random::new(self.seed).fork(label).chance(1, count);
@@ -173,8 +174,8 @@ impl World {
         self
     }
 
-    /// The same world on a medium of this kind. Where its unit is larger than the blocks the blocks
-    /// grow to it.
+    /// The same world on a medium of this kind. Blocks smaller than the medium's unit grow to the
+    /// unit.
     #[must_use]
     pub fn on(mut self, medium: MediumProfile) -> World {
         self.medium = medium;
@@ -192,7 +193,7 @@ impl World {
         self
     }
 
-    /// A plain world for short sequences: 512-byte blocks, a quarter of a MiB.
+    /// A simple world for short sequences: 512-byte blocks, a quarter of a MiB.
     pub fn plain(seed: u64, mask: TransactionMask) -> World {
         let mut world = World::new(seed, Profile::Mixed);
         world.size = 256 << 10;
@@ -228,13 +229,13 @@ impl std::fmt::Display for World {
     }
 }
 
-/// A transaction mask: nothing, the default, everything, or any.
+/// A transaction mask: no event, the default, every event, or any set.
 pub fn mask(random: &mut Random) -> TransactionMask {
     match random.below(6) {
         0 => TransactionMask::MANUAL,
         1 | 2 => TransactionMask::DEFAULT,
         3 => TransactionMask::ALL,
-        // Few events.
+        // Only a few events.
         4 => TransactionMask(
             (random.bits() & random.bits() & random.bits()) as u32 & TransactionMask::ALL.0,
         ),

@@ -1,6 +1,6 @@
-//! One image, hundreds of power cuts in a chain: cut, recover, work, cut again. Whatever one
-//! recovery leaves is where the next begins, so anything that is lost, leaked or left behind a
-//! little at a time adds up. At the end all of it is removed, and every block is free again.
+//! One image, hundreds of power cuts in a chain: cut, recover, work, cut again. Each recovery
+//! starts from the result of the previous one, so small losses, leaks and leftovers add up. At the
+//! end everything is removed, and every block must be free again.
 //!
 //! Longer: `STEADFAST_LINKS=5000`.
 
@@ -19,14 +19,14 @@ use steadfast_lab::world::{Profile, World};
 
 /// Cuts on one image.
 const LINKS: u64 = 200;
-/// Operations between two cuts, at most.
+/// Maximum number of operations between two cuts.
 const OPERATIONS_MAX: u64 = 14;
 
 fn links() -> u64 {
     std::env::var("STEADFAST_LINKS").ok().and_then(|text| text.parse().ok()).unwrap_or(LINKS)
 }
 
-/// Chains cuts in the world of a seed. Returns how many left a point that was in flight.
+/// Chains cuts in the world of a seed. Returns the number of cuts that left a point in flight.
 fn chain(seed: u64, profile: Profile, medium: MediumProfile) -> Result<u64, String> {
     let world = World::new(seed, profile).on(medium).with_extras();
     let Some(start) = Start::format::<LabVolume>(&world)? else { return Ok(0) };
@@ -56,8 +56,7 @@ fn chain(seed: u64, profile: Profile, medium: MediumProfile) -> Result<u64, Stri
         let mut cutter = Cutter::new(image, &events, world.atomic_unit).on(world.medium);
         cutter.advance(cut);
         image = cutter.image(Survival::random(&mut random, &world.medium));
-        // A recovery that was interrupted has acknowledged nothing, and has found what it has
-        // found.
+        // An interrupted recovery has acknowledged nothing, but has already found its state.
         allowed = if cut < opened {
             allowed[found..=found].to_vec()
         } else {

@@ -1,4 +1,4 @@
-//! The device mode of `steadfast torture`, on media whose power can be cut for real: the lab's
+//! The device mode of `steadfast torture`, on a medium whose power can really be cut: the lab's
 //! tape.
 
 use steadfast_lab::cut::{Cutter, Survival};
@@ -22,8 +22,8 @@ fn prepared(seed: u64) -> (Image, Layout) {
     (tape.image(), layout)
 }
 
-/// A run of some transactions: the tape, and what the witness heard, with the place on the tape
-/// from which it is true.
+/// Runs some transactions. Returns the tape and the lines for the witness, each with the place on
+/// the tape from which it is true.
 fn run(image: &Image, transactions: u64, lie: Lie) -> (Tape, Vec<(usize, Line)>) {
     let tape = Tape::new(image.clone(), UNIT, lie);
     let mut heard = Vec::new();
@@ -108,7 +108,7 @@ fn a_medium_that_lies_about_flushes_is_told_from_a_file_system_that_loses() {
         "{verdict:?}"
     );
     assert!(verdict.blame().is_some_and(|text| text.starts_with("the medium")));
-    // Everything happened to be written: nothing can be seen, and nothing is claimed.
+    // By chance everything was written: no fault is visible, and none is claimed.
     assert_eq!(judge(cutter.image(Survival::All), &witness).faults, []);
 }
 
@@ -143,7 +143,7 @@ fn damage_in_the_volume_and_a_witness_of_another_run_are_seen() {
     let (tape, heard) = run(&image, 5, Lie::None);
     let witness = witness(&heard, usize::MAX);
     let mut damaged = tape.image();
-    // Both ends, where the superblocks are.
+    // Destroys the superblocks at both ends.
     damaged.write(0, &[0; 65_536]);
     damaged.write(layout.volume_size - 65_536, &[0; 65_536]);
     let verdict = judge(damaged, &witness);

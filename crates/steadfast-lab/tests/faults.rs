@@ -14,7 +14,7 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
         .unwrap_or(default)
 }
 
-/// Small volumes with as little cache as there can be, so that operations read.
+/// Small volumes with the smallest cache, so that operations read from the medium.
 fn world(seed: u64, profile: Profile) -> World {
     let mut world = World::new(seed, profile);
     world.cache_size = 0;
@@ -26,13 +26,13 @@ fn strike(profile: Profile, seeds: std::ops::Range<u64>) {
     strike_with(profile, Extras::default(), seeds);
 }
 
-/// Worlds with more than files in them.
+/// Worlds that hold more than files.
 fn strike_with(profile: Profile, extras: Extras, seeds: std::ops::Range<u64>) {
     let effort = Effort { before: 120, operations: 24, requests: 60 };
     let mut tally = Tally::default();
     for seed in seeds {
         let mut world = World { extras, ..world(seed, profile) };
-        // A medium that asks for discards meets failing ones.
+        // A medium that asks for discards sees failing ones.
         let wanted =
             [Discards::Never, Discards::BehindCheckpoints, Discards::Never, Discards::Early];
         world.discards = wanted[seed as usize % 4];

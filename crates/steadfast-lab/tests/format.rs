@@ -1,4 +1,4 @@
-//! Making a volume where one was before, with the same uuid: nothing of the earlier one comes back.
+//! Making a volume over an earlier one with the same uuid: nothing of the earlier one reappears.
 
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
 use steadfast_lab::cut::{Cutter, Survival};
@@ -12,7 +12,7 @@ use steadfast_lab::tape::{Event, Tape};
 use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Medium, MemoryMedium};
 
-/// Worlds on media of every kind that held a volume before.
+/// Worlds on media of every kind that held an earlier volume.
 fn worlds(seeds: std::ops::Range<u64>) -> impl Iterator<Item = World> {
     seeds.map(|seed| {
         let profile = Profile::ALL[(seed % 5) as usize].1;
@@ -22,8 +22,8 @@ fn worlds(seeds: std::ops::Range<u64>) -> impl Iterator<Item = World> {
     })
 }
 
-/// The power is cut at every I/O of making the volume. Once the earlier one is gone there is none,
-/// or the new one, empty.
+/// The power is cut at every I/O of making the volume. After the earlier volume is destroyed, there
+/// is no volume, or the new, empty one.
 #[test]
 fn a_cut_in_format_leaves_no_volume_or_the_new_one() {
     let (mut none, mut new) = (0, 0);
@@ -72,7 +72,7 @@ fn a_cut_in_format_leaves_no_volume_or_the_new_one() {
     assert!(none > 500 && new > 100, "{none} images without a volume, {new} with the new one");
 }
 
-/// The new volume is used, with the same operations as the earlier one, and the power is cut at its
+/// The new volume is used with the same operations as the earlier one, and the power is cut at its
 /// I/Os.
 #[test]
 fn power_cuts_soon_after_format_leave_states_of_the_new_volume() {
@@ -86,8 +86,8 @@ fn power_cuts_soon_after_format_leave_states_of_the_new_volume() {
     assert!(tally.cuts > 10_000, "{tally}");
 }
 
-/// A superblock of an earlier volume at the end of the medium does not stand in for that of a
-/// shorter new one.
+/// A superblock of an earlier volume at the end of the medium must not replace that of a shorter
+/// new volume.
 #[test]
 fn no_earlier_volume_is_found_behind_a_shorter_one() {
     for block_size in [512u32, 4096, 65536] {

@@ -1,7 +1,7 @@
-//! Hostile images by seed, and the inputs that the fuzzer found worth keeping. Longer:
+//! Hostile images by seed, and the inputs that the fuzzer has kept. Longer:
 //! `STEADFAST_HOSTILE=1000000`.
 //!
-//! The allocator refuses nothing but watches: whatever an image says, memory stays bounded.
+//! The allocator refuses nothing, but counts: memory must stay bounded, whatever an image contains.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use steadfast_lab::hostile::{Choices, Outcome, hostile_image, raw_image, run_stream};
 
-/// Bytes that one image may have allocated at a time, the image of at most 1 MiB (twice) and a
-/// cache of 64 KiB included.
+/// Bytes that one image may have allocated at one time. This includes the image of at most 1 MiB
+/// (twice) and a cache of 64 KiB.
 const MEMORY_MAX: isize = 24 << 20;
 
 thread_local! {
@@ -20,7 +20,7 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Counts what this thread allocates.
+/// Counts the allocations of this thread.
 struct Watched;
 
 fn count(change: isize) {
@@ -54,7 +54,7 @@ unsafe impl GlobalAlloc for Watched {
 #[global_allocator]
 static ALLOCATOR: Watched = Watched;
 
-/// Findings that are collected before a test gives up.
+/// Number of findings after which a test ends.
 const FINDINGS_MAX: usize = 8;
 
 /// Runs inputs and collects findings: a panic, or too much memory.
@@ -115,8 +115,7 @@ fn images_with_rot_cause_errors_at_most() {
     by_seed("raw image", cases(500), raw_image);
 }
 
-/// The corpora of the fuzzer: what it has found to be different, and everything that was ever
-/// wrong.
+/// The fuzzer's corpora: inputs with distinct behaviour, and every input that was ever wrong.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let Ok(entries) = std::fs::read_dir(&directory) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! The same seed gives the same operations, answers, I/Os, cuts and verdicts; another seed gives
+//! The same seed gives the same operations, answers, I/Os, cuts and verdicts. Another seed gives
 //! others.
 
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ fn the_same_seed_gives_the_same_digest_and_another_another() {
     }
 }
 
-/// Threads of the harness and what ran before in the process have no part in it.
+/// Threads of the harness, and earlier work in the process, have no influence.
 #[test]
 fn a_digest_does_not_depend_on_what_runs_beside() {
     let alone = run(3).digest;

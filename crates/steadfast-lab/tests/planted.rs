@@ -1,8 +1,7 @@
-//! Directed tests for bugs that random operations meet rarely: each passes, and fails with the bug
-//! planted in the core.
+//! Directed tests for bugs that random operations meet rarely. Each test passes, and fails with its
+//! bug planted in the core.
 //!
-//! The bugs of several threads are in `schedules.rs`. What finds the same bugs by chance is in
-//! `sabotage.rs`.
+//! The bugs of several threads are in `schedules.rs`. `sabotage.rs` finds the same bugs by chance.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +19,7 @@ const PIECES: u64 = 80;
 
 type TestVolume<'m> = Volume<&'m MemoryMedium, TestPlatform>;
 
-/// The test passes, and fails with the bug.
+/// Checks that the test passes, and that it fails with the bug.
 fn finds(bug: Sabotage, test: fn()) {
     test();
     plant(Some(bug));
@@ -45,7 +44,7 @@ fn open(medium: &MemoryMedium) -> TestVolume<'_> {
     Volume::open(medium, OpenOptions::default(), TestPlatform::new()).expect("it opens")
 }
 
-/// The volume as a power cut leaves it.
+/// The volume after a power cut.
 fn cut<'m>(volume: TestVolume<'m>, medium: &'m MemoryMedium) -> TestVolume<'m> {
     drop(volume);
     assert_clean(medium);
@@ -177,7 +176,7 @@ fn a_file_without_a_name_stays_an_orphan_when_its_truncation_ends() {
             scatter(&volume, file, 1);
             resize(&volume, file, 100);
             while volume.background().unwrap() {}
-            // The end of the truncation is there, the file still open.
+            // The end of the truncation is durable, and the file is still open.
             assert_eq!(volume.attributes(file).unwrap().size, 100);
             volume.transact().unwrap();
         }
@@ -219,11 +218,11 @@ fn the_newest_snapshot_is_none_that_is_being_deleted() {
         volume.snapshot_create("middle").unwrap();
         scatter(&volume, file, 3);
         volume.snapshot_create("newest").unwrap();
-        // The first deletion has more to do than what comes with its point.
+        // The first deletion has more work than what is done with its transaction point.
         volume.snapshot_delete("middle").unwrap();
         volume.snapshot_delete("newest").unwrap();
         while volume.background().unwrap() {}
-        // Born behind the oldest one: no snapshot has it any more.
+        // These blocks are younger than the oldest snapshot: no snapshot refers to them any more.
         volume.write(between, 0, &[2; 4 * BLOCK as usize], false).unwrap();
         volume.checkpoint().unwrap();
         cut(volume, &medium);
@@ -232,8 +231,8 @@ fn the_newest_snapshot_is_none_that_is_being_deleted() {
 
 type InterruptedVolume = Volume<Arc<Interrupted>, TestPlatform>;
 
-/// A medium in the middle of whose next read a file is written over, as often as there are blocks
-/// for it.
+/// A medium that overwrites a file in the middle of its next read, as often as there are blocks for
+/// it.
 struct Interrupted {
     inner: MemoryMedium,
     next: Mutex<Option<(Arc<InterruptedVolume>, InodeNumber)>>,
@@ -247,7 +246,7 @@ impl Medium for Interrupted {
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
         let next = self.next.lock().expect("not poisoned").take();
         if let Some((volume, file)) = next {
-            // The reader holds no lock here.
+            // The reader holds no lock at this point.
             for version in 2..40 {
                 volume.write(file, 0, &[version; 3000], false).expect("written");
                 volume.checkpoint().expect("a checkpoint");
@@ -290,7 +289,7 @@ fn blocks_stay_while_they_are_read() {
         let file = file.expect("a file").inode;
         volume.write(file, 0, &[1; 3000], false).unwrap();
         volume.checkpoint().unwrap();
-        // All nodes are in memory: the next read is one of data.
+        // All nodes are in memory, so the next read is one of data.
         volume.attributes(file).unwrap();
         *medium.next.lock().expect("not poisoned") = Some((volume.clone(), file));
         let mut read = [0; 3000];

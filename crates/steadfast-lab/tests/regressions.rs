@@ -1,4 +1,4 @@
-//! Sequences that once broke something, as short as they could be made. Each runs with power cuts.
+//! Sequences that once caused a failure, as short as possible. Each runs with power cuts.
 
 use steadfast::fs::{AllocateMode, NewNode, RenameMode};
 use steadfast::{FormatOptions, InodeNumber, TransactionMask};
@@ -70,7 +70,7 @@ fn run_in(world: &World, operations: &[Operation]) {
     }
 }
 
-/// The end of a replay gave blocks back that the log named but that were in use, and the next write
+/// The end of a replay freed blocks that the log named but that were in use, and the next write
 /// took them.
 #[test]
 fn blocks_that_the_log_names_stay_in_use_after_a_replay() {
@@ -93,7 +93,7 @@ fn blocks_that_the_log_names_stay_in_use_after_a_replay() {
     );
 }
 
-/// The same by way of a rollback.
+/// The same through a rollback.
 #[test]
 fn blocks_that_the_log_names_stay_in_use_after_a_rollback() {
     run(
@@ -116,7 +116,7 @@ fn blocks_that_the_log_names_stay_in_use_after_a_rollback() {
     );
 }
 
-/// After a rollback the numbers of inodes that it dropped were given out again, to whoever still
+/// After a rollback, the inode numbers that it dropped were assigned again, although callers still
 /// held them.
 #[test]
 fn inode_numbers_are_not_given_out_again_after_a_rollback() {
@@ -124,7 +124,7 @@ fn inode_numbers_are_not_given_out_again_after_a_rollback() {
     run(1, Profile::Mixed, &[created.clone(), Operation::Rollback, created]);
 }
 
-/// Writes `data` at the start of `/f` and makes it durable or not.
+/// Writes `data` at the start of `/f`, and makes it durable if `sync` is set.
 fn write_first_file(volume: &LabVolume, data: &[u8], sync: bool) {
     let file = volume.lookup(InodeNumber::ROOT, b"f").unwrap().inode;
     volume.write(file, 0, data, false).unwrap();
@@ -137,9 +137,9 @@ fn first_file_size(volume: &LabVolume) -> u64 {
     volume.lookup(InodeNumber::ROOT, b"f").unwrap().size
 }
 
-/// A record was in flight at a power cut, and its data was lost, so recovery rightly went on
-/// without it. A program then wrote the same data again, to the same blocks, and a second cut
-/// before that was committed brought the record back.
+/// A record was in flight at a power cut, and its data was lost, so recovery correctly continued
+/// without it. A program then wrote the same data again, to the same blocks. A second cut, before
+/// that write was committed, brought the record back.
 #[test]
 fn a_record_that_recovery_has_passed_over_does_not_come_back_with_its_data() {
     let world = World::plain(1, TransactionMask::DEFAULT);
@@ -159,7 +159,7 @@ fn a_record_that_recovery_has_passed_over_does_not_come_back_with_its_data() {
     let data = vec![7; 20_000];
     let first = Tape::new(tape.image(), world.atomic_unit, Lie::None);
     write_first_file(&<LabVolume as Subject>::open(&world, &first, &clock).unwrap(), &data, true);
-    // The cut: while the record is written, and only the record survives.
+    // The cut comes while the record is written, and only the record survives.
     let events = first.events();
     let record = events.iter().rposition(|event| matches!(event, Event::Write { .. })).unwrap();
     let mut cutter = Cutter::new(tape.image(), &events, world.atomic_unit);
@@ -174,8 +174,8 @@ fn a_record_that_recovery_has_passed_over_does_not_come_back_with_its_data() {
     assert_eq!(first_file_size(&volume), 0, "nothing was committed since");
 }
 
-/// Growing a file beyond the largest size was refused, but only after the stale bytes behind its
-/// end had been zeroed, which set its times.
+/// Growing a file beyond the largest size was refused. But the stale bytes after its end had
+/// already been zeroed, which set its times.
 #[test]
 fn a_size_that_is_refused_leaves_the_times_alone() {
     run(
@@ -191,8 +191,7 @@ fn a_size_that_is_refused_leaves_the_times_alone() {
     );
 }
 
-/// Zeroing a range took place in steps, and the later ones found no space when the first had been
-/// done.
+/// Zeroing a range ran in steps, and a later step found no space after the first was done.
 #[test]
 fn a_range_is_zeroed_as_a_whole_or_not_at_all() {
     run(
@@ -206,10 +205,9 @@ fn a_range_is_zeroed_as_a_whole_or_not_at_all() {
     );
 }
 
-/// Extents were written, truncated and named in one record. The replay of that removed keys that
-/// the tree has never had, and where the leaf in which they would be had just become empty, it
-/// wanted to copy a neighbour that nobody had planned addresses for: the volume said "no space" and
-/// did not open.
+/// Extents were written, truncated and named in one record. Its replay removed keys that the tree
+/// had never held. If the leaf for these keys had just become empty, the replay wanted to copy a
+/// neighbour without a planned address. The volume reported "no space" and did not open.
 #[test]
 fn a_record_that_removes_what_was_never_in_the_tree_is_replayed() {
     let world = World::new(2584, Profile::Full).on(medium("sd-512"));
@@ -242,8 +240,8 @@ fn a_record_that_removes_what_was_never_in_the_tree_is_replayed() {
     run_in(&world, &operations);
 }
 
-/// A volume that was made smaller kept only half of what removing needs, and refused to remove a
-/// file.
+/// A volume that was made smaller kept only half of the space that removing needs, and refused to
+/// remove a file.
 #[test]
 fn removing_succeeds_right_after_the_volume_was_made_smaller() {
     let world = World::new(678, Profile::Names).on(medium("sector")).with_extras();
@@ -273,8 +271,8 @@ fn removing_succeeds_right_after_the_volume_was_made_smaller() {
     run_in(&world, &operations);
 }
 
-/// A snapshot on a small volume left no room for the dead list of what is removed under it, so that
-/// removing failed.
+/// A snapshot on a small volume left no room for the dead list of files removed later, so removing
+/// failed.
 #[test]
 fn what_a_snapshot_holds_can_be_removed_from_a_small_volume() {
     let world = World::new(56, Profile::Names).on(medium("disk-4096"));
@@ -292,7 +290,7 @@ fn what_a_snapshot_holds_can_be_removed_from_a_small_volume() {
         let mut operations: Vec<Operation> =
             (0..files).map(|name| create(&[], name, Make::Regular)).collect();
         operations.push(Operation::SnapshotCreate { name: 0 });
-        // A file or the snapshot may be refused. Removing may not.
+        // The file or the snapshot may be refused. Removing may not.
         let before = no_space(operations.clone());
         operations.extend((0..files).map(remove));
         assert_eq!(no_space(operations), before, "{files} files");

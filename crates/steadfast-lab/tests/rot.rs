@@ -1,5 +1,5 @@
-//! Bytes of sound volumes are flipped, and everything is read. `STEADFAST_ROT=1` flips every byte
-//! that a reader looks at, without it one in eight.
+//! Bytes of valid volumes are flipped, and everything is read. `STEADFAST_ROT=1` flips every byte
+//! that a reader uses; the default is one in eight.
 
 use steadfast::FormatOptions;
 use steadfast_lab::rot::{Tally, rot_world};

@@ -1,9 +1,9 @@
-//! The checker is checked: bugs planted in the core itself, each of which must be found within a
-//! stated number of seeds.
+//! Tests of the checker: bugs planted in the core itself, each of which must be found within a
+//! given number of seeds.
 //!
-//! The table in docs/testing/planted-bugs.md is this one. `STEADFAST_SABOTAGE=all` shows for each bug the seed
-//! that finds it, and goes on where one is not found; names with commas between them instead of
-//! `all` leave out the others.
+//! The table in docs/testing/planted-bugs.md is this one. `STEADFAST_SABOTAGE=all` shows the seed
+//! that finds each bug, and continues if one is not found. Names separated by commas, instead of
+//! `all`, select those bugs only.
 
 use std::panic::AssertUnwindSafe;
 
@@ -20,8 +20,8 @@ use steadfast_lab::tape::Discards;
 use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
 
-/// Bugs that power cuts, comparison with the model and the check after each cut find, and within
-/// how many seeds.
+/// Bugs that power cuts, comparison with the model and the check after each cut find, with the
+/// number of seeds.
 const BY_POWER_CUTS: [(Sabotage, u64); 30] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
@@ -55,7 +55,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 30] = [
     (Sabotage::KeepReserved, 40),
 ];
 
-/// Bugs in snapshots, the way back to them, and clones, in worlds with snapshots.
+/// Bugs in snapshots, in the rollback to them, and in clones, in worlds with snapshots.
 const BY_POWER_CUTS_AMONG_SNAPSHOTS: [(Sabotage, u64); 7] = [
     (Sabotage::SnapshotBirthOffByOne, 10),
     (Sabotage::ForgetHeld, 10),
@@ -66,25 +66,25 @@ const BY_POWER_CUTS_AMONG_SNAPSHOTS: [(Sabotage, u64); 7] = [
     (Sabotage::ForgetDeletedSnapshots, 200),
 ];
 
-/// Bugs in atomic commands and changes of the size, in worlds with everything.
+/// Bugs in atomic commands and in changes of the size, in worlds with all features.
 const BY_POWER_CUTS_WITH_EXTRAS: [(Sabotage, u64); 2] =
     [(Sabotage::IgnoreHold, 200), (Sabotage::GrowBeforeCopies, 200)];
 
-/// Bugs in telling the medium what is free, in worlds whose medium asks for it.
+/// Bugs in discards, in worlds whose medium asks for them.
 const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 2] =
     [(Sabotage::DiscardGivenOut, 40), (Sabotage::DiscardBeforeMark, 40)];
 
-/// Bugs in making a volume, in worlds whose medium held one before.
+/// Bugs in making a volume, in worlds whose medium held an earlier one.
 const BY_POWER_CUTS_ON_USED_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::FormatKeepsRecords, 40)];
 
-/// Bugs in what a power cut may spoil at once, on media that leave rubbish where it interrupts a
-/// write.
+/// Bugs that let a power cut destroy too much at once, on media that leave rubbish after an
+/// interrupted write.
 const BY_POWER_CUTS_ON_ROUGH_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::BothMetarootsAtOnce, 60)];
 
 const EFFORT: Effort =
     Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
-/// A disk that two machines reach.
+/// A disk that two machines can reach.
 struct Shared(MemoryMedium);
 
 impl Medium for Shared {
@@ -109,7 +109,7 @@ impl Medium for Shared {
     }
 }
 
-/// Whether the second of two writers is stopped by what the first has acknowledged.
+/// Whether the second of two writers is stopped by what the first one has acknowledged.
 fn a_second_writer_is_stopped() -> bool {
     let disk = Shared(MemoryMedium::new(8 << 20, 512).unwrap());
     Volume::format(&disk, &FormatOptions::default(), &TestPlatform::new()).unwrap();
@@ -120,7 +120,7 @@ fn a_second_writer_is_stopped() -> bool {
         volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &caller).unwrap();
     }
     one.transact().unwrap();
-    // A look holds for a second.
+    // A check for other writers is valid for a second.
     two.platform().advance_ms(2000);
     two.transact().is_err()
 }
@@ -131,7 +131,7 @@ fn two_writers_find_each_other() {
     assert!(!with(Sabotage::TrustToBeAlone, a_second_writer_is_stopped), "it shows nothing");
 }
 
-/// Runs `work` with a bug, and without it whatever happens.
+/// Runs `work` with a bug, and removes the bug in any case.
 fn with<T>(bug: Sabotage, work: impl FnOnce() -> T) -> T {
     struct DigOut;
     impl Drop for DigOut {
@@ -148,14 +148,14 @@ fn explore() -> bool {
     std::env::var_os("STEADFAST_SABOTAGE").is_some()
 }
 
-/// How many seeds it takes.
+/// The number of seeds needed to find the bug.
 fn seeds_needed(bug: Sabotage, most: u64, worlds: fn(World) -> World) -> Option<u64> {
     (0..most).find(|seed| {
         let world = worlds(World::new(*seed, Profile::ALL[(*seed % 5) as usize].1));
         let fails = || {
             torture::<LabVolume>(&world, &Script::Drawn, &EFFORT, &mut Tally::default()).is_err()
         };
-        // A seed that fails anyway shows nothing.
+        // A seed that also fails without the bug shows nothing.
         with(bug, fails) && !fails()
     })
 }
@@ -203,7 +203,7 @@ fn power_cuts_find_what_is_planted_in_what_is_spoilt_at_once() {
 }
 
 fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
-    // What a bug does to the volume is part of the test; its panics are nobody's news.
+    // The panics that a bug causes in the volume are part of the test, so they are not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
     let wanted = std::env::var("STEADFAST_SABOTAGE").unwrap_or_else(|_| "all".to_owned());
@@ -225,7 +225,7 @@ fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
     assert!(missed.is_empty(), "{missed:?} go unnoticed");
 }
 
-/// A volume with small files in the tree and large ones outside, closed.
+/// A closed volume with small files in the tree and large ones outside.
 fn filled() -> (MemoryMedium, Vec<(InodeNumber, Vec<u8>)>) {
     let medium = MemoryMedium::new(1 << 20, 512).expect("a medium");
     let options =
@@ -248,8 +248,8 @@ fn filled() -> (MemoryMedium, Vec<(InodeNumber, Vec<u8>)>) {
     (medium, files)
 }
 
-/// Flips bits; whether some read gives a wrong byte without saying so, which is what rot must never
-/// lead to.
+/// Flips bits. Returns whether a read returns a wrong byte without an error, which rot must never
+/// cause.
 fn rot_shows(seed: u64) -> bool {
     let (medium, files) = filled();
     let mut random = Random::new(seed);
@@ -284,7 +284,7 @@ fn rot_finds_a_checksum_that_is_ignored() {
     let _ = std::panic::take_hook();
 }
 
-/// Snapshots, clones, and changes behind them; whether the check is content.
+/// Makes snapshots, clones, and later changes. Returns whether the check is clean.
 fn snapshots_are_kept() -> bool {
     let (medium, files) = filled();
     let volume =
@@ -321,7 +321,7 @@ fn the_check_finds_snapshots_and_clones_that_are_not_kept() {
     }
 }
 
-/// A volume that is full, and the file that has filled it.
+/// A full volume, and the file that filled it.
 fn full() -> (Volume<MemoryMedium, TestPlatform>, InodeNumber) {
     let medium = MemoryMedium::new(4 << 20, 512).expect("a medium");
     let options = FormatOptions { block_size: 512, ..FormatOptions::default() };
@@ -337,7 +337,8 @@ fn full() -> (Volume<MemoryMedium, TestPlatform>, InodeNumber) {
     (volume, inode)
 }
 
-/// Transaction points that appends set which find no space, each behind a change that frees a node.
+/// Number of transaction points set by appends that find no space. A change that frees a node
+/// precedes each append.
 fn points_of_failing_appends() -> u64 {
     let (volume, inode) = full();
     let before = volume.info().transaction_points;
@@ -358,7 +359,7 @@ fn points_in_vain_are_counted() {
     assert!(in_vain >= 100, "{in_vain}");
 }
 
-/// Blocks that are still reserved after a write that has found no space halfway.
+/// Blocks that are still reserved after a write that ran out of space halfway.
 fn reserved_by_nobody() -> u64 {
     let (volume, inode) = full();
     let change = SetAttributes { size: Some(3_500_000), ..SetAttributes::default() };

@@ -1,16 +1,18 @@
-//! Threads on one volume, in every order that a scheduler can think of.
+//! Threads on one volume, in every order that a scheduler chooses.
 //!
 //! The core takes its locks from the platform. Here they are locks of shuttle, which runs all
-//! threads on one, decides at each lock and at each I/O who goes on, notices deadlocks, and can
-//! repeat a schedule that failed. Every run's history must be linearisable, and so must what power
-//! cuts at random I/Os of it leave: exactly the state of a transaction point, the last acknowledged
-//! one or one in flight.
+//! threads on one thread. At each lock and each I/O it chooses the next thread. It detects
+//! deadlocks, and can repeat a schedule that failed.
 //!
-//! What shuttle does not see are the core's few atomics: between two locks they act in one piece
-//! and in order.
+//! Every run's history must be linearisable. The result of power cuts at random I/Os must be
+//! linearisable too: exactly the state of a transaction point, the last acknowledged one or one in
+//! flight.
+//!
+//! Shuttle does not control the core's few atomics: between two locks they act in one piece and in
+//! order.
 //!
 //! `STEADFAST_SCHEDULES=20000 cargo test -p steadfast-lab --release --test schedules` tries more.
-// `lock_api` has its traits unsafe; see the implementations.
+// The traits of `lock_api` are unsafe; see the implementations.
 #![allow(unsafe_code)]
 
 mod shuttle_locks;
@@ -36,11 +38,11 @@ use steadfast_lab::tape::{Lie, Tape};
 
 use shuttle_locks::{ShuttlePlatform, Yielding};
 
-/// The same schedules in every run; SHUTTLE_RANDOM_SEED sets another one.
+/// All runs use the same schedules; SHUTTLE_RANDOM_SEED selects others.
 const SEED: u64 = 1;
 const UNIT: u32 = 512;
 const SIZE: u64 = 512 << 10;
-/// A volume of this size has no log unless it is asked for.
+/// A volume of this size has a log only on request.
 const LOG: u64 = 32 << 10;
 const DIRECTORIES: u8 = 2;
 const NAMES: u8 = 3;
@@ -52,11 +54,12 @@ fn schedules(default: usize) -> usize {
     std::env::var("STEADFAST_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Runs `test` under both schedulers: by coin, and by few changes of priority at the worst places.
+/// Runs `test` under both schedulers: one chooses at random, the other makes a few changes of
+/// priority at the worst places.
 fn explore(count: usize, test: fn()) {
     let run = |scheduler: Box<dyn Scheduler + Send>| {
         let mut config = Config::new();
-        // The paths of the core are deeper than what shuttle expects of a test.
+        // The call stacks of the core are deeper than shuttle's default allows.
         config.stack_size = 1 << 20;
         Runner::new(scheduler, config).run(test);
     };
@@ -117,7 +120,7 @@ fn world(log_size: u64) -> World {
     World { base, tape, volume: Arc::new(volume), directories, file, clock: Arc::default() }
 }
 
-/// An operation, with when it was invoked and returned by the clock and by the tape.
+/// An operation, with the times of its invocation and its return by the clock and by the tape.
 struct Recorded {
     call: Call<Operation, Answer>,
     invoked_io: usize,
@@ -128,7 +131,7 @@ fn file_name(path: Path) -> [u8; 1] {
     [b'a' + path.name]
 }
 
-/// A rename as a file system without transactions might do it, for testing the test.
+/// A rename as a file system without transactions might do it, to test the test.
 fn rename_in_two_steps(
     volume: &TestVolume,
     from: (InodeNumber, &[u8]),
@@ -143,7 +146,7 @@ fn rename_in_two_steps(
     volume.unlink(from.0, from.1)
 }
 
-/// Renames in two steps.
+/// Whether renames take two steps.
 static PLANTED: AtomicBool = AtomicBool::new(false);
 
 fn perform(
@@ -247,7 +250,7 @@ fn names_on(
     names
 }
 
-/// The history as it is known after a cut at this I/O: what had not returned by then has no answer.
+/// The history as known after a cut at this I/O: an operation that had not returned has no answer.
 fn known_at(history: &[Recorded], io: usize) -> Vec<Call<Operation, Answer>> {
     let begun = history.iter().filter(|recorded| recorded.invoked_io <= io);
     begun
@@ -281,7 +284,7 @@ fn names_are_linearisable(log_size: u64) {
     });
     assert!(order.is_ok(), "no order explains {calls:#?}\nleaving {live:?}: {order:?}");
 
-    // The power is cut somewhere in this.
+    // The power is cut at some I/O of these events.
     let events = world.tape.events();
     let mut random = Random::new(shuttle::rand::thread_rng().next_u64());
     let mut cuts: Vec<usize> = (0..3).map(|_| random.index(events.len() + 1)).collect();
@@ -316,8 +319,8 @@ fn names_are_linearisable_and_cuts_leave_transaction_points() {
     explore(60, || names_are_linearisable(LOG));
 }
 
-/// The harness itself, in a process of its own, since what is planted is planted for all: a rename
-/// in several steps.
+/// Tests the harness itself with a rename in several steps. The test needs a separate process,
+/// because a planted fault affects all tests of a process.
 #[test]
 fn a_planted_rename_in_two_steps_is_refused() {
     let program = std::env::current_exe().expect("this program");
@@ -384,8 +387,8 @@ fn readers_see_whole_writes_through_commits_and_rollbacks() {
     });
 }
 
-/// Several threads create and commit, twice each; one may hold the volume in the middle of it.
-/// Whatever was acknowledged is there after a cut right then.
+/// Several threads create and commit, twice each; one may hold the volume meanwhile. Everything
+/// acknowledged must exist after a cut at any moment.
 fn commits_are_kept(log_size: u64, holds: bool) {
     let world = world(log_size);
     let threads: Vec<_> = (0..3u8)
@@ -467,7 +470,7 @@ fn a_hold_that_begins_behind_its_point_is_noticed() {
     explore_with(Sabotage::HoldBehindPoint, 400, || commits_are_kept(LOG, true));
 }
 
-/// The harness itself: locks taken in two orders are a deadlock.
+/// Tests the harness itself: locks taken in two orders are a deadlock.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_planted_deadlock_is_noticed() {
@@ -485,7 +488,7 @@ fn a_planted_deadlock_is_noticed() {
     });
 }
 
-/// The harness itself: a volume that commits too early, and an answer that lies, are refused.
+/// Tests the harness itself: it refuses a volume that commits too early, and a false answer.
 #[test]
 fn a_planted_fault_is_refused() {
     let path = |name| Path { directory: 0, name };

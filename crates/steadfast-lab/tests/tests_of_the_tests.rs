@@ -1,4 +1,4 @@
-//! Tests of the tests: a sound toy passes, every flawed one and every lying medium is found.
+//! Tests of the tests: a correct toy passes, and every flawed toy and every lying medium is found.
 
 use steadfast_lab::powercut::{Effort, Script, Tally, Violation, torture};
 use steadfast_lab::sabotage::{Bug, Sabotaged};

@@ -30,7 +30,7 @@ fn cases(default: u32) -> u32 {
     std::env::var("STEADFAST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Runs seeds of one profile and reports the first violation with its shortest sequence.
+/// Runs seeds of one profile, and reports the first violation with its shortest sequence.
 fn run(profile: Profile, seeds: std::ops::Range<u64>, effort: &Effort) {
     let mut tally = Tally::default();
     for seed in seeds {
@@ -79,7 +79,7 @@ profiles! {
     transactions_agree_with_the_model, transactions_survive_power_cuts: Profile::Transactions;
 }
 
-/// Shrinking property test with cuts at a few I/Os of each case.
+/// A shrinking property test, with cuts at a few I/Os of each case.
 #[test]
 fn any_operations_agree_with_the_model() {
     let config = Config { cases: cases(400), failure_persistence: None, ..Config::default() };
@@ -97,8 +97,9 @@ fn any_operations_agree_with_the_model() {
     }
 }
 
-/// Every sequence of one operation over a small set of files with every persistence call, with a
-/// power cut at every I/O; a sample of those of two and three. The `bounded` command runs them all.
+/// Every sequence of one operation over a small set of files, with every persistence call and a
+/// power cut at every I/O. Sequences of two and three operations are sampled. The `bounded` command
+/// runs them all.
 #[test]
 fn every_short_sequence_survives_every_power_cut() {
     let effort = Effort { operations: 0, cuts: None, survivals: 1, recovery_cuts: [0; 3] };

@@ -1,9 +1,11 @@
-//! What changed between two runs, and whether that is more than chance.
+//! The changes between two runs, and whether they are more than chance.
 //!
-//! Rounds of two runs were not taken side by side, so their medians are compared with Welch's
-//! interval and the larger of both runs' noise ([`crate::statistics::ratio_unpaired`]). A machine
-//! that was busier on one day changes everything at once: where both runs have the same peer, the
-//! change of the *ratio to it* is computed as well, in which that drops out.
+//! Rounds of two runs were not taken side by side. So their medians are compared with Welch's
+//! interval and the larger of both runs' noise ([`crate::statistics::ratio_unpaired`]).
+//!
+//! A machine that was busier on one day changes all figures at once. If both runs have the same
+//! peer, the change of the *ratio to the peer* is computed too; the load of the machine drops out
+//! of it.
 
 mod text;
 
@@ -16,10 +18,10 @@ use crate::report::format;
 use crate::result::{Better, Measurement, RunResult, Status, Test, Unit};
 use crate::statistics::{self, Verdict};
 
-/// Why two results cannot be compared.
+/// The reason why two results cannot be compared.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CompareError {
-    /// They have nothing in common.
+    /// The results have nothing in common.
     #[error("no test in common: the first has {first}, the second {second}")]
     NothingInCommon {
         /// Suites and targets of the first.
@@ -36,7 +38,7 @@ pub struct Change {
     pub suite: String,
     /// [`Test::id`].
     pub test: String,
-    /// The test, for people.
+    /// The title of the test.
     pub title: String,
     /// The target.
     pub target: String,
@@ -49,16 +51,16 @@ pub struct Change {
     /// How many times better the second run is.
     #[serde(flatten)]
     pub change: Difference,
-    /// The same of the ratio to the peer that both runs have; nothing for the peer itself.
+    /// The same for the ratio to the peer of both runs; `None` for the peer itself.
     pub beside_peer: Option<Difference>,
 }
 
-/// A factor with what may be said about it.
+/// A factor and its verdict.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Difference {
     /// How many times better (more than 1) or worse.
     pub factor: f64,
-    /// Lower end of the 95 % interval, if there were rounds enough.
+    /// Lower end of the 95 % interval, if there were enough rounds.
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
@@ -67,21 +69,21 @@ pub struct Difference {
     pub verdict: Verdict,
 }
 
-/// Everything that two runs have to say to each other.
+/// The whole comparison of two runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
-    /// What both runs measured, in the order of the first.
+    /// The tests that both runs have, in the order of the first.
     pub changes: Vec<Change>,
-    /// Measured in the first only, as `suite/test on target`.
+    /// Tests of the first run only, as `suite/test on target`.
     pub only_before: Vec<String>,
-    /// Measured in the second only.
+    /// Tests of the second run only.
     pub only_after: Vec<String>,
     /// The peer of both runs, if it is the same.
     pub peer: Option<String>,
-    /// The noise below which nothing is a change: the larger one of both runs.
+    /// The noise below which a difference is not a change: the larger one of both runs.
     pub floor: f64,
-    /// What differs between the runs beside the results, one sentence each: of two machines, no
-    /// figure is comparable.
+    /// Differences between the runs other than the results, one sentence each. Figures of two
+    /// different machines are not comparable.
     pub circumstances: Vec<String>,
 }
 
@@ -97,7 +99,7 @@ fn word<S: serde::Serializer>(verdict: &Verdict, serializer: S) -> Result<S::Ok,
 /// Compares two runs.
 ///
 /// # Errors
-/// There is nothing that both have measured.
+/// The runs have no test in common.
 pub fn compare(before: &RunResult, after: &RunResult) -> Result<Comparison, CompareError> {
     let floor = before.noise.floor.max(after.noise.floor);
     let peer = before.peer.clone().filter(|peer| after.peer.as_ref() == Some(peer));
@@ -131,14 +133,14 @@ pub fn compare(before: &RunResult, after: &RunResult) -> Result<Comparison, Comp
 }
 
 impl Comparison {
-    /// How many of the changes have this verdict.
+    /// The number of changes with this verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
         self.changes.iter().filter(|change| change.change.verdict == verdict).count()
     }
 }
 
-/// A measurement and where it stands.
+/// A measurement and its position in the run.
 struct Place<'a> {
     suite: &'a str,
     test: &'a Test,
@@ -152,7 +154,7 @@ impl Place<'_> {
     }
 }
 
-/// Everything in a run that has a value.
+/// Every measurement of a run that has a value.
 fn measured(run: &RunResult) -> Vec<Place<'_>> {
     let tests =
         run.suites.iter().flat_map(|suite| suite.tests.iter().map(move |test| (suite, test)));
@@ -214,7 +216,7 @@ fn contents(run: &RunResult) -> String {
     format!("{suites} on {targets}")
 }
 
-/// What differs beside the results.
+/// The differences other than the results.
 fn circumstances(before: &RunResult, after: &RunResult) -> Vec<String> {
     let (a, b) = (&before.provenance, &after.provenance);
     let pairs = [

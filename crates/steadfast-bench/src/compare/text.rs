@@ -9,7 +9,7 @@ use crate::report::table::{Entry, Row, Table};
 use crate::report::terminal::{self, Style, one_line};
 use crate::statistics::Verdict;
 
-/// Prints what changed; with `all`, also what did not.
+/// The changes as text; with `all`, also the tests that did not change.
 #[must_use]
 pub fn print(comparison: &Comparison, all: bool, style: Style) -> String {
     let mut text = String::new();
@@ -40,7 +40,7 @@ pub fn print(comparison: &Comparison, all: bool, style: Style) -> String {
         .filter(|change| all || matches!(change.change.verdict, Verdict::Better | Verdict::Worse))
         .collect();
     if !all {
-        // The worst first, the best last.
+        // The worst change comes first, the best last.
         shown.sort_by(|a, b| a.change.factor.total_cmp(&b.change.factor));
     }
     text.push('\n');

@@ -1,8 +1,9 @@
 //! Processor time and memory of this process, of daemons and of kernel threads.
 //!
-//! Times come from `/proc/PID/task/*/schedstat` in nanoseconds; where the kernel has none, from
-//! `stat` in ticks. Threads that have ended in between are lost from `schedstat`, so daemons whose
-//! threads come and go are counted a little low; ours and those of Steadfast stay.
+//! Times come from `/proc/PID/task/*/schedstat` in nanoseconds, or from `stat` in ticks if the
+//! kernel has no `schedstat`. `schedstat` loses threads that have ended in between. So the figure
+//! is a little low for daemons whose threads come and go. The threads of this process and of
+//! Steadfast stay.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::time::Instant;
 use crate::Trouble;
 use crate::result::Cpu;
 
-/// The flag in `/proc/PID/stat` by which a kernel thread is known.
+/// The flag in `/proc/PID/stat` that marks a kernel thread.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// Kernel threads that work for file systems and loop devices.
@@ -29,7 +30,7 @@ pub struct CpuClock {
 }
 
 impl CpuClock {
-    /// Now, with these processes as the daemon.
+    /// The times now, with these processes as the daemon.
     pub fn now(daemon: &[u32]) -> CpuClock {
         let own = Path::new("/proc/self");
         let (user_ticks, system_ticks) = ticks(own).unwrap_or_default();
@@ -43,8 +44,8 @@ impl CpuClock {
         }
     }
 
-    /// What was used since then, `aside` seconds of it by this process for something else. User and
-    /// system time are told apart by ticks of 10 ms; with fewer than ten everything counts as
+    /// The time used since then, of which this process spent `aside` seconds on other work. Ticks
+    /// of 10 ms distinguish user and system time. With fewer than ten ticks, everything counts as
     /// `user` for a library and as `system` otherwise.
     pub fn since(&self, daemon: &[u32], in_process: bool, aside: f64) -> Cpu {
         let now = CpuClock::now(daemon);
@@ -67,7 +68,7 @@ impl CpuClock {
     }
 }
 
-/// Processor seconds of the thread that asks.
+/// Processor seconds of the calling thread.
 pub fn thread_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -78,7 +79,7 @@ pub(super) fn processes_seconds(processes: &[u32]) -> f64 {
     processes.iter().map(|pid| process_seconds(Path::new(&format!("/proc/{pid}")))).sum()
 }
 
-/// Processor seconds of a process, all its threads together.
+/// Processor seconds of a process, the sum of all its threads.
 pub(super) fn process_seconds(process: &Path) -> f64 {
     let mut sum = None;
     for task in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
@@ -92,8 +93,8 @@ pub(super) fn process_seconds(process: &Path) -> f64 {
     })
 }
 
-/// Processor seconds of the kernel threads that may work for a file system. There is no telling for
-/// which one; nothing else is under load while a target is measured.
+/// Processor seconds of the kernel threads that may work for a file system. The kernel does not say
+/// for which one. Only one target is under load while it is measured.
 pub(super) fn kernel_seconds() -> f64 {
     let mut sum = 0.0;
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -125,12 +126,13 @@ fn scheduled(task: &Path) -> Option<f64> {
 /// User and system time of a process in ticks.
 fn ticks(process: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(process.join("stat")).ok()?;
-    // The name may hold anything; behind its closing bracket come the numbers, from field 3.
+    // The name may contain anything. The numbers follow its closing bracket, from field 3 on.
     let mut words = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
-/// The most memory that was resident of the largest of these processes, bytes; none: this process.
+/// The highest resident memory of the largest of these processes, bytes; an empty list means this
+/// process.
 pub fn resident_most(processes: &[u32]) -> Option<u64> {
     let own = [std::process::id()];
     let processes = if processes.is_empty() { &own[..] } else { processes };
@@ -145,16 +147,16 @@ pub fn resident_most(processes: &[u32]) -> Option<u64> {
 /// Empties the kernel's page, name and inode caches. The caller has made everything durable before.
 ///
 /// # Errors
-/// `Skip` without the right to do so.
+/// `Skip` without the permission.
 pub fn drop_caches() -> crate::Outcome {
     forget("3")
 }
 
-/// Makes the kernel forget names and attributes, and with the inodes the pages of their files. The
-/// caller has made everything durable before.
+/// Makes the kernel drop names and attributes, and with the inodes also the pages of their files.
+/// The caller has made everything durable before.
 ///
 /// # Errors
-/// `Skip` without the right to do so.
+/// `Skip` without the permission.
 pub fn drop_names() -> crate::Outcome {
     forget("2")
 }

@@ -1,4 +1,4 @@
-//! Processor load over time: a thread that looks at the clocks of processors now and then.
+//! Processor load over time: a thread samples the clocks of the processors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,13 @@ use super::cpu::{kernel_seconds, process_seconds, processes_seconds, thread_seco
 use super::noise::busy;
 use crate::result::CpuPoint;
 
-/// How often it looks.
+/// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Points at most: after that it looks half as often, so that a long test has a curve as well.
+/// Maximum number of points. When it is reached, the thread samples half as often, so that a long
+/// test has a whole curve.
 const POINTS_MOST: usize = 200;
 
-/// Looks until it is ended.
+/// Samples until it is ended.
 #[derive(Debug)]
 pub struct Sampler {
     end: Arc<AtomicBool>,
@@ -27,7 +28,7 @@ struct Look {
     process: f64,
     file_system: f64,
     machine: f64,
-    /// Of the sampler itself: it is no part of the test.
+    /// Time of the sampler itself, which is not part of the test.
     own: f64,
 }
 
@@ -42,7 +43,7 @@ impl Look {
         }
     }
 
-    /// The shares of a processor between two looks.
+    /// The shares of a processor between two samples.
     fn until(&self, later: &Look, start: Instant) -> CpuPoint {
         let time = (later.at - self.at).as_secs_f64().max(1e-6);
         let own = later.own - self.own;
@@ -57,7 +58,7 @@ impl Look {
 }
 
 impl Sampler {
-    /// Starts, with these processes as the daemon. Where no thread can be had, there is no curve.
+    /// Starts, with these processes as the daemon. Without a thread there is no curve.
     pub fn start(daemon: &[u32]) -> Sampler {
         let end = Arc::new(AtomicBool::new(false));
         let (flag, daemon) = (end.clone(), daemon.to_vec());
@@ -68,7 +69,8 @@ impl Sampler {
             let mut before = Look::now(&daemon);
             while !flag.load(Ordering::Relaxed) {
                 std::thread::park_timeout(interval);
-                // Too soon after the last look, ticks of the machine's clock are too coarse.
+                // Ticks of the machine's clock are too coarse for such a short time since the last
+                // sample.
                 if flag.load(Ordering::Relaxed) && before.at.elapsed() < interval / 2 {
                     break;
                 }
@@ -86,7 +88,7 @@ impl Sampler {
         Sampler { end, thread }
     }
 
-    /// Ends: the curve, and the processor time that looking took.
+    /// Ends the sampling. Returns the curve, and the processor time of the sampling.
     pub fn end(mut self) -> (Vec<CpuPoint>, f64) {
         self.end.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return Default::default() };
@@ -101,7 +103,7 @@ impl Drop for Sampler {
     }
 }
 
-/// Two points become one.
+/// Merges each two points into one.
 fn halve(points: &[CpuPoint]) -> Vec<CpuPoint> {
     let join = |pair: &[CpuPoint]| {
         let mean =

@@ -1,13 +1,13 @@
 //! Times of single operations, in buckets of bounded relative width.
 //!
-//! Own code because histograms are merged with those that a stopped run has left in its result: the
-//! buckets in the file are these buckets.
+//! The histogram is written here, because it must be merged with those in the result of a stopped
+//! run. The buckets in the file are the same buckets.
 
 use std::time::Duration;
 
 use crate::result::{Bucket, Latency};
 
-/// Buckets in each doubling; a bucket is at most 1/16 wide.
+/// Buckets per doubling; the width of a bucket is at most 1/16.
 const PARTS: u32 = 16;
 const PARTS_SHIFT: u32 = 4;
 
@@ -42,12 +42,12 @@ impl Histogram {
         self.count += count;
     }
 
-    /// How many times it holds.
+    /// The number of times in it.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Adds what another one holds.
+    /// Adds the contents of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         if other.count == 0 {
             return;
@@ -62,7 +62,7 @@ impl Histogram {
         }
     }
 
-    /// What a result holds, to go on with.
+    /// The histogram in a result, to be continued.
     pub fn from_result(latency: &Latency) -> Histogram {
         let mut histogram = Histogram::default();
         for bucket in &latency.buckets {
@@ -75,7 +75,7 @@ impl Histogram {
         histogram
     }
 
-    /// For the result; `None` of nothing.
+    /// The form for the result; `None` if the histogram is empty.
     pub fn to_result(&self) -> Option<Latency> {
         if self.count == 0 {
             return None;
@@ -97,7 +97,7 @@ impl Histogram {
         })
     }
 
-    /// The upper end of the bucket below which this share lies, but no more than the longest;
+    /// The upper end of the bucket below which this share lies, limited to the longest time;
     /// seconds.
     fn percentile(&self, share: f64) -> f64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
@@ -120,7 +120,7 @@ fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// The bucket of a time: below 16 ns each has its own, then 16 for each doubling.
+/// The bucket of a time: one for each value below 16 ns, then 16 for each doubling.
 fn bucket(nanoseconds: u64) -> usize {
     if nanoseconds < u64::from(PARTS) {
         return nanoseconds as usize;

@@ -1,4 +1,4 @@
-//! The machine: what is told of it in a result.
+//! The description of the machine in a result.
 
 use std::fs;
 use std::io::{Seek, SeekFrom};
@@ -7,8 +7,7 @@ use std::path::Path;
 use crate::result::{Backing, Provenance};
 use crate::target::mount_of;
 
-/// What can be told of this machine, for volumes below `backing`. What cannot be found out is
-/// empty.
+/// The description of this machine, for volumes below `backing`. Unknown facts are empty.
 pub fn provenance(backing: &Path) -> Provenance {
     let kernel = rustix::system::uname();
     let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -95,7 +94,7 @@ fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-/// The whole disk below a path, or that is there itself: `nvme0n1`.
+/// The whole disk that holds a path, or that the path names: `nvme0n1`.
 fn device_of(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let found = fs::metadata(path).ok()?;
@@ -103,7 +102,7 @@ fn device_of(path: &Path) -> Option<String> {
     let link =
         format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let place = fs::canonicalize(link).ok()?;
-    // A partition is a directory in that of its disk.
+    // A partition is a directory inside the directory of its disk.
     let disk = if place.join("partition").exists() { place.parent()?.to_owned() } else { place };
     Some(disk.file_name()?.to_str()?.to_owned())
 }
@@ -118,7 +117,7 @@ fn line(path: &str) -> Option<String> {
     (!line.is_empty()).then(|| line.to_owned())
 }
 
-/// The value behind `KEY :`.
+/// The value after `KEY :`.
 fn after(text: &str, key: &str) -> Option<String> {
     let value =
         text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'))?;

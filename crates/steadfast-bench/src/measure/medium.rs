@@ -1,10 +1,10 @@
-//! What reaches the medium: the kernel's counters of a block device.
+//! The traffic of the medium: the kernel's counters of a block device.
 
 use std::fs;
 
 use crate::result::Medium;
 
-/// Bytes of a sector in the counters, whatever the device has.
+/// Bytes of a sector in the counters, whatever the device's sector size.
 const SECTOR: u64 = 512;
 
 /// The counters of a block device at one moment.
@@ -18,12 +18,12 @@ pub struct MediumCounters {
 }
 
 impl MediumCounters {
-    /// Of `loop3`, `sda`; `None` where there are none.
+    /// The counters of a device such as `loop3` or `sda`; `None` if it has none.
     pub fn of(device: &str) -> Option<MediumCounters> {
         parse(&fs::read_to_string(format!("/sys/class/block/{device}/stat")).ok()?)
     }
 
-    /// What was done between `self` and `later`.
+    /// The traffic between `self` and `later`.
     pub fn until(&self, later: &MediumCounters, bytes_asked: u64) -> Medium {
         Medium {
             bytes_asked,

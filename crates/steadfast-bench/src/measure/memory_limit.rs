@@ -1,9 +1,12 @@
-//! A limit of memory for this process and what it starts: a control group, version 1 or 2.
+//! A memory limit for this process and its children: a control group, version 1 or 2.
 //!
-//! Page cache counts to whoever touches a page first, so a file system in the kernel is limited
-//! through the process that uses it, and a daemon when it was started inside. The group is one
-//! below (version 1) or beside (version 2, where a group with processes cannot have others below
-//! it) the group of this process, so that limits from outside go on to hold.
+//! The page cache counts for the process that touches a page first. So a file system in the kernel
+//! is limited through the process that uses it. A daemon is limited if it was started inside the
+//! group.
+//!
+//! With version 1 the new group is below the group of this process. With version 2 it is beside
+//! that group, because a group with processes cannot have other groups below it. So outer limits
+//! stay in force.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,18 +18,18 @@ use crate::{Outcome, Trouble};
 #[derive(Debug)]
 pub struct MemoryLimit {
     group: PathBuf,
-    /// Where this process came from.
+    /// The original group of this process.
     home: PathBuf,
 }
 
-/// Where control groups are.
+/// The directory of control groups.
 const ROOT: &str = "/sys/fs/cgroup";
 
 impl MemoryLimit {
     /// Limits this process, and everything that it starts from now on, to `bytes`.
     ///
     /// # Errors
-    /// `Skip` where there are no control groups for memory, or no right to make one.
+    /// `Skip` if there are no control groups for memory, or no permission to make one.
     pub fn enter(bytes: u64) -> Outcome<MemoryLimit> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let root = Path::new(ROOT);
@@ -47,7 +50,7 @@ impl MemoryLimit {
             ))
         };
         fs::create_dir(&group).map_err(refused)?;
-        // From here on it is taken away again.
+        // From here on the guard removes the group.
         let limit = MemoryLimit { group, home };
         fs::write(limit.group.join(file), bytes.to_string()).map_err(refused)?;
         limit.put(&limit.group).map_err(refused)?;
@@ -58,10 +61,10 @@ impl MemoryLimit {
         fs::write(group.join("cgroup.procs"), std::process::id().to_string())
     }
 
-    /// Back to where this process came from.
+    /// Returns to the original group.
     ///
     /// # Errors
-    /// When that fails: it goes on with the limit then.
+    /// That fails; the process then keeps the limit.
     pub fn leave(self) -> Outcome {
         self.put(&self.home).doing(|| "leave the control group".into())
     }
@@ -70,20 +73,21 @@ impl MemoryLimit {
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
         let _ = self.put(&self.home);
-        // What is left of its page cache; only version 1 has that, and version 2 needs none.
+        // Frees the rest of the group's page cache; only version 1 has this file, and version 2
+        // does not need it.
         let _ = fs::write(self.group.join("memory.force_empty"), "0");
         let _ = fs::remove_dir(&self.group);
     }
 }
 
-/// The group of a process that limits its memory, by version.
+/// The group that limits the memory of a process, by version.
 #[derive(Debug, PartialEq, Eq)]
 enum Places {
     One(PathBuf),
     Two(PathBuf),
 }
 
-/// From `/proc/self/cgroup`; those that exist below `root`.
+/// Parses `/proc/self/cgroup`; only groups that exist below `root` count.
 fn places(own: &str, root: &Path) -> Option<Places> {
     let mut two = None;
     for line in own.lines() {

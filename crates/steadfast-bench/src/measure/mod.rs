@@ -1,5 +1,4 @@
-//! Instruments: times of operations, processor time, what reaches the medium, and the machine
-//! itself.
+//! Instruments: times of operations, processor time, traffic of the medium, and the machine itself.
 
 mod cpu;
 mod curve;

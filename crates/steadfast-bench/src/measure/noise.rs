@@ -1,5 +1,5 @@
-//! How much the machine varies by itself: the same work several times, and what others do
-//! meanwhile.
+//! The variation of the machine itself: the same work several times, and the load from other
+//! processes.
 
 use std::fs;
 use std::io::Write;
@@ -13,24 +13,24 @@ use crate::statistics::summarise;
 use crate::target::cleanup;
 use crate::trouble::Doing;
 
-/// How often each probe is run.
+/// Number of runs of each probe.
 const TIMES: usize = 9;
 
-/// Differences of less than this are never called one, however quiet the machine is.
+/// Smaller differences never count, however quiet the machine is.
 const FLOOR_LEAST: f64 = 0.02;
 
-/// More of the processors busy with other things than this is told.
+/// A larger share of busy processors is reported.
 const BUSY_MOST: f64 = 0.1;
 
 /// Runs the probes, about a second: in a file below the directory `place`, or at the beginning of
 /// that block device.
 ///
 /// # Errors
-/// When nothing can be written there.
+/// Nothing can be written there.
 pub fn probe(place: &Path) -> Outcome<Noise> {
     let directory = place.is_dir();
     let path = if directory { place.join("noise") } else { place.to_owned() };
-    // A device stays where it is.
+    // A block device is not removed.
     let _guard = directory.then(|| cleanup::file(&path));
     let doing = || format!("write {}", path.display());
     let opened = if directory {
@@ -82,7 +82,7 @@ fn repeat(
     mut work: impl FnMut() -> std::io::Result<()>,
 ) -> std::io::Result<Probe> {
     let mut seconds = Vec::new();
-    // The first one warms up.
+    // The first run only warms up.
     for time in 0..=TIMES {
         let start = Instant::now();
         work()?;
@@ -94,7 +94,7 @@ fn repeat(
     Ok(Probe { name: name.into(), title: title.into(), seconds, spread })
 }
 
-/// Looks at what else the machine does, from the start of a run to its end.
+/// Watches the other load of the machine, from the start of a run to its end.
 #[derive(Debug)]
 pub struct Watch {
     start: Option<Times>,
@@ -107,14 +107,14 @@ struct Times {
 }
 
 impl Watch {
-    /// Starts, with a look at how busy the machine is while the lab does nothing.
+    /// Starts with a measurement of the load while the lab does nothing.
     pub fn start(noise: &mut Noise) -> Watch {
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get()) as f64;
         if let (Some(before), idle) = (busy(), std::time::Duration::from_millis(300)) {
             std::thread::sleep(idle);
             let used = busy().map_or(0.0, |after| (after - before).max(0.0)) / idle.as_secs_f64();
             if used > BUSY_MOST * cpus {
-                // A run that is resumed looks again: the last look counts.
+                // A resumed run measures again: the last measurement counts.
                 let warning = "something else kept";
                 noise.warnings.retain(|text| !text.starts_with(warning));
                 noise.warnings.push(format!(
@@ -125,7 +125,7 @@ impl Watch {
         Watch { start: times() }
     }
 
-    /// Ends: load and stolen time go into the result.
+    /// Ends the watch: load and stolen time go into the result.
     pub fn end(&self, noise: &mut Noise) {
         noise.load.1 = load();
         if let (Some(start), Some(end)) = (self.start, times()) {
@@ -159,11 +159,12 @@ fn words() -> Option<Vec<u64>> {
 
 fn times() -> Option<Times> {
     let words = words()?;
-    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user already.
+    // The fields are user, nice, system, idle, iowait, irq, softirq, steal; guest time is included
+    // in user.
     Some(Times { all: words.iter().take(8).sum(), stolen: *words.get(7)? })
 }
 
-/// Seconds that all processors together have worked.
+/// Busy seconds of all processors together.
 pub(super) fn busy() -> Option<f64> {
     let words = words()?;
     let idle = words.get(3)? + words.get(4)?;

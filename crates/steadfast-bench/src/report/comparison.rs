@@ -1,9 +1,9 @@
-//! What a result says about each test: medians, how often better than the peer, and whether that is
+//! The statements of a result about each test: medians, factors to the peer, and whether they are
 //! more than noise.
 //!
-//! All of the report goes through here, so a table, a picture and a sentence never disagree. A
-//! factor is always "times better": 2 means twice the throughput, or half the time. The rule by
-//! which a difference is one is that of [`crate::statistics`].
+//! All parts of the report use this module, so tables, pictures and sentences never disagree. A
+//! factor is always "times better": 2 means twice the throughput, or half the time. The rule for a
+//! difference is that of [`crate::statistics`].
 
 use crate::result::{Better, Measurement, RunResult, Status, Suite, Target, Test};
 use crate::statistics::{self, Summary, Verdict};
@@ -15,7 +15,7 @@ pub struct View<'a> {
     pub run: &'a RunResult,
     /// Targets with at least one measurement, the peer first.
     pub targets: Vec<&'a Target>,
-    /// Whether the first of the targets is one to which ratios are given.
+    /// Whether the first of the targets is a peer for ratios.
     has_peer: bool,
 }
 
@@ -24,38 +24,38 @@ pub struct View<'a> {
 pub struct Against {
     /// How many times better (more than 1) or worse.
     pub factor: f64,
-    /// Its 95 % interval, if there were rounds enough.
+    /// Its 95 % interval, if there were enough rounds.
     pub interval: Option<(f64, f64)>,
-    /// What may be said.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// What one test has found on one target.
+/// The result of one test on one target.
 #[derive(Debug, Clone)]
 pub struct Cell<'a> {
     /// The measurement, if the target took part.
     pub measurement: Option<&'a Measurement>,
     /// Its rounds.
     pub summary: Option<Summary>,
-    /// Beside the peer; nothing for the peer itself.
+    /// The comparison with the peer; `None` for the peer itself.
     pub against: Option<Against>,
 }
 
-/// Tests of one name that differ in their [`SIZES`] only.
+/// Tests of one name that differ only in their [`SIZES`].
 #[derive(Debug, Clone)]
 pub struct Group<'a> {
-    /// The first of them: for what they have in common.
+    /// The first of them, for their common properties.
     pub first: &'a Test,
     /// All of them.
     pub tests: Vec<&'a Test>,
 }
 
-/// The tests of a group together, on one target beside the peer.
+/// The tests of a group together, on one target compared with the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tally {
     /// Geometric mean of the factors.
     pub factor: f64,
-    /// The least and the largest factor.
+    /// The smallest and the largest factor.
     pub range: (f64, f64),
     /// Tests in which the target is better.
     pub better: usize,
@@ -63,18 +63,18 @@ pub struct Tally {
     pub same: usize,
     /// Tests in which it is worse.
     pub worse: usize,
-    /// Tests of which one cannot say.
+    /// Tests without a verdict.
     pub unknown: usize,
 }
 
-/// Parameters over which a group extends.
+/// Parameters that may vary inside a group.
 pub const SIZES: [&str; 4] = ["file_size", "record_size", "files", "file_bytes"];
 
 impl<'a> View<'a> {
-    /// Looks at a result, with ratios to the peer that it names or to another target.
+    /// Prepares a result, with ratios to the peer that it names or to another target.
     ///
     /// # Errors
-    /// A sentence, when no target has this id.
+    /// A sentence, if no target has this id.
     pub fn new(run: &'a RunResult, peer: Option<&str>) -> Result<Self, String> {
         let took_part = |target: &Target| {
             let mut tests = run.suites.iter().flat_map(|suite| &suite.tests);
@@ -98,18 +98,18 @@ impl<'a> View<'a> {
         Ok(Self { run, has_peer: position.is_some() && targets.len() > 1, targets })
     }
 
-    /// The target to which ratios are given, if there is one and something to compare with it.
+    /// The peer, if there is one and something to compare with it.
     #[must_use]
     pub fn peer(&self) -> Option<&'a Target> {
         if self.has_peer { self.targets.first().copied() } else { None }
     }
 
-    /// The targets that are compared with the peer, with their place in [`View::targets`].
+    /// The targets that are compared with the peer, with their index in [`View::targets`].
     pub fn others(&self) -> impl Iterator<Item = (usize, &'a Target)> {
         self.targets.iter().copied().enumerate().skip(usize::from(self.has_peer))
     }
 
-    /// What a test has found on a target.
+    /// The result of a test on a target.
     #[must_use]
     pub fn cell(&self, test: &'a Test, target: &Target) -> Cell<'a> {
         let measurement = test.measurement(&target.id);
@@ -133,7 +133,7 @@ impl<'a> View<'a> {
         groups
     }
 
-    /// A group on a target beside the peer; nothing if no test of it can be compared.
+    /// A group on a target compared with the peer; `None` if none of its tests can be compared.
     #[must_use]
     pub fn tally(&self, group: &Group<'a>, target: &Target) -> Option<Tally> {
         let found: Vec<Against> =
@@ -141,7 +141,7 @@ impl<'a> View<'a> {
         Tally::of(&found)
     }
 
-    /// What makes the figures doubtful, one sentence each.
+    /// The reasons to doubt the figures, one sentence each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.run.noise.warnings.clone();
@@ -153,8 +153,8 @@ impl<'a> View<'a> {
         warnings
     }
 
-    /// Every failure of the run, as (target, test, reason); for a target that failed as a whole
-    /// without a test.
+    /// Every failure of the run, as (target, test, reason). A target that failed as a whole has no
+    /// test.
     #[must_use]
     pub fn failures(&self) -> Vec<(String, String, String)> {
         let reason = |status: &Status| match status {
@@ -180,14 +180,14 @@ impl<'a> View<'a> {
 }
 
 impl Group<'_> {
-    /// The parameters that all of its tests have in common, for people; empty if there are none.
+    /// The parameters common to all of its tests, as text; empty if there are none.
     #[must_use]
     pub fn others(&self) -> String {
         super::format::parameters(self.first, &[SIZES.as_slice(), &["seed"]].concat())
     }
 }
 
-/// Whether two tests differ in their [`SIZES`] only.
+/// Whether two tests differ only in their [`SIZES`].
 fn belongs(a: &Test, b: &Test) -> bool {
     let other = |test: &'_ Test| {
         let mut parameters = test.parameters.clone();
@@ -199,7 +199,7 @@ fn belongs(a: &Test, b: &Test) -> bool {
         && other(a) == other(b)
 }
 
-/// A measurement beside that of the peer in the same test.
+/// A measurement compared with that of the peer in the same test.
 fn against(test: &Test, measured: &Measurement, peer: &str, floor: f64) -> Option<Against> {
     let peer = test.measurement(peer).filter(|measurement| measurement.status == Status::Ok)?;
     let ratio = statistics::ratio_paired(measured, peer)?;
@@ -230,7 +230,7 @@ impl Against {
 }
 
 impl Tally {
-    /// Several comparisons together; nothing of nothing.
+    /// Several comparisons together; `None` without any.
     #[must_use]
     pub fn of(found: &[Against]) -> Option<Self> {
         let finite: Vec<f64> = found
@@ -256,8 +256,8 @@ impl Tally {
         })
     }
 
-    /// What may be said of all of them together: better or worse only if more than half of them
-    /// are, and none of the opposite sort outweighs that.
+    /// The verdict on all of them together. It is better or worse only if more than half of them
+    /// are, and the opposite ones do not outweigh that.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let count = self.better + self.same + self.worse + self.unknown;
@@ -281,7 +281,7 @@ pub const fn sign(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Why there is no value, in a word.
+/// The reason why there is no value, in one word.
 #[must_use]
 pub fn why_not(measurement: Option<&Measurement>) -> &'static str {
     match measurement.map(|measurement| &measurement.status) {

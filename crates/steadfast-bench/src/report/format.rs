@@ -1,4 +1,4 @@
-//! Numbers as people read them: three figures that mean something, and the unit.
+//! Numbers as text: three significant figures, and the unit.
 
 use crate::result::{Parameter, Test, Unit};
 
@@ -37,10 +37,10 @@ pub fn count(value: u64) -> String {
     grouped(value as f64)
 }
 
-/// A value scaled by the largest of some factors that leaves at least 1, with that factor's name.
+/// A value divided by the largest factor that leaves at least 1, with that factor's name.
 fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
     let size = value.abs();
-    // 0.9995 is shown as 1.00: it belongs to the larger unit.
+    // 0.9995 is shown as 1.00, so it belongs to the larger unit.
     let step = steps.iter().find(|(factor, _)| size >= factor * 0.9995).or(steps.last());
     let (factor, unit) = step.copied().unwrap_or((1.0, ""));
     let number = if value == 0.0 { "0".to_owned() } else { figures(value / factor) };
@@ -53,7 +53,7 @@ pub fn seconds(value: f64) -> String {
     scaled(value, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")])
 }
 
-/// A span that a person waits: `3 min 20 s`.
+/// A longer time: `3 min 20 s`.
 #[must_use]
 pub fn duration(value: f64) -> String {
     if !value.is_finite() || value < 0.0 {
@@ -92,7 +92,7 @@ pub fn bytes(value: f64) -> String {
     }
 }
 
-/// A size as short as on an axis: `64K`, as IOzone's options write it.
+/// A size in the short form of an axis: `64K`, as IOzone's options write it.
 #[must_use]
 pub fn bytes_short(value: f64) -> String {
     let text = bytes(value);
@@ -103,7 +103,7 @@ pub fn bytes_short(value: f64) -> String {
     }
 }
 
-/// A number on an axis: `4,096`, `0.2`, `1.5M`; marks are round, so nothing is lost.
+/// A number on an axis: `4,096`, `0.2`, `1.5M`. Marks are round, so nothing is lost.
 #[must_use]
 pub fn mark(value: f64) -> String {
     match value.abs() {
@@ -125,13 +125,13 @@ pub fn mark_seconds(value: f64) -> String {
     marked(&seconds(value))
 }
 
-/// What binary fractions have added, taken away.
+/// Removes errors of binary fractions.
 fn rounded(value: f64) -> String {
     let value = (value * 1e6).round() / 1e6;
     format!("{value}")
 }
 
-/// A number with unit without the zeros behind its point: marks are round.
+/// A number with unit, without zeros after its point, because marks are round.
 fn marked(text: &str) -> String {
     match text.split_once(' ') {
         Some((number, unit)) if number.contains('.') && !number.contains('e') => {
@@ -183,7 +183,7 @@ pub fn value(unit: Unit, value: f64) -> String {
     }
 }
 
-/// What a unit measures, for the label of an axis.
+/// The quantity that a unit measures, for the label of an axis.
 #[must_use]
 pub fn unit(unit: Unit) -> &'static str {
     match unit {
@@ -199,7 +199,7 @@ pub fn unit(unit: Unit) -> &'static str {
     }
 }
 
-/// A number of things: `1 file`, `1,000 files`.
+/// A count with its noun: `1 file`, `1,000 files`.
 #[must_use]
 pub fn plural(number: u64, one: &str, several: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { several })
@@ -230,7 +230,7 @@ pub fn parameter(key: &str, value: &Parameter) -> String {
     }
 }
 
-/// The parameters of a test but for those named, separated by commas.
+/// The parameters of a test except those named, separated by commas.
 #[must_use]
 pub fn parameters(test: &Test, without: &[&str]) -> String {
     let kept = test.parameters.iter().filter(|(key, _)| !without.contains(&key.as_str()));
@@ -244,7 +244,7 @@ pub fn test(test: &Test) -> String {
     if parameters.is_empty() { test.title.clone() } else { format!("{}, {parameters}", test.title) }
 }
 
-/// Words of a command line, so that they can be given to a shell again.
+/// Words of a command line, quoted for a shell.
 #[must_use]
 pub fn command(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
@@ -263,7 +263,7 @@ pub fn command(words: &[String]) -> String {
 pub fn time(seconds: u64) -> String {
     let days = (seconds / 86_400).min(100_000_000) as i64;
     let (hour, minute) = (seconds % 86_400 / 3600, seconds % 3600 / 60);
-    // Days since 1970 as a date of the Gregorian calendar, whose years begin in March here.
+    // Days since 1970 as a date of the Gregorian calendar; the calculation starts years in March.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(time(0), "1970-01-01 00:00 UTC");
         assert_eq!(time(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(time(1_760_000_000), "2025-10-09 08:53 UTC");
-        // No panic, whatever the file says.
+        // No value in a file causes a panic.
         assert!(!time(u64::MAX).is_empty());
     }
 

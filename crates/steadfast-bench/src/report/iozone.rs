@@ -1,5 +1,5 @@
-//! The table that IOzone prints, for eyes and scripts that know it: kilobytes per second (1 kB is
-//! 1024 bytes), a row for each file size and record size, in kB.
+//! The table in IOzone's format, for users and scripts that know it. The unit is kilobytes per
+//! second (1 kB is 1024 bytes), with a row for each file size and record size, in kB.
 
 use std::fmt::Write;
 
@@ -7,7 +7,8 @@ use super::comparison::Group;
 use crate::result::{Status, Suite, Target, Test, Unit};
 use crate::statistics;
 
-/// Name of our test, and the two lines over IOzone's column; the columns are in IOzone's order.
+/// Name of the lab's test, and the two header lines of IOzone's column; the columns are in IOzone's
+/// order.
 const COLUMNS: [(&str, &str, &str); 13] = [
     ("write", "", "write"),
     ("rewrite", "", "rewrite"),
@@ -24,7 +25,7 @@ const COLUMNS: [(&str, &str, &str); 13] = [
     ("refread", "", "freread"),
 ];
 
-/// Further tests, which IOzone has in columns of their own when asked for.
+/// Further tests, for which IOzone has separate columns on request.
 const FURTHER: [(&str, &str, &str); 4] = [
     ("pwrite", "", "pwrite"),
     ("repwrite", "", "repwrite"),
@@ -32,7 +33,7 @@ const FURTHER: [(&str, &str, &str); 4] = [
     ("repread", "", "repread"),
 ];
 
-/// Whether a test belongs into the table: throughput, with both sizes.
+/// Whether a test belongs into the table: it measures throughput and has both sizes.
 fn belongs(test: &Test) -> bool {
     test.workload == "iozone"
         && test.unit == Unit::BytesPerSecond
@@ -41,7 +42,7 @@ fn belongs(test: &Test) -> bool {
 }
 
 /// The tables of a suite for a target: one for each setting of the other parameters (threads,
-/// O_SYNC, …), which is named over it. Empty if there is nothing.
+/// O_SYNC, …), with the setting as its title. Empty if there is no such test.
 #[must_use]
 pub fn tables(suite: &Suite, target: &Target) -> String {
     let mut text = String::new();
@@ -60,11 +61,12 @@ pub fn tables(suite: &Suite, target: &Target) -> String {
     text
 }
 
-/// The tests by their other parameters.
+/// The tests, grouped by their other parameters.
 fn settings(suite: &Suite) -> Vec<Group<'_>> {
     let other = |test: &Test| {
         let mut parameters = test.parameters.clone();
-        // `open` is how files are opened for writing: reads of the same setting do not have it.
+        // `open` says how files are opened for writing, so reads of the same setting do not have
+        // it.
         parameters.retain(|key, _| !["file_size", "record_size", "open"].contains(&key.as_str()));
         parameters
     };
@@ -129,7 +131,7 @@ fn table(tests: &[&Test], target: &Target) -> String {
     text
 }
 
-/// A size in kB; a part of one is shown as such, where IOzone has none.
+/// A size in kB. A fraction is shown as such; IOzone shows none.
 fn kilo(bytes: u64) -> String {
     if bytes.is_multiple_of(1024) {
         (bytes / 1024).to_string()

@@ -8,8 +8,8 @@ use super::{format, goals};
 use crate::result::{RunResult, Status};
 use crate::statistics::Verdict;
 
-/// Where, when and with which command; then for each suite its summary and what it cost. Ratios are
-/// to the peer of the run or to another target.
+/// The place, the time and the command of the run, then a summary and the costs of each suite.
+/// Ratios are to the peer of the run or to another target.
 ///
 /// # Errors
 /// A sentence, if the peer is not in the result.
@@ -53,7 +53,7 @@ fn head(text: &mut String, view: &View) {
         provenance.commit.as_ref().map_or_else(|| "unknown commit".to_owned(), String::clone);
     let mut command = provenance.command.clone();
     if let Some(program) = command.first_mut() {
-        // Where it was installed is of no interest.
+        // The install path of the program does not matter.
         *program = program.rsplit('/').next().unwrap_or_default().to_owned();
     }
     let _ = writeln!(text, "`{}`\n", command.join(" ").replace('`', "'"));
@@ -111,7 +111,7 @@ fn lay_out(text: &mut String, table: &Table) {
     }
 }
 
-/// Text that stays in its cell and its line.
+/// Escapes text so that it stays in its cell and its line.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,9 +1,8 @@
-//! What people see of a result: tables for the terminal, IOzone's table, pictures, and one page.
+//! The presentation of a result: tables for the terminal, IOzone's table, pictures, and one page.
 //!
-//! Everything reads a [`crate::result::RunResult`] and nothing else, so a report can be made again,
-//! elsewhere, years later. [`comparison`] decides what may be said; the rest only shows it. A
-//! result is input from outside: whatever numbers and names it holds, a report comes out of it,
-//! well formed, with names escaped.
+//! Everything reads only a [`crate::result::RunResult`], so a report can be made again elsewhere,
+//! years later. [`comparison`] decides on the statements; the rest only shows them. A result is
+//! untrusted input. The report is well formed and escapes names, whatever the result contains.
 
 pub mod chart;
 pub mod comparison;
@@ -26,40 +25,40 @@ use crate::result::RunResult;
 use chart::{png, theme};
 use comparison::View;
 
-/// The page, in the directory of a report.
+/// The file name of the page, in the directory of a report.
 pub const PAGE: &str = "index.html";
-/// The directory of the pictures in it.
+/// The directory of its pictures.
 pub const PICTURES: &str = "pictures";
 
-/// Why a report could not be made.
+/// The reason why a report could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The target to which ratios shall be given is not in the result.
+    /// The requested peer is not in the result.
     #[error("{0}")]
     Peer(String),
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot write {}: {error}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// The renderer of pictures gave up.
+    /// The renderer of pictures failed.
     #[error("cannot draw {name}: {reason}")]
     Picture {
         /// Name of the picture.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Writes the page and its pictures, as SVG and PNG, below a directory, which is made if it is not
-/// there. Returns the path of the page. Files of an older report are replaced.
+/// Writes the page and its pictures, as SVG and PNG, below a directory, which is made if it does
+/// not exist. Returns the path of the page. Files of an older report are replaced.
 ///
 /// # Errors
-/// The peer is unknown, a file cannot be written, a picture cannot be drawn.
+/// The peer is unknown, a file cannot be written, or a picture cannot be drawn.
 pub fn write(
     run: &RunResult,
     peer: Option<&str>,

@@ -1,14 +1,14 @@
-//! Tables of a run, whoever prints them: the terminal or the page.
+//! Tables of a run, for the terminal and for the page.
 
 use super::comparison::{Cell, Group, Tally, View, sign, why_not};
 use super::format;
 use crate::result::{Status, Suite, Test};
 use crate::statistics::Verdict;
 
-/// A table: a row a test, a column a target.
+/// A table with one row per test and one column per target.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// Over the names of the rows.
+    /// Heading of the row names.
     pub corner: String,
     /// Names of the columns.
     pub head: Vec<String>,
@@ -21,27 +21,27 @@ pub struct Table {
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// As many as there are columns.
+    /// One cell per column.
     pub cells: Vec<Entry>,
 }
 
-/// What stands in a cell.
+/// The contents of a cell.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
-    /// The value with its unit; or why there is none.
+    /// The value with its unit, or the reason why there is none.
     pub value: String,
-    /// How much the rounds spread: `±2 %`.
+    /// The spread of the rounds: `±2 %`.
     pub spread: String,
     /// The comparison with the peer: `0.82× ▼`.
     pub comparison: String,
-    /// What the comparison says, if there is one.
+    /// The verdict of the comparison, if there is one.
     pub verdict: Option<Verdict>,
-    /// What else one may want to know, when pointing at it.
+    /// Further information, shown on hover.
     pub tooltip: String,
 }
 
 impl Entry {
-    /// A word for style sheets.
+    /// A word for use in style sheets.
     #[must_use]
     pub const fn class(&self) -> &'static str {
         match self.verdict {
@@ -58,8 +58,7 @@ fn head(view: &View) -> Vec<String> {
     view.targets.iter().map(|target| target.id.clone()).collect()
 }
 
-/// A row a group of tests: what one wants to see first. Tests that differ in sizes only are one
-/// row.
+/// One row per group of tests, for a summary. Tests that differ only in sizes share a row.
 #[must_use]
 pub fn summary<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
     let groups = view.groups(suite);
@@ -73,7 +72,7 @@ pub fn summary<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
     Table { corner: "test".to_owned(), head: head(view), rows: rows.collect() }
 }
 
-/// A row a test: everything.
+/// One row per test.
 #[must_use]
 pub fn full<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
     let rows = suite.tests.iter().map(|test| row(view, test)).collect();
@@ -183,8 +182,8 @@ pub fn of_tally(tally: &Tally) -> String {
     format!("{} {}{counts}", format::factor(tally.factor), sign(tally.verdict()))
 }
 
-/// What the tests cost beside time: processor, memory, bytes at the medium. Rows that no target can
-/// fill are left out.
+/// The costs of the tests other than time: processor, memory, bytes at the medium. Rows without a
+/// value on any target are left out.
 #[must_use]
 pub fn cost<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
     let mut rows = Vec::new();
@@ -207,7 +206,7 @@ pub fn cost<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
     Table { corner: "cost of".to_owned(), head: head(view), rows }
 }
 
-/// Something that a group of tests costs on a target, if it was counted.
+/// A cost of a group of tests on a target, if it was counted.
 type Measure = fn(&Group, &str) -> Option<String>;
 
 const MEASURES: [(&str, Measure); 3] = [

@@ -11,23 +11,23 @@ use super::{goals, iozone, published};
 use crate::result::{RunResult, Status};
 use crate::statistics::Verdict;
 
-/// How to print.
+/// The style of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Columns of the terminal.
     pub width: u16,
-    /// Whether to colour what is better and worse.
+    /// Whether to colour better and worse values.
     pub colour: bool,
 }
 
-/// What to print.
+/// The part to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// A row for tests that differ in their sizes only; the published table; what failed.
+    /// One row for tests that differ only in their sizes; the published table; the failures.
     Summary,
-    /// A row for every test, and what it cost.
+    /// One row per test, and the costs.
     Full,
-    /// The tables that IOzone prints.
+    /// The tables in IOzone's format.
     Iozone,
 }
 
@@ -137,7 +137,7 @@ fn tail(text: &mut String, view: &View) {
     }
 }
 
-/// The published factors beside ours.
+/// The published factors next to those of the run.
 fn beside<'a>(view: &View<'a>, suite: &'a crate::result::Suite, style: Style) -> String {
     let Some(published) = published::of_suite(&suite.id) else { return String::new() };
     let lines = published.beside(view, suite);
@@ -170,8 +170,8 @@ fn beside<'a>(view: &View<'a>, suite: &'a crate::result::Suite, style: Style) ->
     text
 }
 
-/// Lays a table out: a column a target if they fit, if need be without the spread and in two lines;
-/// otherwise a row a target and test.
+/// Lays a table out. Each target is a column if they fit, if necessary without the spread and in
+/// two lines. Otherwise there is one row per target and test.
 pub(crate) fn lay_out(text: &mut String, table: &Table, style: Style) {
     if table.rows.is_empty() {
         return;
@@ -234,7 +234,7 @@ fn draw((head, rows): &Plain, style: Style) -> String {
     let mut drawn = comfy_table::Table::new();
     drawn.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')));
     drawn.set_content_arrangement(ContentArrangement::Disabled);
-    // No name is wider than half of the terminal.
+    // The maximum width of a name is half of the terminal.
     let most = usize::from(style.width / 2).max(16);
     let cell = |index: usize, text: &String| {
         let align = if index == 0 { CellAlignment::Left } else { CellAlignment::Right };
@@ -250,7 +250,7 @@ fn draw((head, rows): &Plain, style: Style) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Text without characters that a terminal would obey.
+/// Text without control characters of terminals.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let obeyed =
@@ -258,7 +258,7 @@ pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if obeyed(c) { ' ' } else { c }).collect()
 }
 
-/// Both ends of a text, with an ellipsis for what does not fit.
+/// Both ends of a text, with an ellipsis for the part that does not fit.
 fn shortened(text: &str, most: usize) -> String {
     let count = text.chars().count();
     if count <= most {
@@ -269,7 +269,7 @@ fn shortened(text: &str, most: usize) -> String {
     format!("{front}…{end}")
 }
 
-/// Blue for better, orange for worse: told by the sign as well.
+/// Blue for better, orange for worse; the sign shows it too.
 fn painted(text: &str, colour: bool) -> String {
     if !colour {
         return text.to_owned();

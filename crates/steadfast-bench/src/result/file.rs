@@ -8,23 +8,23 @@ use steadfast_host::{Durability, Links, MODE_PUBLIC, WholeFile};
 
 use super::{KIND, RunResult, SCHEMA};
 
-/// The most that a result may be, bytes: more is not one of ours.
+/// Maximum size of a result, bytes; a larger file is not a result of the lab.
 const SIZE_MOST: u64 = 1 << 30;
 
-/// Why a result could not be read or written. The text names the file.
+/// The reason why a result could not be read or written. The text names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {doing}: {}: {error}", path.display())]
     Io {
         /// `read`, `write`.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// Not JSON, or not of our kind.
+    /// Not JSON, or not a result.
     #[error("not a result of 'steadfast lab run' ({reason}): {}", path.display())]
     NotAResult {
         /// The file.
@@ -42,7 +42,7 @@ pub enum ResultError {
     },
 }
 
-/// What tells one of our files from any other, whatever its version.
+/// The fields that identify a result, whatever its version.
 #[derive(Deserialize)]
 struct Head {
     kind: String,
@@ -52,7 +52,7 @@ struct Head {
 /// Reads a result.
 ///
 /// # Errors
-/// The file cannot be read, is no result, or has another schema.
+/// The file cannot be read, is not a result, or has another schema.
 pub fn read(path: &Path) -> Result<RunResult, ResultError> {
     let io_error = |error| ResultError::Io { doing: "read", path: path.to_owned(), error };
     let refuse = |reason: String| ResultError::NotAResult { path: path.to_owned(), reason };
@@ -71,10 +71,10 @@ pub fn read(path: &Path) -> Result<RunResult, ResultError> {
     serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))
 }
 
-/// Writes a result so that the file is always a whole one.
+/// Writes a result so that the file is always complete.
 ///
 /// # Errors
-/// The operating system refuses; an older file is then still there.
+/// The operating system reports an error; an older file is unchanged then.
 pub fn write(result: &RunResult, path: &Path) -> Result<(), ResultError> {
     let attempt = || -> io::Result<()> {
         let whole = WholeFile::create(path, MODE_PUBLIC, Links::Follow)?;

@@ -1,15 +1,15 @@
-//! The schema of a run: what `steadfast lab run` writes as `result.json`, and what everything else
-//! reads.
+//! The schema of a run: `steadfast lab run` writes it as `result.json`, and everything else reads
+//! it.
 //!
-//! A [`RunResult`] is a tree: run → suites → tests → one [`Measurement`] a target → one [`Sample`]
-//! a round. Units are those of SI without prefixes: seconds, bytes, bytes per second, operations
-//! per second. Every number is finite. Times of day are seconds since 1970, UTC.
+//! A [`RunResult`] is a tree: run → suites → tests → one [`Measurement`] per target → one
+//! [`Sample`] per round. Units are SI units without prefixes: seconds, bytes, bytes per second,
+//! operations per second. Every number is finite. Times of day are seconds since 1970, UTC.
 //!
-//! The same file is the state from which a stopped run goes on ([`Progress`]): it is rewritten, by
-//! rename, after every step.
+//! The same file is the state from which a stopped run continues ([`Progress`]). It is rewritten,
+//! by rename, after every step.
 //!
-//! Readers ignore fields that they do not know. [`SCHEMA`] changes only when an old reader would
-//! misunderstand.
+//! Readers ignore unknown fields. [`SCHEMA`] changes only when an old reader would misunderstand
+//! the file.
 
 mod file;
 mod measurement;
@@ -29,28 +29,28 @@ use std::collections::BTreeMap;
 /// The version of the schema that this code writes and reads.
 pub const SCHEMA: u32 = 1;
 
-/// The word in [`RunResult::kind`] by which such a file is known.
+/// The word in [`RunResult::kind`] that identifies such a file.
 pub const KIND: &str = "steadfast-lab-run";
 
-/// Everything that one run has found.
+/// The whole result of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// Always [`KIND`].
     pub kind: String,
     /// [`SCHEMA`] of the writer.
     pub schema: u32,
-    /// Who measured what with which command, where and when.
+    /// The program, the command, the machine and the time of the run.
     pub provenance: Provenance,
-    /// How much this machine varies by itself.
+    /// The variation of the machine itself.
     pub noise: Noise,
-    /// The file systems, in the order in which they were asked for. The first one that works is not
-    /// special; see [`RunResult::peer`].
+    /// The file systems, in the requested order. The first working one is not special; see
+    /// [`RunResult::peer`].
     pub targets: Vec<Target>,
-    /// The target to which ratios are given, by [`Target::id`]; `None` when there is only one.
+    /// The [`Target::id`] of the peer for ratios; `None` if there is only one target.
     pub peer: Option<String>,
-    /// What was run.
+    /// The suites of the run.
     pub suites: Vec<Suite>,
-    /// How far the run has come.
+    /// The progress of the run.
     pub progress: Progress,
 }
 
@@ -59,27 +59,25 @@ pub struct RunResult {
 pub struct Target {
     /// Unique in the run, as given to `--on`: `steadfast`, `ext4`, `dir:/mnt/data`.
     pub id: String,
-    /// For people: `Steadfast (FUSE)`, `ext4`.
+    /// Its name in the report: `Steadfast (FUSE)`, `ext4`.
     pub name: String,
-    /// How it is reached.
+    /// The way of access.
     pub access: Access,
     /// Whether it could be measured.
     pub status: Status,
-    /// Size of the volume, bytes; `None` for a directory that was given.
+    /// Size of the volume, bytes; `None` for a given directory.
     pub volume_size: Option<u64>,
-    /// How it was made: the command line of mkfs or its equivalent, empty for a directory that was
-    /// given.
+    /// The command line of mkfs or its equivalent; empty for a given directory.
     pub format: String,
-    /// How it was mounted: options as mount(8) takes them, or as the kernel shows them.
+    /// The mount options as mount(8) takes them, or as the kernel shows them.
     pub mount_options: String,
     /// Version of the driver or tool: `mke2fs 1.47.0, Linux 6.18`.
     pub version: String,
-    /// What a reader must know to judge its figures, one sentence each: `in process: no system
-    /// calls`.
+    /// Facts needed to judge its figures, one sentence each: `in process: no system calls`.
     pub remarks: Vec<String>,
 }
 
-/// How a target is reached.
+/// The way of access to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -89,27 +87,27 @@ pub enum Access {
     Fuse,
     /// A library in the measuring process: no system calls, no page cache.
     Library,
-    /// A directory that was given: system calls, nothing else is known.
+    /// A given directory: system calls; nothing else is known.
     Directory,
 }
 
-/// A set of tests that answers one published comparison, or was put together on the command line.
+/// A set of tests that answers one published comparison, or that the command line selects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Suite {
     /// `b1` … `b5`, or the name of a workload: `iozone`.
     pub id: String,
-    /// For people.
+    /// Its title.
     pub title: String,
-    /// The published comparison that it answers, as a citation; empty if none.
+    /// The citation of the published comparison that it answers; empty if there is none.
     pub answers: String,
-    /// What the published comparison has and this run does not, one sentence each: rows are not
+    /// Parts of the published comparison that this run lacks, one sentence each: rows are not
     /// invented.
     pub missing: Vec<String>,
-    /// What was measured.
+    /// The tests.
     pub tests: Vec<Test>,
 }
 
-/// One number asked of every target.
+/// One number that is measured on every target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     /// Unique in the suite: workload, name and parameters:
@@ -118,21 +116,21 @@ pub struct Test {
     /// The family of tests: `iozone`, `fileops`, `lat_fs`, `general`, `mount`, `durability`,
     /// `noise`.
     pub workload: String,
-    /// Which one of the family: `random-write`, `mkdir`, `create`.
+    /// Its name in the family: `random-write`, `mkdir`, `create`.
     pub name: String,
-    /// For people, without parameters: `random write`.
+    /// The title without parameters: `random write`.
     pub title: String,
-    /// What distinguishes it from others of the same name. Common keys: `file_size`, `record_size`
-    /// (bytes), `threads`, `files` (count), `file_bytes`, `condition` (text, of a mount),
-    /// `transactions` (text, Steadfast's mask).
+    /// The properties that distinguish it from others of the same name. Common keys: `file_size`,
+    /// `record_size` (bytes), `threads`, `files` (count), `file_bytes`, `condition` (text, of a
+    /// mount), `transactions` (text, Steadfast's mask).
     pub parameters: BTreeMap<String, Parameter>,
-    /// What the samples are in.
+    /// The unit of the samples.
     pub unit: Unit,
     /// Whether more is better.
     pub better: Better,
-    /// What was in the caches at the start.
+    /// The state of the caches at the start.
     pub cache: Cache,
-    /// The result for each target, in the order of [`RunResult::targets`]; a target that was
+    /// The result for each target, in the order of [`RunResult::targets`]. A target that was
     /// skipped as a whole has none.
     pub measurements: Vec<Measurement>,
 }
@@ -159,7 +157,7 @@ impl std::fmt::Display for Parameter {
     }
 }
 
-/// What a sample is in.
+/// The unit of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -179,11 +177,11 @@ pub enum Unit {
     CpuSecondsPerOperation,
     /// Bytes.
     Bytes,
-    /// A quotient of two of the same: write amplification.
+    /// A quotient of two values of one unit: write amplification.
     Ratio,
 }
 
-/// In which direction a value is better.
+/// The direction in which a value is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {

@@ -1,4 +1,4 @@
-//! Puts what a step has found into the result.
+//! Adds the findings of a step to the result.
 
 use super::plan::{Plan, PlannedSuite};
 use crate::Trouble;
@@ -44,7 +44,8 @@ fn empty_test(spec: TestSpec) -> Test {
     }
 }
 
-/// Enters the findings of a step; tests of the workload without one get the trouble that ended it.
+/// Adds the findings of a step. Tests of the workload without a finding get the trouble that ended
+/// it.
 pub fn enter(
     result: &mut RunResult,
     suite: usize,
@@ -70,7 +71,7 @@ pub fn enter(
     }
 }
 
-/// What a trouble makes of a test.
+/// The status of a test after a trouble.
 pub fn status(trouble: &Trouble) -> Status {
     match trouble {
         Trouble::Skip(reason) => Status::Skipped { reason: reason.clone() },
@@ -115,7 +116,7 @@ fn empty(target: &str) -> Measurement {
 fn join(measurement: &mut Measurement, finding: &Finding) {
     worsen(&mut measurement.status, finding.status.clone());
     if let Some(sample) = finding.sample {
-        // A step that is run again after a stop counts once.
+        // A step that runs again after a stop counts once.
         measurement.samples.retain(|other| other.round != sample.round);
         measurement.samples.push(sample);
         measurement.samples.sort_by_key(|sample| sample.round);
@@ -165,10 +166,10 @@ fn join(measurement: &mut Measurement, finding: &Finding) {
     }
 }
 
-/// How far fio's median may be from ours.
+/// Maximum distance of fio's median from the lab's.
 const AGREEMENT: f64 = 0.1;
 
-/// Whether fio says the same as our own values.
+/// Judges whether fio agrees with the lab's own values.
 fn judged(check: CrossCheck, ours: &[f64]) -> CrossCheck {
     let (Some(one), Some(other)) = (summarise(ours), summarise(&check.values)) else {
         return check;
@@ -178,8 +179,7 @@ fn judged(check: CrossCheck, ours: &[f64]) -> CrossCheck {
         return check;
     }
     let agrees = (1.0 - AGREEMENT..=1.0 / (1.0 - AGREEMENT)).contains(&ratio);
-    // Both were run one after the other in each round: a difference that holds shows in all of
-    // them.
+    // Both ran one after the other in each round, so a real difference shows in all rounds.
     let rounds =
         ours.iter().zip(&check.values).filter(|(ours, theirs)| **ours > 0.0 && **theirs > 0.0);
     let logarithms: Vec<f64> = rounds.map(|(ours, theirs)| (ours / theirs).ln()).collect();
@@ -194,7 +194,7 @@ fn judged(check: CrossCheck, ours: &[f64]) -> CrossCheck {
     CrossCheck { ratio, agrees, explanation, ..check }
 }
 
-/// A failure stays, a skip stays until a failure.
+/// A failure is final; a skip can still become a failure.
 fn worsen(status: &mut Status, other: Status) {
     let rank = |status: &Status| match status {
         Status::Ok => 0,

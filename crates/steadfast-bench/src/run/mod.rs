@@ -1,13 +1,12 @@
-//! Running: which step comes when, what is kept after each, and how it goes on after a stop.
+//! Running: the order of the steps, what is stored after each, and how a stopped run continues.
 //!
 //! # Invariants
-//!
-//! - Rounds are interleaved: each workload runs on target A, then B, …, then again, the other way
-//!   round. Whatever the machine does slowly, it does to all.
+//! - Rounds are interleaved: each workload runs on target A, then B, …, then in the opposite order.
+//!   A slow drift of the machine affects all targets.
 //! - Only one target is mounted at a time, on a volume that was made for the step; the others are
-//!   at rest.
-//! - After each step the result is written whole. A run that is stopped, killed or cut loses one
-//!   step.
+//!   idle.
+//! - The result is written completely after each step. A run that is stopped, killed or cut loses
+//!   one step.
 //! - Seeds depend on the round, never on the target.
 
 mod merge;

@@ -1,16 +1,16 @@
-//! What is to be run, in which order.
+//! The work of a run, and its order.
 
 use std::path::PathBuf;
 
 use crate::target::Target;
 use crate::workload::Workload;
 
-/// How long a run may take.
+/// The amount of work of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effort {
     /// At most about two minutes: small sizes, three rounds.
     Quick,
-    /// The sizes of the published tests where that is sensible, five rounds.
+    /// The sizes of the published tests if practical, five rounds.
     #[default]
     Default,
     /// The sizes of the published tests and beyond, seven rounds.
@@ -18,7 +18,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// For the result.
+    /// The name in the result.
     pub fn name(self) -> &'static str {
         match self {
             Effort::Quick => "quick",
@@ -27,7 +27,7 @@ impl Effort {
         }
     }
 
-    /// Rounds, unless something else was asked for.
+    /// Number of rounds, unless another one is requested.
     pub fn rounds(self) -> u32 {
         match self {
             Effort::Quick => 3,
@@ -36,7 +36,7 @@ impl Effort {
         }
     }
 
-    /// Chooses by effort.
+    /// Selects a value by effort.
     pub fn pick<T>(self, quick: T, default: T, full: T) -> T {
         match self {
             Effort::Quick => quick,
@@ -50,57 +50,57 @@ impl Effort {
 pub struct PlannedSuite {
     /// See [`crate::result::Suite`].
     pub id: String,
-    /// For people.
+    /// Its title.
     pub title: String,
     /// The published comparison.
     pub answers: String,
-    /// What it has and this does not.
+    /// Parts of the published comparison that are missing here.
     pub missing: Vec<String>,
-    /// What is run.
+    /// The workloads.
     pub workloads: Vec<Box<dyn Workload>>,
 }
 
 /// A run.
 pub struct Plan {
-    /// What to run, in this order.
+    /// The suites, in this order.
     pub suites: Vec<PlannedSuite>,
-    /// On what.
+    /// The targets.
     pub targets: Vec<Box<dyn Target>>,
-    /// The target to which ratios are given; `None`: the first one that is neither Steadfast nor
-    /// `null`, else the first one.
+    /// The target to which ratios are given. `None`: the first one that is neither Steadfast nor
+    /// `null`, or else the first one.
     pub peer: Option<String>,
-    /// How often.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Of everything random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// For the result.
+    /// The effort, for the result.
     pub effort: Effort,
-    /// Where the volumes are: a directory or a block device.
+    /// The place of the volumes: a directory or a block device.
     pub backing: PathBuf,
     /// The `steadfast` program, for processes that work for a test.
     pub program: PathBuf,
-    /// Where the result goes: a file.
+    /// The result file.
     pub result: PathBuf,
-    /// Go on with what is in the result file.
+    /// Continue from the result file.
     pub resume: bool,
 }
 
 /// One workload on one target in one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Place in [`Plan::suites`].
+    /// Index in [`Plan::suites`].
     pub suite: usize,
-    /// Place in its workloads.
+    /// Index in its workloads.
     pub workload: usize,
-    /// Place in [`Plan::targets`].
+    /// Index in [`Plan::targets`].
     pub target: usize,
     /// Counted from 0.
     pub round: u32,
 }
 
 impl Plan {
-    /// All steps in their order. Odd rounds go through the targets backwards, so that a machine
-    /// that gets slower or faster all the time favours none.
+    /// All steps in their order. Odd rounds visit the targets backwards, so a machine that steadily
+    /// gets slower or faster favours none.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (suite, planned) in self.suites.iter().enumerate() {

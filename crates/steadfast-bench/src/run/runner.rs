@@ -11,28 +11,28 @@ use crate::target::scratch;
 use crate::workload::Bench;
 use crate::{Outcome, Trouble};
 
-/// Why there is no (further) result.
+/// The reason why there is no (further) result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The result file.
+    /// A failure with the result file.
     #[error("{0}")]
     Result(#[from] ResultError),
-    /// The result file is of another run.
+    /// The result file belongs to another run.
     #[error(
         "{0} is of another run (other suites, targets, seed or rounds): use another --out, or leave --resume out"
     )]
     OtherRun(String),
-    /// The machine.
+    /// A failure of the machine.
     #[error("{0}")]
     Trouble(#[from] Trouble),
 }
 
-/// What is told about the step that begins.
+/// The report on a step that begins.
 #[derive(Debug, Clone)]
 pub struct StepReport {
     /// Counted from 1.
     pub number: usize,
-    /// Steps in all.
+    /// Total number of steps.
     pub count: usize,
     /// `b5/iozone file_size=65536 …`.
     pub label: String,
@@ -40,23 +40,23 @@ pub struct StepReport {
     pub target: String,
     /// Counted from 0.
     pub round: u32,
-    /// Time that the rest will take, as far as it can be known.
+    /// Estimated remaining time, if known.
     pub left: Option<Duration>,
 }
 
-/// Who watches a run.
+/// Observes a run.
 pub trait Observer {
     /// A step begins.
     fn step(&mut self, report: &StepReport);
-    /// One line for people: a target is skipped, a test has failed.
+    /// One line for the user: a target is skipped, or a test has failed.
     fn message(&mut self, text: &str);
 }
 
-/// Runs the plan until its end or until it is stopped; the result is on the medium, too.
+/// Runs the plan until its end or until it is stopped. The result is also in the result file.
 ///
 /// # Errors
-/// When there is no place for the result or the volumes, or the file to go on with is of another
-/// run. What goes wrong on a target is in the result.
+/// There is no place for the result or the volumes, or the file to continue from belongs to another
+/// run. Failures of a target are in the result.
 pub fn run(
     mut plan: Plan,
     observer: &mut dyn Observer,
@@ -94,7 +94,7 @@ pub fn run(
         save(&mut result, &plan)?;
     }
     for target in &mut plan.targets {
-        // What is left mounted is taken away by the guards.
+        // The guards remove what is still mounted.
         let _ = target.unmount();
     }
     result.progress.complete = complete;
@@ -103,7 +103,7 @@ pub fn run(
     Ok(result)
 }
 
-/// A new result, or the one that is to go on.
+/// A new result, or the one to be continued.
 fn begin(plan: &Plan, steps: &[Step]) -> Result<RunResult, RunError> {
     if plan.resume && plan.result.exists() {
         let mut result = result::read(&plan.result)?;
@@ -141,7 +141,7 @@ fn begin(plan: &Plan, steps: &[Step]) -> Result<RunResult, RunError> {
     provenance.effort = plan.effort.name().into();
     let ids: Vec<&str> = plan.targets.iter().map(|target| target.id()).collect();
     let peer = plan.peer.clone().or_else(|| {
-        // Nobody chooses between Steadfast and the floor of FUSE.
+        // Steadfast and the floor of FUSE are not alternatives to each other.
         let other = ids.iter().find(|id| !id.starts_with("steadfast") && **id != "null");
         other.or(ids.first()).filter(|_| ids.len() > 1).map(|id| (*id).to_owned())
     });
@@ -155,7 +155,7 @@ fn begin(plan: &Plan, steps: &[Step]) -> Result<RunResult, RunError> {
         suites: merge::empty_suites(plan),
         progress: Progress { steps: steps.len() as u64, ..Progress::default() },
     };
-    // Now rather than after the first step: a result that cannot be written is told at once.
+    // The file is written before the first step, so that a failure to write it is reported at once.
     result::write(&result, &plan.result)?;
     Ok(result)
 }
@@ -193,8 +193,8 @@ fn report(
     }
 }
 
-/// Makes the volume, runs the workload, enters what it found. The first step on a target is run
-/// twice: once to warm up.
+/// Makes the volume, runs the workload and adds its findings. The first step on a target runs
+/// twice; the first time only warms up.
 fn perform(
     plan: &mut Plan,
     step: Step,
@@ -242,7 +242,7 @@ fn perform(
     }
 }
 
-/// Knows how long steps take, from those that have been done.
+/// Estimates the duration of steps from the completed ones.
 struct Pace {
     /// Sum and count by suite and workload.
     seen: Vec<Vec<(f64, u32)>>,

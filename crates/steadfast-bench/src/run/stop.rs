@@ -1,19 +1,19 @@
-//! The user's wish to stop.
+//! The user's request to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set once, by a signal handler or a test; looked at between operations.
+/// Set once, by a signal handler or a test; checked between operations.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Not set.
+    /// A flag that is not set.
     pub fn new() -> Stop {
         Stop::default()
     }
 
-    /// The step that runs ends as soon as it looks, and then the run.
+    /// Sets the flag. The running step ends at its next check, and the run ends with it.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

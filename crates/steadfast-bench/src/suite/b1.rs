@@ -10,10 +10,10 @@ use crate::workload::mount::{Condition, Mount};
 /// The suite.
 ///
 /// # Errors
-/// None: the words are ours.
+/// None, because the words are fixed.
 pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
     // 100 MB sequential and a 10 MB "database" in records of 8 KiB; "tuned" means records of 128
-    // KiB. Read cold: the published system had no cache for so much.
+    // KiB. Reads are cold, because the published system could not cache so much.
     let sequential = effort.pick("32m", "100m", "100m");
     let database = effort.pick("4m", "10m", "10m");
     let mut workloads = iozone_words(&format!("-s {sequential} -r 8k -r 128k -i 0 -i 1 -e -U"))?;

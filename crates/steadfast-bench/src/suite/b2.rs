@@ -7,9 +7,9 @@ use crate::run::{Effort, PlannedSuite};
 /// The suite.
 ///
 /// # Errors
-/// None: the words are ours.
+/// None, because the words are fixed.
 pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
-    // Small records, where the published system fell apart, and such above 16 KiB.
+    // Small records, with which the published system became very slow, and records above 16 KiB.
     let file = effort.pick("2m", "32m", "256m");
     let records = effort.pick(
         "-r 4k -r 32k",

@@ -11,7 +11,7 @@ use crate::workload::mount::{Condition, Mount};
 /// The suite.
 ///
 /// # Errors
-/// None: the words are ours.
+/// None, because the words are fixed.
 pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
     let file = effort.pick("2m", "16m", "64m");
     let mut workloads = iozone_words(&format!("-s {file} -r 4k -r 64k -i 0 -i 1 -i 2 -e"))?;

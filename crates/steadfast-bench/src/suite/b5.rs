@@ -16,10 +16,11 @@ const CHOSEN: &str = "-i 0 -i 1 -i 2";
 /// The suite.
 ///
 /// # Errors
-/// None: the words are ours.
+/// None, because the words are fixed.
 pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
-    // Configuration 1 of the published test is `-Raze -+w 1 -q 16m -g 128m`, fsync in the time, on
-    // a machine with 64 MB; configuration 2 is the same without -e on one with memory enough.
+    // Configuration 1 of the published test is `-Raze -+w 1 -q 16m -g 128m`, with fsync in the
+    // measured time, on a machine with 64 MB. Configuration 2 is the same without -e on a machine
+    // with enough memory.
     let words: Vec<String> = match effort {
         Effort::Quick => ["64k", "1m", "8m"]
             .map(|file| format!("-s {file} -r 4k -r 64k -r 1m -+w 1 {CHOSEN}"))

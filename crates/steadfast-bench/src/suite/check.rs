@@ -1,4 +1,4 @@
-//! Whether the lab can be believed: the same loads by fio.
+//! A check of the lab itself: the same loads by fio.
 
 use crate::Outcome;
 use crate::run::{Effort, PlannedSuite};

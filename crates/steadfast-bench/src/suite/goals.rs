@@ -1,9 +1,9 @@
-//! The goals of Steadfast, each with the work that shows it and on the targets that it is about.
-//! What is asked for is in [`crate::report::goals`]; the purposes here are its keys.
+//! The goals of Steadfast, each with the workload that tests it and with its targets.
+//! [`crate::report::goals`] has the requirements; the purposes here are its keys.
 //!
-//! A run of all of it needs
-//! `steadfast,steadfast-lib,steadfast-manual,null,ext4,btrfs,bindfs,gocryptfs,fuse2fs`; with fewer
-//! targets the rows that need the others are not there.
+//! A complete run needs
+//! `steadfast,steadfast-lib,steadfast-manual,null,ext4,btrfs,bindfs,gocryptfs,fuse2fs`. With fewer
+//! targets, the rows that need the missing ones are absent.
 
 use super::iozone_words;
 use crate::Outcome;
@@ -46,7 +46,7 @@ const OURS: &[&str] = &["steadfast", "steadfast-lib", "ext4"];
 /// The suite.
 ///
 /// # Errors
-/// None: the words are ours.
+/// None, because the words are fixed.
 pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
     let mut list = List(Vec::new());
     durable(&mut list, effort);
@@ -62,7 +62,7 @@ pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
     })
 }
 
-/// What the goals ask for and this effort does not reach.
+/// Goals that this effort does not reach.
 fn missing(effort: Effort) -> Vec<String> {
     let mut missing = vec![
         "littlefs-fuse: Debian has no package of it".to_owned(),
@@ -104,7 +104,7 @@ impl List {
     }
 }
 
-/// What is to be durable.
+/// Workloads about durable changes.
 fn durable(list: &mut List, effort: Effort) {
     let operations = effort.pick(200, 1000, 5000);
     let file_size = effort.pick(4 << 20, 32 << 20, 64 << 20);
@@ -124,7 +124,7 @@ fn durable(list: &mut List, effort: Effort) {
     list.add("ageing", DISK, Ageing { operations, file_size, churn });
 }
 
-/// Data that moves.
+/// Workloads that move data.
 fn data(list: &mut List, effort: Effort) -> Outcome {
     let matrix = effort.pick(
         &["-s 1m -r 4k -r 64k -r 1m", "-s 8m -r 64k -r 1m"][..],
@@ -156,7 +156,7 @@ fn data(list: &mut List, effort: Effort) -> Outcome {
     Ok(())
 }
 
-/// Names and attributes.
+/// Workloads on names and attributes.
 fn names(list: &mut List, effort: Effort) {
     let files = effort.pick(1000, 5000, 20_000);
     for clients in [1, 2] {
@@ -168,9 +168,9 @@ fn names(list: &mut List, effort: Effort) {
     list.add("general", GENERAL, General { operations, files });
 }
 
-/// Volumes as a whole.
+/// Workloads on whole volumes.
 fn whole(list: &mut List, effort: Effort) {
-    // ext4 has 65,536 inodes on a GiB; a million files of 1 KiB do not fit there anyway.
+    // ext4 has 65,536 inodes per GiB; a million files of 1 KiB do not fit there anyway.
     let many = effort.pick(20_000, 50_000, 1_000_000);
     let opening = Opening { volume_size: None, files: 0, full: false };
     list.add("opening", OPENING, opening);

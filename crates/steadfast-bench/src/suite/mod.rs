@@ -1,8 +1,8 @@
-//! The suites: which workloads answer which published comparison; what devices do besides; and the
-//! lab's own check.
+//! The suites: the workloads that answer each published comparison, further work of devices, and
+//! the lab's own check.
 //!
-//! A suite holds what can be run today, and says in [`PlannedSuite::missing`] what the published
-//! comparison has besides: rows are not invented.
+//! A suite holds what can be run today. [`PlannedSuite::missing`] lists the other parts of the
+//! published comparison: rows are not invented.
 
 mod b1;
 mod b2;
@@ -21,11 +21,11 @@ use crate::{Outcome, Trouble};
 /// The suites of `all`, in its order.
 pub const NAMES: [&str; 7] = ["b1", "b2", "b3", "b4", "b5", "device", "check"];
 
-/// The suite of this name: one of [`NAMES`], or `goals`, which measures again what the others have,
+/// The suite of this name: one of [`NAMES`], or `goals`, which repeats measurements of the others
 /// for one table.
 ///
 /// # Errors
-/// `Skip` when there is none of this name.
+/// `Skip` if there is no suite of this name.
 pub fn by_name(name: &str, effort: Effort) -> Outcome<PlannedSuite> {
     match name {
         "b1" => b1::suite(effort),
@@ -61,7 +61,7 @@ fn boxed<W: Workload + 'static>(workloads: Vec<W>) -> Vec<Box<dyn Workload>> {
     workloads.into_iter().map(|workload| Box::new(workload) as Box<dyn Workload>).collect()
 }
 
-/// IOzone's workloads for words that are in the program.
+/// IOzone's workloads for fixed words of the program.
 fn iozone_words(words: &str) -> Outcome<Vec<Box<dyn Workload>>> {
     Iozone::parse(words).map(boxed)
 }

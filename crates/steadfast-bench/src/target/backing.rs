@@ -1,5 +1,5 @@
-//! What the volumes of a run are on: image files in a directory, or one block device that the
-//! targets use in turn.
+//! The storage of a run's volumes: image files in a directory, or one block device that the targets
+//! use in turn.
 
 use std::fs::OpenOptions;
 use std::io::{Seek, SeekFrom};
@@ -11,25 +11,26 @@ use rustix::fs::OFlags;
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// What the volumes are on.
+/// The storage of the volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backing {
-    /// Image files in this directory, one a target, with loop devices.
+    /// Image files in this directory, one per target, with loop devices.
     Directory(PathBuf),
-    /// This device, whole: all targets, one after the other. What was on it is lost.
+    /// This whole device, for all targets one after the other. Its earlier contents are lost.
     Device {
         /// Its path.
         path: PathBuf,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
 }
 
 impl Backing {
-    /// What `path` is. A device is only taken when it may be erased and nobody uses it.
+    /// Determines the kind of `path`. A device is accepted only if it may be erased and is not in
+    /// use.
     ///
     /// # Errors
-    /// `Skip` with what is in the way.
+    /// `Skip` with the obstacle.
     pub fn open(path: &Path, erase: bool) -> Outcome<Backing> {
         let place = path.display();
         let found = std::fs::metadata(path).doing(|| format!("use {place}"))?;
@@ -55,7 +56,7 @@ impl Backing {
         Ok(Backing::Device { path: path.to_owned(), size })
     }
 
-    /// Where mount points and images go.
+    /// The directory for mount points and images.
     pub fn directory(&self) -> PathBuf {
         match self {
             Backing::Directory(path) => path.clone(),
@@ -70,7 +71,7 @@ impl Backing {
         }
     }
 
-    /// The device, if it is one.
+    /// The device, if the storage is one.
     pub fn device(&self) -> Option<(&Path, u64)> {
         match self {
             Backing::Directory(_) => None,

@@ -1,9 +1,9 @@
-//! What must be taken away again, whatever happens.
+//! Objects that must be removed again in every case.
 //!
-//! A [`Guard`] undoes one thing when it is dropped: at the end, on an error, on a panic. All that
-//! have not been undone yet are also in one list, newest last, for [`everything`]: the way out when
-//! nobody unwinds any more (a second Ctrl-C). Each thing is known by an identity that cannot become
-//! somebody else's: a path in the run's own directory, a loop device that is attached to a file
+//! A [`Guard`] undoes one thing when it is dropped: at the end, on an error, on a panic. All
+//! pending things are also in one list, newest last, for [`everything`]. That is the way out
+//! without unwinding (a second Ctrl-C). Each thing has an identity that cannot come to mean
+//! anything else: a path in the run's own directory, or a loop device that is attached to a file
 //! there.
 
 use std::path::{Path, PathBuf};
@@ -43,11 +43,11 @@ impl Guard {
         &self.path
     }
 
-    /// It has been undone already.
+    /// Records that the thing has been undone already.
     pub fn done(self) {
         let number = self.number;
         lock().retain(|(other, _)| *other != number);
-        // Dropping it now finds nothing.
+        // Dropping the guard now finds nothing to undo.
     }
 }
 
@@ -79,12 +79,12 @@ pub fn file(path: &Path) -> Guard {
     Guard::new(Undo::Remove(path.to_owned()), path)
 }
 
-/// A directory with all that is in it, on its own file system only.
+/// A directory with its contents, on its own file system only.
 pub fn directory(path: &Path) -> Guard {
     Guard::new(Undo::RemoveDirectory(path.to_owned()), path)
 }
 
-/// Undoes everything that is still there, newest first.
+/// Undoes every pending thing, newest first.
 pub fn everything() {
     loop {
         let next = lock().pop();
@@ -99,12 +99,14 @@ fn lock() -> std::sync::MutexGuard<'static, Vec<(u64, Undo)>> {
     PENDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Errors are passed over: this runs where nobody can be told, and the next step may still succeed.
+/// Undoes one thing. Errors are ignored, because there is no caller to report them to, and the next
+/// step may still succeed.
 fn perform(undo: &Undo) {
     match undo {
         Undo::Unmount(directory) => {
             if unmount(directory, UnmountFlags::NOFOLLOW).is_err() {
-                // Something still has a file open: the name goes now, the rest when it is closed.
+                // A process still has a file open: the name disappears now, the rest when the file
+                // is closed.
                 let _ = unmount(directory, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
             }
         }
@@ -126,15 +128,15 @@ fn perform(undo: &Undo) {
     }
 }
 
-/// The file below a loop device, as the kernel knows it.
+/// The file below a loop device, as the kernel reports it.
 pub fn attached_to(device: &Path) -> Option<PathBuf> {
     let name = device.file_name()?.to_str()?;
     let text = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
     Some(PathBuf::from(text.trim_end_matches('\n')))
 }
 
-/// Removes a tree, but nothing on another file system: should an unmount have failed, its files
-/// stay.
+/// Removes a tree, but nothing on another file system. If an unmount has failed, the files of that
+/// mount stay.
 fn remove_tree(path: &Path) {
     use std::os::unix::fs::MetadataExt;
     let Ok(device) = std::fs::symlink_metadata(path).map(|metadata| metadata.dev()) else { return };

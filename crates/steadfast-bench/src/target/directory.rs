@@ -1,4 +1,4 @@
-//! A directory that was given: any file system on any machine.
+//! A given directory: any file system on any machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::result::{self, Access, Status};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// A directory; everything happens in a subdirectory of it that is removed afterwards.
+/// A directory. All work is done in a subdirectory that is removed afterwards.
 pub struct DirectoryTarget {
     id: String,
     parent: PathBuf,
@@ -19,7 +19,7 @@ pub struct DirectoryTarget {
 }
 
 impl DirectoryTarget {
-    /// Nothing is made in it yet.
+    /// A target without a subdirectory yet.
     pub fn new(parent: &Path) -> DirectoryTarget {
         DirectoryTarget {
             id: format!("dir:{}", parent.display()),

@@ -1,7 +1,8 @@
-//! What workloads do with files, whatever is below.
+//! The operations of workloads on files, independent of the file system.
 //!
-//! Paths are relative, with `/` between names. Errors are those of the operating system; what a
-//! file system does not have is [`io::ErrorKind::Unsupported`], and skips the test.
+//! Paths are relative, with `/` between names. Errors are those of the operating system. An
+//! operation that a file system does not have returns [`io::ErrorKind::Unsupported`], which skips
+//! the test.
 
 use std::io;
 use std::path::Path;
@@ -11,13 +12,14 @@ use std::path::Path;
 pub struct Open {
     /// For writing as well as reading.
     pub write: bool,
-    /// Make it where it does not exist.
+    /// Make it if it does not exist.
     pub create: bool,
     /// Empty it.
     pub truncate: bool,
     /// O_SYNC: each write is durable when it returns.
     pub sync: bool,
-    /// O_DIRECT: around the page cache. Buffers, offsets and lengths are multiples of 4096 then.
+    /// O_DIRECT: bypasses the page cache. Buffers, offsets and lengths must be multiples of 4096
+    /// then.
     pub direct: bool,
 }
 
@@ -31,7 +33,7 @@ impl Open {
     pub const CREATE: Open = Open { write: true, create: true, truncate: true, ..Open::READ };
 }
 
-/// What kind of object a name is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -42,7 +44,7 @@ pub enum Kind {
     Other,
 }
 
-/// What `stat` says.
+/// The attributes from `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// The kind.
@@ -70,7 +72,7 @@ pub trait Files {
     /// # Errors
     /// Those of rmdir(2).
     fn rmdir(&self, path: &str) -> io::Result<()>;
-    /// Removes a name of anything else.
+    /// Removes a name of an object that is not a directory.
     ///
     /// # Errors
     /// Those of unlink(2).
@@ -100,7 +102,7 @@ pub trait Files {
     /// # Errors
     /// Those of stat(2).
     fn stat(&self, path: &str) -> io::Result<Stat>;
-    /// Whether it may be read.
+    /// Checks read permission.
     ///
     /// # Errors
     /// Those of access(2).
@@ -130,21 +132,21 @@ pub trait Files {
     /// # Errors
     /// Those of statfs(2).
     fn free(&self) -> io::Result<u64>;
-    /// The directory, where it is one: for programs (fio, SQLite) and memory maps.
+    /// The directory, if there is one: for programs (fio, SQLite) and memory maps.
     fn directory(&self) -> Option<&Path>;
-    /// The same for any number of threads, where that is possible.
+    /// The same object for any number of threads, if it supports that.
     fn shared(&self) -> Option<&(dyn Files + Sync)> {
         None
     }
-    /// Does `work` so that everything it changes is durable when this returns, and is there as a
-    /// whole or not at all after a power cut meanwhile. `None`: the file system has no such thing,
-    /// and nothing was done.
+    /// Does `work` so that all its changes are durable when this returns. After a power cut
+    /// meanwhile, all of them exist or none. `None`: the file system has no such operation, and
+    /// nothing was done.
     fn atomically(&self, _work: &mut dyn FnMut() -> io::Result<()>) -> Option<io::Result<()>> {
         None
     }
 }
 
-/// An open regular file. Dropping closes it, too, without saying whether that worked.
+/// An open regular file. Dropping it also closes it, but hides errors.
 pub trait OpenFile {
     /// Reads at the position and moves it: `read`.
     ///
@@ -171,21 +173,21 @@ pub trait OpenFile {
     /// # Errors
     /// Those of pwrite(2).
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
-    /// Cuts or extends.
+    /// Sets the size: `ftruncate`.
     ///
     /// # Errors
     /// Those of ftruncate(2).
     fn set_len(&self, size: u64) -> io::Result<()>;
-    /// fsync, or fdatasync where `data_only`.
+    /// fsync, or fdatasync with `data_only`.
     ///
     /// # Errors
     /// Those of fsync(2).
     fn sync(&self, data_only: bool) -> io::Result<()>;
-    /// Closes, and says whether that worked.
+    /// Closes the file and reports errors.
     ///
     /// # Errors
     /// Those of close(2).
     fn close(self: Box<Self>) -> io::Result<()>;
-    /// The descriptor of the operating system, where there is one, for memory maps.
+    /// The descriptor of the operating system, if there is one, for memory maps.
     fn descriptor(&self) -> Option<&std::fs::File>;
 }

@@ -11,8 +11,8 @@ use super::tool::run_tool;
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// An image file with a loop device (direct I/O) on it, both of which go when it is dropped; or a
-/// block device that was given.
+/// An image file with a loop device (direct I/O) on it, both removed on drop; or a given block
+/// device.
 #[derive(Debug)]
 pub struct Image {
     medium: Medium,
@@ -21,17 +21,17 @@ pub struct Image {
 
 #[derive(Debug)]
 enum Medium {
-    // In the order in which they are taken away.
+    // The fields are dropped in this order.
     Loop { device: Guard, file: Guard },
     Given(PathBuf),
 }
 
 impl Image {
-    /// Makes `NAME.img`, written full so that no file system pays for the allocation below it, and
+    /// Makes `NAME.img`, fully written so that no file system pays for the allocation below it, and
     /// attaches it.
     ///
     /// # Errors
-    /// `Skip` when there is no room or no right to use loop devices.
+    /// `Skip` if there is no room, or no permission to use loop devices.
     pub fn new(site: &Site, name: &str) -> Outcome<Image> {
         if let Some(device) = &site.device {
             return Ok(Image { medium: Medium::Given(device.clone()), sparse: false });
@@ -42,11 +42,11 @@ impl Image {
         Ok(Image { medium: Medium::Loop { device: attach(&path)?, file: guard }, sparse: false })
     }
 
-    /// Makes `NAME.img` of another size, as a sparse file: only what is written takes room.
+    /// Makes `NAME.img` of another size, as a sparse file: only written data takes room.
     ///
     /// # Errors
-    /// `Skip` on a block device that was given, where the backing file system has no such large
-    /// files, and as [`Image::new`].
+    /// `Skip` on a given block device, or if the backing file system does not support such large
+    /// files; and as [`Image::new`].
     pub fn sparse(site: &Site, name: &str, size: u64) -> Outcome<Image> {
         if site.device.is_some() {
             return Err(Trouble::Skip("a block device that was given has one size only".into()));
@@ -65,11 +65,12 @@ impl Image {
         self.sparse
     }
 
-    /// What the image holds at this moment, in a file beside it: what a power cut would leave on a
-    /// medium that keeps everything it was sent. Nobody writes to it meanwhile.
+    /// Copies the present contents of the image to a file beside it. That is what a power cut would
+    /// leave on a medium that keeps everything sent to it. The caller ensures that the image is not
+    /// written meanwhile.
     ///
     /// # Errors
-    /// `Skip` on a block device that was given, and without room for a copy.
+    /// `Skip` on a given block device, and without room for a copy.
     pub fn copy(&self) -> Outcome<Guard> {
         let Medium::Loop { file, .. } = &self.medium else {
             return Err(Trouble::Skip("a block device that was given is not copied".into()));
@@ -86,14 +87,15 @@ impl Image {
         Ok(guard)
     }
 
-    /// The image with a copy in its place. The device is not in use.
+    /// Replaces the image by a copy. The device must not be in use.
     ///
     /// # Errors
-    /// When it cannot be done; the image is gone then.
+    /// The replacement fails; the image is lost then.
     pub fn replaced(self, copy: Guard) -> Outcome<Image> {
         let Medium::Loop { device, file } = self.medium else { return Ok(self) };
         let path = file.path().to_owned();
-        // While the file has its name: by it the device is known as ours.
+        // The device is detached while the file has its name, because the name identifies the
+        // device.
         drop(device);
         std::fs::rename(copy.path(), &path).doing(|| format!("replace {}", path.display()))?;
         copy.done();
@@ -108,13 +110,13 @@ impl Image {
         }
     }
 
-    /// The kernel's name of it: `loop3`.
+    /// The kernel's name of the device: `loop3`.
     pub fn device_name(&self) -> Option<String> {
         Some(self.device().file_name()?.to_str()?.to_owned())
     }
 }
 
-/// A loop device with direct I/O on a file.
+/// Attaches a loop device with direct I/O to a file.
 fn attach(path: &Path) -> Outcome<Guard> {
     let words = ["--direct-io=on", "--find", "--show"].map(PathBuf::from);
     let attached = run_tool("losetup", &[&words[..], &[path.to_owned()]].concat());
@@ -127,7 +129,7 @@ fn attach(path: &Path) -> Outcome<Guard> {
     Ok(cleanup::loop_device(Path::new(device.trim()), path))
 }
 
-/// Writes a file full of zeros and makes it durable.
+/// Fills a file with zeros and makes it durable.
 fn fill(path: &Path, size: u64) -> Outcome {
     let doing = || format!("write {} of {size} bytes", path.display());
     let attempt = || -> std::io::Result<()> {

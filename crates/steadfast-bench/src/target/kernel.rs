@@ -1,4 +1,4 @@
-//! File systems that mkfs and mount(8) know: those of the kernel, and fuse2fs, on a loop device.
+//! File systems that mkfs and mount(8) support, on a loop device: those of the kernel, and fuse2fs.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,20 +12,20 @@ use super::{Files, Site, Target};
 use crate::result::{self, Access, Status};
 use crate::{Outcome, Trouble};
 
-/// How a file system is made and mounted.
+/// The way to make and mount a file system.
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe {
-    /// As given to `--on`.
+    /// The name for `--on`.
     pub id: &'static str,
     mkfs: &'static str,
-    /// Everything is initialised at once and nothing is discarded: no background work in the first
-    /// minutes, and the image stays allocated.
+    /// Everything is initialised at once and nothing is discarded. So there is no background work
+    /// in the first minutes, and the image stays allocated.
     mkfs_options: &'static [&'static str],
-    /// The same for a large sparse volume: what grows with the size is left out, and nothing is
-    /// initialised later.
+    /// The same for a large sparse volume: structures that grow with the size are left out, and
+    /// nothing is initialised later.
     sparse_options: &'static [&'static str],
     kernel: bool,
-    /// Option that makes mkfs say its version.
+    /// Option with which mkfs prints its version.
     version: &'static str,
     /// Smallest volume that mkfs accepts, bytes.
     size_least: u64,
@@ -71,7 +71,7 @@ const RECIPES: [Recipe; 4] = [
 ];
 
 impl Recipe {
-    /// The recipe for this name of `--on`.
+    /// The recipe with this name.
     pub fn by_name(name: &str) -> Option<Recipe> {
         RECIPES.into_iter().find(|recipe| recipe.id == name)
     }
@@ -88,7 +88,8 @@ impl Recipe {
             list.lines().any(|line| line.split_whitespace().last() == Some(self.id))
         };
         if !known() {
-            // It may be a module that is not loaded yet; whether that worked, the list says.
+            // The file system may be a module that is not loaded yet; the list below shows whether
+            // loading worked.
             let _ = run_tool("modprobe", &[self.id]);
         }
         if known() { Ok(()) } else { Err(Trouble::Skip(format!("this kernel has no {}", self.id))) }
@@ -98,10 +99,10 @@ impl Recipe {
 /// A volume of such a file system.
 pub struct KernelTarget {
     recipe: Recipe,
-    /// Of its image and mount point.
+    /// Name of its image and mount point.
     name: &'static str,
     site: Site,
-    // Taken away in this order.
+    // The fields are dropped in this order.
     mounted: Option<Mounted>,
     image: Option<Image>,
     directory: Option<PathBuf>,
@@ -109,12 +110,12 @@ pub struct KernelTarget {
 }
 
 impl KernelTarget {
-    /// Nothing is made yet.
+    /// A target without a volume yet.
     pub fn new(recipe: Recipe, site: &Site) -> KernelTarget {
         KernelTarget::named(recipe, recipe.id, site)
     }
 
-    /// The volume below another file system, with image and mount point of this name.
+    /// The volume below another file system, with an image and a mount point of this name.
     pub(super) fn named(recipe: Recipe, name: &'static str, site: &Site) -> KernelTarget {
         KernelTarget {
             recipe,
@@ -127,7 +128,7 @@ impl KernelTarget {
         }
     }
 
-    /// Where it is mounted, once it was made.
+    /// The mount point, once the volume was made.
     pub(super) fn mount_point(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
@@ -197,7 +198,7 @@ impl Target for KernelTarget {
             )));
         }
         if self.image.as_ref().is_none_or(Image::is_sparse) {
-            // The name is that of the one before.
+            // The new image has the same name as the previous one.
             self.image = None;
             self.image = Some(Image::new(&self.site, self.name)?);
         }
@@ -268,8 +269,8 @@ impl Target for KernelTarget {
         }
         match super::shutdown::shut_down(mounted.directory(), self.recipe.id) {
             Ok(()) => self.unmount(),
-            // It has no such call: what the medium holds now is kept, and what is written from here
-            // on is lost.
+            // This file system has no such call. The present contents of the medium are kept, and
+            // later writes are lost.
             Err(Trouble::Skip(_)) => {
                 let Some(image) = &self.image else { return Err(not_made(self.recipe.id)) };
                 let copy = image.copy()?;

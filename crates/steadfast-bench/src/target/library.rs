@@ -20,17 +20,18 @@ use crate::result::{self, Access, Status};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// Whether the device is read and written through the page cache of the system.
+/// Whether I/O on the device uses the page cache of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cached {
-    /// Through it: what a program gets that opens a volume with the defaults.
+    /// Through the page cache: what a program gets that opens a volume with the defaults.
     Yes,
-    /// Around it (O_DIRECT): data is read from the medium each time, since the library keeps none.
+    /// Bypassing the page cache (O_DIRECT): data is read from the medium each time, because the
+    /// library caches none.
     No,
 }
 
-/// How long the device may still seem to be in use: a program that another thread is starting has a
-/// copy of every open file until it runs, those that were closed meanwhile too.
+/// How long the device may still seem to be in use. While another thread starts a program, the new
+/// process has a copy of every open file, including files that are closed meanwhile.
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// Names fetched from a directory at once.
@@ -43,7 +44,7 @@ pub(super) type HostVolume = Volume<FileMedium, HostPlatform>;
 pub struct LibraryTarget {
     site: Site,
     cached: Cached,
-    // Taken away in this order.
+    // The fields are dropped in this order.
     opened: Option<Opened>,
     image: Option<Image>,
 }
@@ -54,7 +55,7 @@ struct Opened {
 }
 
 impl LibraryTarget {
-    /// Nothing is made yet.
+    /// A target without a volume yet.
     pub fn new(cached: Cached, site: &Site) -> LibraryTarget {
         LibraryTarget { site: site.clone(), cached, opened: None, image: None }
     }
@@ -126,7 +127,7 @@ impl Target for LibraryTarget {
     fn make(&mut self) -> Outcome {
         self.unmount()?;
         if self.image.as_ref().is_none_or(Image::is_sparse) {
-            // The name is that of the one before.
+            // The new image has the same name as the previous one.
             self.image = None;
             self.image = Some(Image::new(&self.site, self.id())?);
         }
@@ -168,7 +169,7 @@ impl Target for LibraryTarget {
     }
 
     fn cut_power(&mut self) -> Outcome {
-        // Dropped without being closed: what was not written by now never is.
+        // The volume is dropped without a close, so data that is not written yet is lost.
         let opened = self.opened.take();
         opened.map(drop).ok_or_else(|| not_made(self.id()))
     }
@@ -194,7 +195,8 @@ pub(super) fn failed(doing: &str, error: &dyn std::fmt::Display) -> Trouble {
     Trouble::Io { doing: doing.into(), error: io::Error::other(error.to_string()) }
 }
 
-/// The error number that a mount would return, so that both ways are judged by the same rules.
+/// The error number that a mount would return, so that both kinds of access are judged by the same
+/// rules.
 pub(super) fn number(error: steadfast::Error) -> io::Error {
     io::Error::from_raw_os_error(steadfast_fuse::errno(&error))
 }
@@ -208,7 +210,7 @@ impl LibraryFiles {
         self.volume.resolve(path, true).map_err(number)
     }
 
-    /// The directory that a path is in, and its last name.
+    /// The directory of a path, and its last name.
     fn parent<'p>(&self, path: &'p str) -> io::Result<(InodeNumber, &'p [u8])> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         let directory =
@@ -348,7 +350,7 @@ impl Files for LibraryFiles {
         }
         Some(match work() {
             Ok(()) => self.volume.commit_held().map_err(number),
-            // What the work says is what matters.
+            // The error of the work takes precedence.
             Err(error) => self.volume.roll_back_held().map_err(number).and(Err(error)),
         })
     }
@@ -412,7 +414,7 @@ impl OpenFile for LibraryFile {
 impl Drop for LibraryFile {
     fn drop(&mut self) {
         if self.open {
-            // Nobody to tell; whoever wants to know calls `close`.
+            // Errors have no recipient here; a caller that needs them calls `close`.
             let _ = self.volume.closed(self.inode);
             self.volume.release(self.inode);
         }

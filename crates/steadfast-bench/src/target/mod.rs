@@ -1,16 +1,16 @@
-//! The file systems under test, behind two traits: [`Target`] is a volume that can be made,
-//! mounted, unmounted and torn down; [`Files`] is what workloads do with it, by system calls on a
+//! The file systems under test, behind two traits. [`Target`] is a volume that can be made,
+//! mounted, unmounted and torn down. [`Files`] is the access for workloads, by system calls on a
 //! directory or by calls of a library.
 //!
 //! # Invariants
-//!
-//! - Whatever is made (image, loop device, mount, daemon) is entered in [`cleanup`] before it
-//!   exists or at once after, and taken away on every way out: the end, an error, a panic, Ctrl-C.
-//! - All volumes of a run have the same size and are on the same backing directory, each on a loop
-//!   device with direct I/O, so that nothing is cached twice and what reaches the medium can be
-//!   counted at one place; or all of them, one after the other, on the same block device.
-//! - A target never falls back to something else: what is missing is a
-//!   [`Trouble::Skip`](crate::Trouble) with the tool's name.
+//! - Every object (image, loop device, mount, daemon) is entered in [`cleanup`] before it exists or
+//!   immediately afterwards. It is removed in every case: at the end, after an error, a panic, or
+//!   Ctrl-C.
+//! - All volumes of a run have the same size. Either all are in the same backing directory, each on
+//!   a loop device with direct I/O. Then nothing is cached twice, and the traffic of the medium is
+//!   counted in one place. Or all use the same block device, one after the other.
+//! - A target never falls back to something else: a missing tool is a
+//!   [`Trouble::Skip`](crate::Trouble) with its name.
 
 mod backing;
 pub mod cleanup;
@@ -49,13 +49,13 @@ use std::time::Duration;
 use crate::result;
 use crate::{Outcome, Trouble};
 
-/// What a run gives to all its targets.
+/// The site of a run, common to all its targets.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// Directory of this run, below the backing directory where that is one: images and mount
-    /// points. Exists, belongs to this run.
+    /// Directory of this run, below the backing directory if there is one: for images and mount
+    /// points. It exists and belongs to this run.
     pub scratch: PathBuf,
-    /// The block device that all targets use in turn; `None`: each has an image of its own.
+    /// The block device that all targets use in turn; `None`: each has its own image.
     pub device: Option<PathBuf>,
     /// Size of each volume, bytes.
     pub volume_size: u64,
@@ -65,74 +65,74 @@ pub struct Site {
 
 /// A file system under test.
 pub trait Target {
-    /// As given to `--on`.
+    /// The name for `--on`.
     fn id(&self) -> &str;
 
-    /// What is known of it, for the result. Mount options are known once it has been mounted.
+    /// The description for the result. Mount options are known after the first mount.
     fn describe(&self) -> result::Target;
 
-    /// Makes a fresh, empty volume and mounts it; an earlier one is gone.
+    /// Makes a fresh, empty volume and mounts it; an earlier one is lost.
     ///
     /// # Errors
-    /// `Skip` when a tool or driver is missing; else what failed. Nothing is mounted then.
+    /// `Skip` if a tool or driver is missing; otherwise the failure. Nothing is mounted then.
     fn make(&mut self) -> Outcome;
 
     /// Unmounts cleanly.
     ///
     /// # Errors
-    /// When it could not; it is still mounted then.
+    /// The unmount failed; the volume is still mounted then.
     fn unmount(&mut self) -> Outcome;
 
-    /// Mounts the volume again as it is. The time is that of the command, from start to return.
+    /// Mounts the existing volume again. The time is that of the command, from start to return.
     ///
     /// # Errors
-    /// `Skip` where that is not possible (a directory that was given).
+    /// `Skip` if that is not possible (a given directory).
     fn mount(&mut self) -> Outcome<Duration>;
 
-    /// As if the power had been cut: from this moment on nothing is written, and the volume is not
-    /// mounted afterwards. What was sent to the medium is there.
+    /// Simulates a power cut: from this moment on nothing is written, and the volume is not mounted
+    /// afterwards. Data already sent to the medium stays.
     ///
     /// # Errors
-    /// `Skip` where that cannot be done.
+    /// `Skip` if that is not possible.
     fn cut_power(&mut self) -> Outcome {
         Err(Trouble::Skip("the power of this target cannot be cut".into()))
     }
 
     /// Makes a fresh, empty volume of another size than the run's, on a sparse file, and mounts it;
-    /// [`make`](Self::make) goes back to the run's size.
+    /// [`make`](Self::make) returns to the run's size.
     ///
     /// # Errors
-    /// `Skip` where that cannot be done.
+    /// `Skip` if that is not possible.
     fn make_sparse(&mut self, _size: u64) -> Outcome {
         Err(Trouble::Skip("volumes of this target have the size of the run only".into()))
     }
 
-    /// Mounts the volume as it is from inside this process: without starting a program.
+    /// Mounts the existing volume from inside this process, without starting a program.
     ///
     /// # Errors
-    /// `Skip` where that cannot be done.
+    /// `Skip` if that is not possible.
     fn mount_inside(&mut self) -> Outcome {
         Err(Trouble::Skip("this target is mounted by a program only".into()))
     }
 
-    /// What workloads use. Only while it is mounted.
+    /// The files for workloads, only while the volume is mounted.
     ///
     /// # Errors
-    /// When it is not mounted.
+    /// The volume is not mounted.
     fn files(&self) -> Outcome<&dyn Files>;
 
-    /// Processes that do the file system's work: its daemon.
+    /// Processes that do the work of the file system: its daemon.
     fn processes(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// The block device below, whose kernel counters tell what reached the medium: `loop3`.
+    /// The block device below, whose kernel counters show the traffic of the medium: `loop3`.
     fn device(&self) -> Option<String> {
         None
     }
 
-    /// Whether it holds nothing once it is unmounted: its caches are emptied while it is mounted
-    /// then.
+    /// Whether it loses its contents when it is unmounted. Its caches are then emptied while it is
+    /// mounted.
     fn is_volatile(&self) -> bool {
         false
     }
@@ -142,16 +142,17 @@ pub trait Target {
         false
     }
 
-    /// How many files a directory can have so that working in it ends some day; `None`: any number.
+    /// Maximum number of files for which work in a directory ends in reasonable time; `None`: any
+    /// number.
     fn directory_entries_most(&self) -> Option<u64> {
         None
     }
 }
 
-/// Makes the target that `--on` names.
+/// Makes the target with this name for `--on`.
 ///
 /// # Errors
-/// The name is not known.
+/// The name is unknown.
 pub fn by_name(name: &str, site: &Site) -> Outcome<Box<dyn Target>> {
     if let Some(recipe) = Recipe::by_name(name) {
         return Ok(Box::new(KernelTarget::new(recipe, site)));
@@ -166,7 +167,7 @@ pub fn by_name(name: &str, site: &Site) -> Outcome<Box<dyn Target>> {
         "steadfast-lib-direct" => Ok(Box::new(LibraryTarget::new(Cached::No, site))),
         "fat" => Ok(Box::new(FatTarget::new(FatOn::Device, site))),
         "fat-on-steadfast" => Ok(Box::new(FatTarget::new(FatOn::Steadfast, site))),
-        // For tests of the lab itself: a target that is slow, and one that returns wrong bytes.
+        // Targets for tests of the lab itself: one is slow, and one returns wrong bytes.
         "planted-slow" => Ok(Box::new(SlowTarget::new(site)?)),
         "planted-corrupting" => Ok(Box::new(CorruptingTarget::new(site)?)),
         _ => Err(Trouble::Skip(format!(
@@ -193,11 +194,11 @@ pub const NAMES: [&str; 13] = [
     "fat-on-steadfast",
 ];
 
-/// A directory of its own for a run below `backing`, named after this process, so that it can be
-/// told whose it is.
+/// A separate directory for a run below `backing`, named after this process, so that its owner can
+/// be identified.
 ///
 /// # Errors
-/// When it cannot be made.
+/// It cannot be made.
 pub fn scratch(backing: &Path) -> Outcome<cleanup::Guard> {
     use crate::trouble::Doing;
     for attempt in 0..1000 {

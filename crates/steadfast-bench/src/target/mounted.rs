@@ -1,4 +1,4 @@
-//! What is mounted: a directory, its files, and the daemon that serves it, if there is one.
+//! A mounted volume: a directory, its files, and the daemon that serves it, if there is one.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,19 +26,18 @@ impl Mounted {
         self.guard.path()
     }
 
-    /// What workloads use.
+    /// The files for workloads.
     pub fn files(&self) -> &SystemFiles {
         &self.files
     }
 
-    /// The processes that serve it; none of a file system in the kernel.
+    /// The processes that serve it; empty for a file system in the kernel.
     pub fn daemon(&self) -> &[u32] {
         &self.daemon
     }
 }
 
-/// Unmounts what is mounted, if something is, with this command, and waits for the end of its
-/// daemon.
+/// Unmounts the volume, if it is mounted, with this command, and waits for the end of its daemon.
 ///
 /// # Errors
 /// Those of the command; it is still mounted then.
@@ -74,10 +73,10 @@ pub(super) fn processes_with(path: &Path) -> Vec<u32> {
     found
 }
 
-/// Kills processes as a power cut would: they write nothing more.
+/// Kills processes so that they write nothing more, like a power cut.
 ///
 /// # Errors
-/// They are not ours to kill.
+/// This process has no permission to kill them.
 pub(super) fn kill(processes: &[u32]) -> Outcome {
     use rustix::process::{Pid, Signal, kill_process};
     for pid in processes {
@@ -94,13 +93,13 @@ pub(super) fn kill(processes: &[u32]) -> Outcome {
     Ok(())
 }
 
-/// Waits (at most ten seconds) until these processes are gone: a daemon that still writes would
-/// disturb what comes next.
+/// Waits, at most ten seconds, until these processes have ended: a daemon that still writes would
+/// disturb the next step.
 fn wait_for_end(processes: &[u32]) {
     let end = Instant::now() + Duration::from_secs(10);
     let alive = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // A zombie has ended; its parent just has not looked.
+        // A zombie has ended; its parent has not collected its status yet.
         !stat.is_empty()
             && !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
     };

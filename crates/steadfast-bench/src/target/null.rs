@@ -1,8 +1,8 @@
-//! The null file system through our own FUSE transport: the floor of FUSE on this machine.
+//! The null file system through Steadfast's FUSE transport: the floor of FUSE on this machine.
 //!
-//! Names and data in plain maps in a process of its own, nothing durable, nothing checked
-//! ([`steadfast_fuse::null`]). What Steadfast's mount costs beyond this is Steadfast; the rest is
-//! FUSE.
+//! Names and data are in plain maps in a separate process; nothing is durable, and nothing is
+//! checked ([`steadfast_fuse::null`]). Costs of Steadfast's mount beyond this are those of
+//! Steadfast; the rest is FUSE.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::{Outcome, Trouble};
 
 const ID: &str = "null";
 
-/// What the daemon prints once it is mounted.
+/// The output of the daemon once it is mounted.
 pub const READY: &str = "mounted";
 
 /// A null file system, served by the `steadfast` program.
@@ -34,7 +34,7 @@ pub struct NullTarget {
 }
 
 impl NullTarget {
-    /// Nothing is mounted yet.
+    /// A target without a mount yet.
     pub fn new(site: &Site) -> NullTarget {
         NullTarget {
             site: site.clone(),
@@ -45,7 +45,7 @@ impl NullTarget {
         }
     }
 
-    /// Waits until the daemon says that it is mounted.
+    /// Starts the daemon and waits until it reports that it is mounted.
     fn start(&self, directory: &std::path::Path) -> Outcome<Child> {
         let mut command = Command::new(&self.site.program);
         command.args(["lab", "null", "--size", &self.site.volume_size.to_string()]).arg(directory);
@@ -54,7 +54,7 @@ impl NullTarget {
         let mut child = child.doing(|| format!("run {}", self.site.program.display()))?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
-            // Whatever is wrong with it, the line does not come.
+            // After any failure the line is missing.
             let _ = BufReader::new(stdout).read_line(&mut line);
         }
         if line.trim() == READY {
@@ -143,7 +143,7 @@ impl Target for NullTarget {
 
 impl Drop for NullTarget {
     fn drop(&mut self) {
-        // Without its mount the daemon ends by itself; it is only to be waited for.
+        // Without its mount the daemon ends by itself; this only waits for it.
         drop(self.mounted.take());
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.wait();

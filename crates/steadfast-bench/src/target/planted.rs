@@ -1,5 +1,5 @@
 //! Targets with a known fault, for the tests of the lab: one is slow, one returns a wrong byte. A
-//! lab that does not see them measures nothing.
+//! lab that does not detect them measures nothing.
 
 use std::fs::File;
 use std::io;
@@ -12,16 +12,16 @@ use super::{Site, Target};
 use crate::Outcome;
 use crate::result;
 
-/// What each read and write of the slow target takes longer.
+/// Extra time of each read and write of the slow target.
 const DELAY: Duration = Duration::from_micros(200);
 
-/// A directory on which each read and write takes 200 µs more.
+/// A directory in which each read and write takes 200 µs longer.
 pub struct SlowTarget(Planted);
 
-/// A directory on which one byte of every 64 KiB read is wrong.
+/// A directory in which one byte of every 64 KiB read is wrong.
 pub struct CorruptingTarget(Planted);
 
-/// A directory below the run's own, and the wrapper that has the fault.
+/// A directory below the run's own, and the wrapper with the fault.
 struct Planted {
     id: &'static str,
     fault: Fault,
@@ -36,20 +36,20 @@ enum Fault {
 }
 
 impl SlowTarget {
-    /// In the run's directory.
+    /// Makes the target in the run's directory.
     ///
     /// # Errors
-    /// None yet; making it can fail.
+    /// None yet; [`Target::make`] can fail.
     pub fn new(site: &Site) -> Outcome<SlowTarget> {
         Ok(SlowTarget(Planted::new("planted-slow", Fault::Slow, &site.scratch)))
     }
 }
 
 impl CorruptingTarget {
-    /// In the run's directory.
+    /// Makes the target in the run's directory.
     ///
     /// # Errors
-    /// None yet; making it can fail.
+    /// None yet; [`Target::make`] can fail.
     pub fn new(site: &Site) -> Outcome<CorruptingTarget> {
         Ok(CorruptingTarget(Planted::new("planted-corrupting", Fault::Corrupting, &site.scratch)))
     }

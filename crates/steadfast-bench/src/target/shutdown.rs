@@ -1,5 +1,5 @@
-//! A power cut for a file system in the kernel: the ioctl by which XFS, ext4 and others stop at
-//! once, without writing their log. Made for tests of recovery.
+//! A power cut for a file system in the kernel: the ioctl with which XFS, ext4 and others stop at
+//! once, without writing their log. It exists for tests of recovery.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,20 +10,20 @@ use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// `XFS_IOC_GOINGDOWN`, which ext4 and f2fs have, too: `_IOR('X', 125, u32)`.
+/// `XFS_IOC_GOINGDOWN`, which ext4 and f2fs have too: `_IOR('X', 125, u32)`.
 const GOING_DOWN: Opcode = opcode::read::<u32>(b'X', 125);
 
-/// Do not even write the log.
+/// The log is not written either.
 const WITHOUT_LOG: u32 = 2;
 
 /// Stops the file system on `directory` at once.
 ///
 /// # Errors
-/// `Skip` where it has no such call.
+/// `Skip` if it has no such call.
 pub(super) fn shut_down(directory: &Path, name: &str) -> Outcome {
     let root = File::open(directory).doing(|| format!("open {}", directory.display()))?;
     // SAFETY: the request reads one u32 at the pointer and writes nothing; `Setter` passes a
-    // pointer to the u32 it owns. Whoever does not know the request answers ENOTTY.
+    // pointer to the u32 it owns. A file system that does not know the request returns ENOTTY.
     #[allow(unsafe_code)]
     let done = unsafe { ioctl(&root, Setter::<GOING_DOWN, u32>::new(WITHOUT_LOG)) };
     done.map_err(|error| match error {

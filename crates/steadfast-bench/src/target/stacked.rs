@@ -1,7 +1,7 @@
-//! FUSE file systems that show another directory: what other people's FUSE costs.
+//! FUSE file systems that show another directory: the cost of other FUSE programs.
 //!
 //! bindfs passes everything through unchanged, gocryptfs encrypts names and data. Below both is an
-//! ext4 volume of the run's size on a loop device, made and mounted as target `ext4` is.
+//! ext4 volume of the run's size on a loop device, made and mounted like the target `ext4`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,12 +16,12 @@ use crate::result::{self, Access, Status};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// Which one.
+/// The kind of the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
-    /// A directory again, unchanged; with the options that it has by itself, so on one thread.
+    /// The directory unchanged; with bindfs's default options, so on one thread.
     Bindfs,
-    /// Encrypted.
+    /// The directory encrypted.
     Gocryptfs,
 }
 
@@ -45,14 +45,14 @@ impl Layer {
 pub struct StackedTarget {
     layer: Layer,
     site: Site,
-    // Taken away in this order.
+    // The fields are dropped in this order.
     mounted: Option<Mounted>,
     below: Option<KernelTarget>,
     directory: Option<PathBuf>,
     options: String,
 }
 
-/// What gocryptfs derives its key from. Nothing here is secret.
+/// The password from which gocryptfs derives its key. Nothing here is secret.
 const PASSWORD: &[u8] = b"steadfast lab\n";
 /// How long a daemon may take to end.
 const ENDING: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ const ENDING: Duration = Duration::from_secs(10);
 const SHOWN: &str = "shown";
 
 impl StackedTarget {
-    /// Nothing is made yet.
+    /// A target without a volume yet.
     pub fn new(layer: Layer, site: &Site) -> StackedTarget {
         let name = match layer {
             Layer::Bindfs => "bindfs.below",
@@ -76,7 +76,7 @@ impl StackedTarget {
         self.below.as_mut().ok_or_else(|| not_made(id))
     }
 
-    /// The directory that is shown.
+    /// The directory that the layer shows.
     fn shown(&self) -> Outcome<PathBuf> {
         let below = self.below.as_ref().and_then(KernelTarget::mount_point);
         Ok(below.ok_or_else(|| not_made(self.layer.id()))?.join(SHOWN))
@@ -93,7 +93,7 @@ impl StackedTarget {
             let password = self.password_file();
             std::fs::write(&password, PASSWORD)
                 .doing(|| format!("write {}", password.display()))?;
-            // The cheapest key derivation: it costs at mount only, and is not what is measured.
+            // The cheapest key derivation: its cost occurs only at mount, and is not measured.
             let words = ["-init", "-q", "-scryptn", "10", "-passfile"].map(Path::new);
             run_tool("gocryptfs", &[&words[..], &[&password, &shown]].concat())?;
         }
@@ -154,7 +154,7 @@ impl Target for StackedTarget {
     fn unmount(&mut self) -> Outcome {
         mounted::unmount(&mut self.mounted, |directory| run_tool("umount", &[directory]))?;
         let Some(below) = &mut self.below else { return Ok(()) };
-        // The daemon lets go of it a moment after its own mount has gone.
+        // The daemon releases the volume a moment after its own mount has gone.
         let start = Instant::now();
         loop {
             match below.unmount() {

@@ -1,5 +1,5 @@
-//! Steadfast through FUSE: our own program as the daemon, on a loop device like the file systems of
-//! the kernel.
+//! Steadfast through FUSE: the `steadfast` program as the daemon, on a loop device like the file
+//! systems of the kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use crate::{Outcome, Trouble};
 /// When changes become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transactions {
-    /// As a volume is made: fsync, sync, unmount, timer.
+    /// The default mask of a new volume: fsync, sync, unmount, timer.
     Default,
-    /// Only on command: fsync returns at once, and no timer runs. What transactions cost shows
-    /// beside the default.
+    /// Only on command: fsync returns at once, and no timer runs. The difference to the default is
+    /// the cost of transactions.
     Manual,
 }
 
@@ -29,7 +29,7 @@ pub enum Transactions {
 pub struct FuseTarget {
     site: Site,
     transactions: Transactions,
-    // Taken away in this order.
+    // The fields are dropped in this order.
     mounted: Option<Mounted>,
     image: Option<Image>,
     directory: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub struct FuseTarget {
 }
 
 impl FuseTarget {
-    /// Nothing is made yet.
+    /// A target without a volume yet.
     pub fn new(transactions: Transactions, site: &Site) -> FuseTarget {
         FuseTarget {
             site: site.clone(),

@@ -14,7 +14,7 @@ use super::files::{Files, Kind, Open, OpenFile, Stat};
 #[derive(Debug)]
 pub struct SystemFiles {
     root: PathBuf,
-    /// It is the root of a Steadfast mount.
+    /// The directory is the root of a Steadfast mount.
     transactional: bool,
 }
 
@@ -42,7 +42,7 @@ impl Files for SystemFiles {
         let mut options = OpenOptions::new();
         options.read(true).write(how.write).create(how.create).truncate(how.truncate);
         let file = options.custom_flags(flags.bits() as i32).open(self.at(path));
-        // EINVAL of O_DIRECT: this file system has none.
+        // EINVAL with O_DIRECT: this file system does not support it.
         let file = file.map_err(|error| {
             match how.direct && error.kind() == io::ErrorKind::InvalidInput {
                 true => io::ErrorKind::Unsupported.into(),
@@ -113,7 +113,8 @@ impl Files for SystemFiles {
     fn sync(&self) -> io::Result<()> {
         let root = File::open(&self.root)?;
         rustix::fs::syncfs(&root)?;
-        // The kernel tells a FUSE daemon nothing of that; an fsync of the directory it does.
+        // The kernel does not pass syncfs on to a FUSE daemon, but it does pass on an fsync of the
+        // directory.
         root.sync_all()
     }
 
@@ -134,7 +135,7 @@ impl Files for SystemFiles {
         self.transactional.then(|| {
             let control = File::open(self.root.join(ioctl::CONTROL_FILE))?;
             ioctl::atomic_begin(&control)?;
-            // Where it fails, closing the control file rolls back.
+            // If the work fails, closing the control file rolls back.
             work()?;
             ioctl::atomic_commit(&control)
         })
@@ -173,8 +174,8 @@ impl OpenFile for SystemFile {
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {
-        // What close(2) says is lost when a descriptor is dropped; fsync before it says the same
-        // and more.
+        // Dropping a descriptor hides the result of close(2); the fsync before it reports the same
+        // errors and more.
         drop(self.0);
         Ok(())
     }

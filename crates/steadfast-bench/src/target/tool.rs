@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 
 use crate::{Outcome, Trouble};
 
-/// Runs a program to its end and returns what it wrote to standard output.
+/// Runs a program to its end and returns its standard output.
 ///
 /// # Errors
-/// `Skip` when it is not installed, with the Debian package that has it; `Tool` with the last line
-/// of its messages when it fails.
+/// `Skip` if it is not installed, with the name of its Debian package; `Tool` with the last line of
+/// its messages if it fails.
 pub fn run_tool<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Outcome<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|error| match error.kind() {
@@ -32,7 +32,7 @@ pub fn run_tool<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Outcome<Stri
     })
 }
 
-/// The first line that a program prints with this option, wherever it prints it.
+/// The first line that a program prints with this option, on either output.
 pub fn version_of(program: &str, option: &str) -> Option<String> {
     let output = Command::new(program).arg(option).stdin(Stdio::null()).output().ok()?;
     let text = [output.stdout, output.stderr]
@@ -41,7 +41,7 @@ pub fn version_of(program: &str, option: &str) -> Option<String> {
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Where Debian has a program.
+/// The Debian package of a program.
 fn package(program: &str) -> String {
     let name = match program {
         "mkfs.ext4" | "mke2fs" => "e2fsprogs",

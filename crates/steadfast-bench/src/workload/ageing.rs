@@ -1,14 +1,14 @@
-//! The same work on a fresh volume and on one that is nearly full and has been used for long.
+//! The same work on a fresh volume, and on one that is nearly full and has been used for long.
 //!
-//! Ageing: files of 4 KiB to 1 MiB (each doubling as often as another) are made until nine tenths
-//! of the space are taken. Then files, drawn at random, are deleted and others made in their place,
-//! until as much has been written again as [`Ageing::churn`] says, a part of it by overwriting in
-//! the middle of files. Free space is in pieces then.
+//! Ageing makes files of 4 KiB to 1 MiB, each doubling equally often, until nine tenths of the
+//! space are used. Then it deletes random files and makes others in their place, until the amount
+//! of [`Ageing::churn`] was written again. Part of that amount is overwrites in the middle of
+//! files. Free space is fragmented then.
 //!
-//! Measured before, and after that, each time on new files: `random-write` of 4 KiB with an
-//! fdatasync each in a file of some MiB, `create` of files of 2 KiB with an fsync each, `write` of
-//! a file in records of 64 KiB and fsync. With it the bytes that reached the medium:
-//! `amplification` is their quotient, of random writes.
+//! The tests run before and after ageing, each time on new files. `random-write` writes 4 KiB with
+//! an fdatasync each, in a file of some MiB. `create` makes files of 2 KiB with an fsync each.
+//! `write` writes a file in records of 64 KiB, and calls fsync. The bytes that reached the medium
+//! are counted too: `amplification` is their quotient for random writes.
 
 use super::content::{Content, below};
 use super::{Bench, TestSpec, Timed, Workload};
@@ -20,24 +20,24 @@ use crate::{Outcome, Trouble};
 /// Work before and after ageing.
 #[derive(Debug, Clone, Copy)]
 pub struct Ageing {
-    /// Random writes, and files that are made.
+    /// Number of random writes, and of new files.
     pub operations: u64,
-    /// Bytes of the file that is written: whole records.
+    /// Bytes of the written file: whole records.
     pub file_size: u64,
-    /// How much is written again to age the volume, as a share of what is in it, in per cent.
+    /// Amount written again to age the volume, in percent of its contents.
     pub churn: u64,
 }
 
 const RECORD: usize = 64 << 10;
 const SMALL: usize = 4096;
 const SMALL_FILE: usize = 2048;
-/// Sizes of the files that fill the volume: 4 KiB shifted by up to this.
+/// Sizes of the files that fill the volume: 4 KiB shifted by at most this.
 const SHIFT_MOST: u64 = 8;
-/// Share of the space that is taken, in per cent.
+/// Share of the space that is used, in percent.
 const FULL: u64 = 90;
-/// Files in a directory.
+/// Files per directory.
 const IN_DIRECTORY: u64 = 500;
-/// The file that is written at random.
+/// The file for random writes.
 const TARGET: &str = "random";
 
 /// The files that fill the volume.
@@ -67,7 +67,7 @@ impl Ageing {
         spec.with_text("condition", condition)
     }
 
-    /// The three tests, and what they leave behind removed again.
+    /// Runs the three tests, and removes their files.
     fn measure(&self, bench: &mut Bench<'_>, condition: &str) -> Outcome {
         self.random_write(bench, condition)?;
         self.create(bench, condition)?;
@@ -84,7 +84,7 @@ impl Ageing {
             file.write_at(&data, offset).doing(|| format!("write {TARGET} at {offset}"))?;
         }
         file.close().doing(|| format!("close {TARGET}"))?;
-        // What is still to be written now is not part of what follows.
+        // Pending writes must not count for the next test.
         bench.remount()?;
         let files = bench.files()?;
         let file = files.open(TARGET, Open::WRITE).doing(|| format!("open {TARGET}"))?;
@@ -103,8 +103,8 @@ impl Ageing {
             timed.bytes += SMALL as u64;
         }
         file.close().doing(|| format!("close {TARGET}"))?;
-        // Metadata that is still to be written belongs to what these writes have cost; a file
-        // system writes all at its end.
+        // Pending metadata is part of the cost of these writes; an unmounted file system has
+        // written all of it.
         bench.remount()?;
         let medium =
             before.zip(bench.counters()).map(|(before, now)| before.until(&now, timed.bytes));
@@ -208,7 +208,7 @@ impl Filling {
         format!("full{}/{number}", number / IN_DIRECTORY)
     }
 
-    /// Makes a file; its bytes.
+    /// Makes a file; returns its bytes.
     fn make(&mut self, bench: &Bench<'_>) -> Outcome<u64> {
         let (number, size) = (self.next, (SMALL as u64) << below(&mut self.state, SHIFT_MOST + 1));
         self.next += 1;
@@ -230,7 +230,7 @@ impl Filling {
         Ok(size)
     }
 
-    /// Overwrites half of a file, somewhere; the bytes.
+    /// Overwrites half of a file at a random place; returns the bytes.
     fn overwrite(&mut self, bench: &Bench<'_>) -> Outcome<u64> {
         let place = below(&mut self.state, self.files.len() as u64) as usize;
         let Some((number, size)) = self.files.get(place).copied() else { return Ok(0) };

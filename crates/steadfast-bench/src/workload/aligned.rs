@@ -1,4 +1,4 @@
-//! A buffer whose bytes begin on a page, as O_DIRECT wants them.
+//! A buffer that begins on a page boundary, as O_DIRECT requires.
 
 /// Bytes from a page boundary on.
 pub(super) struct Aligned {
@@ -8,17 +8,17 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    /// What offsets and lengths have to be multiples of.
+    /// Offsets and lengths must be multiples of this.
     pub const UNIT: usize = 4096;
 
-    /// So many zeros.
+    /// A buffer of `length` zeros.
     pub fn new(length: usize) -> Aligned {
         let bytes = vec![0; length + Aligned::UNIT];
         let start = bytes.as_ptr().align_offset(Aligned::UNIT).min(Aligned::UNIT);
         Aligned { bytes, start, length }
     }
 
-    /// All of them.
+    /// The whole buffer.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.length]
     }

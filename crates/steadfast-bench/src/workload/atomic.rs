@@ -1,15 +1,14 @@
-//! Updating many files so that after a power cut all are new or all are old: what installing an
-//! update, or saving a configuration of several files, needs.
+//! Updates of many files, after which a power cut should leave all files new or all old. Installing
+//! an update, or saving a configuration of several files, needs this.
 //!
-//! Two tests on the same files, each of which is written whole:
-//!
-//! - `replace-files`: as programs do it on any file system: write a new file, fsync it, rename it
-//!   over the old one; at the end fsync of the directory. Each file is old or new, but some may be
-//!   old and others new.
-//! - `atomic-update`: all together or none. Where the file system has such a thing (Steadfast: the
-//!   files are written in place inside one atomic group, which ends in one transaction point), that
-//!   is used; elsewhere there is none, and the nearest that there is stands for it: `replace-files`
-//!   once more. So the ratio is that of the two ways.
+//! Two tests use the same files, each of which is written whole:
+//! - `replace-files`: the usual way on any file system: write a new file, fsync it, rename it over
+//!   the old one, and fsync the directory at the end. Each file is old or new, but some may be old
+//!   and others new.
+//! - `atomic-update`: all files together or none, if the file system supports that. On Steadfast
+//!   the files are written in place inside one atomic group, which ends in one transaction point.
+//!   Other file systems have no such operation, so `replace-files` runs once more instead. So the
+//!   ratio compares the two ways.
 
 use std::io;
 
@@ -23,11 +22,11 @@ use crate::trouble::Doing;
 /// Updates of the same files.
 #[derive(Debug, Clone, Copy)]
 pub struct AtomicUpdate {
-    /// How many files.
+    /// Number of files.
     pub files: u64,
     /// Bytes of each.
     pub file_bytes: usize,
-    /// How often they are updated in each test.
+    /// Number of updates in each test.
     pub updates: u64,
 }
 
@@ -41,7 +40,7 @@ impl AtomicUpdate {
             .with("file_bytes", self.file_bytes as u64)
     }
 
-    /// What is in all files in this version, one after the other.
+    /// The contents of all files in this version, in order.
     fn contents(&self, bench: &Bench<'_>, version: u64) -> Vec<Vec<u8>> {
         let content = Content::new(bench.seed, 0);
         let whole = |number| {
@@ -71,10 +70,10 @@ impl AtomicUpdate {
         Ok(timed)
     }
 
-    /// All files are of this version; how many bytes they have.
+    /// Checks that all files are of this version; returns their bytes.
     fn check(&self, bench: &Bench<'_>, version: u64) -> Outcome<u64> {
         let content = Content::new(bench.seed, 0);
-        // One byte more than there is, so that a file that is too long is seen.
+        // One extra byte, so that a file that is too long is detected.
         let (mut data, mut expected) = (vec![0; self.file_bytes + 1], vec![0; self.file_bytes]);
         for number in 0..self.files {
             let path = path(number);
@@ -137,7 +136,7 @@ impl Workload for AtomicUpdate {
         }
         let mut first = 1;
         for name in TESTS {
-            // What came before is no part of it.
+            // Earlier changes are not part of the test.
             bench.settle()?;
             let before = bench.counters();
             let timed = self.update(bench, first, name == "atomic-update");

@@ -1,4 +1,4 @@
-//! What a workload works with: the target, the clock, and the place for its values.
+//! The environment of a workload: the target, the clock, and the list of findings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,22 +13,22 @@ use crate::target::{Files, Target};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// What a test is, before it has been run.
+/// The definition of a test, before it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestSpec {
     /// The family: `iozone`.
     pub workload: &'static str,
-    /// Which one of the family: `random-write`.
+    /// Its name in the family: `random-write`.
     pub name: String,
-    /// For people.
+    /// Its title.
     pub title: String,
     /// See [`crate::result::Test::parameters`].
     pub parameters: BTreeMap<String, Parameter>,
-    /// What its samples are in.
+    /// The unit of its samples.
     pub unit: Unit,
-    /// Direction.
+    /// The direction in which values are better.
     pub better: Better,
-    /// Caches at the start.
+    /// The state of the caches at the start.
     pub cache: Cache,
 }
 
@@ -50,19 +50,19 @@ impl TestSpec {
         }
     }
 
-    /// With a number as parameter.
+    /// Adds a number as a parameter.
     pub fn with(mut self, key: &str, value: u64) -> TestSpec {
         self.parameters.insert(key.into(), Parameter::Number(value));
         self
     }
 
-    /// With a word as parameter.
+    /// Adds a word as a parameter.
     pub fn with_text(mut self, key: &str, value: &str) -> TestSpec {
         self.parameters.insert(key.into(), Parameter::Text(value.into()));
         self
     }
 
-    /// With other caches.
+    /// Changes the state of the caches.
     pub fn cached(mut self, cache: Cache) -> TestSpec {
         self.cache = cache;
         self
@@ -77,12 +77,12 @@ impl TestSpec {
     }
 }
 
-/// The value of one test in one round, and what was seen beside it.
+/// The value of one test in one round, and further observations.
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// [`TestSpec::id`].
     pub test: String,
-    /// Why there is no value, if there is none.
+    /// The reason why there is no value, if there is none.
     pub status: Status,
     /// The value.
     pub sample: Option<Sample>,
@@ -94,7 +94,7 @@ pub struct Finding {
     pub memory: Option<Memory>,
     /// Traffic of the medium, if counted.
     pub medium: Option<Medium>,
-    /// What was compared.
+    /// The data that was compared.
     pub verification: Verification,
     /// fio's value for the same.
     pub cross_check: Option<CrossCheck>,
@@ -105,13 +105,13 @@ pub struct Finding {
 pub struct Timed {
     /// Times of single operations.
     pub latency: Histogram,
-    /// Their sum.
+    /// The sum of the timed calls.
     pub total: Duration,
-    /// How many operations count; not always each timed call is one.
+    /// Number of operations; a timed call is not always an operation.
     pub operations: u64,
     /// Bytes of data.
     pub bytes: u64,
-    /// What was compared.
+    /// The data that was compared.
     pub verification: Verification,
 }
 
@@ -127,8 +127,8 @@ impl Timed {
         value
     }
 
-    /// Times something that belongs to the test without being one of its operations: the flush at
-    /// the end.
+    /// Times a call that belongs to the test without being one of its operations, such as the flush
+    /// at the end.
     pub fn beside<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let value = work();
@@ -136,7 +136,7 @@ impl Timed {
         value
     }
 
-    /// Adds what another thread did meanwhile: the time is that of the slower one.
+    /// Adds the work of a concurrent thread: the time is that of the slower one.
     pub fn join_beside(&mut self, other: Timed) {
         self.latency.merge(&other.latency);
         self.total = self.total.max(other.total);
@@ -146,16 +146,16 @@ impl Timed {
         self.verification.items += other.verification.items;
     }
 
-    /// Adds what was done afterwards: times add up.
+    /// Adds later work: the times add up.
     pub fn join_after(&mut self, other: Timed) {
         let total = self.total + other.total;
         self.join_beside(other);
         self.total = total;
     }
 
-    /// The value in a unit, if it is one of the clock.
+    /// The value in a unit, if the clock determines it.
     pub fn value(&self, unit: Unit) -> Option<f64> {
-        // A clock that saw nothing pass would make rates infinite.
+        // A clock that shows no elapsed time would make rates infinite.
         let seconds = self.total.as_secs_f64().max(1e-9);
         let operations = self.operations as f64;
         match unit {
@@ -175,7 +175,7 @@ impl Timed {
 pub struct Bench<'t> {
     /// The target, with a fresh volume.
     pub target: &'t mut dyn Target,
-    /// The seed of everything random; the same for every target and round.
+    /// The seed of all random choices: the same for every target, different in each round.
     pub seed: u64,
     /// Counted from 0.
     pub round: u32,
@@ -183,14 +183,14 @@ pub struct Bench<'t> {
     program: &'t Path,
     stop: &'t Stop,
     findings: Vec<Finding>,
-    /// The parameter and the value of the limit of memory that holds.
+    /// The parameter and the value of the memory limit in force.
     limit: Option<(&'static str, u64)>,
-    /// The parameter and the value of what the tests are for.
+    /// The parameter and the value of the purpose of the tests.
     purpose: Option<(&'static str, &'static str)>,
 }
 
 impl<'t> Bench<'t> {
-    /// For one round.
+    /// The environment for one round.
     pub fn new(
         target: &'t mut dyn Target,
         (seed, round): (u64, u32),
@@ -212,17 +212,17 @@ impl<'t> Bench<'t> {
     /// The file system.
     ///
     /// # Errors
-    /// When it is not mounted.
+    /// It is not mounted.
     pub fn files(&self) -> Outcome<&dyn Files> {
         self.target.files()
     }
 
-    /// From here on memory is limited: every value is that of the test with this parameter.
+    /// From here on memory is limited: every value belongs to the test with this parameter.
     pub fn limited(&mut self, parameter: &'static str, bytes: u64) {
         self.limit = Some((parameter, bytes));
     }
 
-    /// From here on every value is that of the test with this parameter.
+    /// From here on every value belongs to the test with this parameter.
     pub fn serve(&mut self, parameter: &'static str, purpose: &'static str) {
         self.purpose = Some((parameter, purpose));
     }
@@ -232,26 +232,26 @@ impl<'t> Bench<'t> {
         self.program
     }
 
-    /// The user's wish to stop, for threads.
+    /// The user's request to stop, for threads.
     pub fn stop(&self) -> &Stop {
         self.stop
     }
 
-    /// To be called now and then.
+    /// Checks for a request to stop; workloads call it regularly.
     ///
     /// # Errors
-    /// `Stopped` when the user wants to stop.
+    /// `Stopped` if the user has requested a stop.
     pub fn check_stop(&self) -> Outcome {
         if self.stop.is_set() { Err(Trouble::Stopped) } else { Ok(()) }
     }
 
-    /// Enters what a stopwatch has seen.
+    /// Adds the measurement of a stopwatch.
     pub fn enter(&mut self, spec: &TestSpec, timed: Timed) -> &mut Finding {
         let value = timed.value(spec.unit);
         self.enter_value(spec, value, timed)
     }
 
-    /// Enters a value that is not the stopwatch's own.
+    /// Adds a value that is not the stopwatch's own.
     pub fn enter_value(
         &mut self,
         spec: &TestSpec,
@@ -283,10 +283,10 @@ impl<'t> Bench<'t> {
         self.push(finding)
     }
 
-    /// Enters that a test cannot be done here, and goes on; other troubles are returned.
+    /// Records that a test cannot be done here, and continues; other troubles are returned.
     ///
     /// # Errors
-    /// Everything but `Skip`.
+    /// Everything except `Skip`.
     pub fn enter_or_skip(&mut self, spec: &TestSpec, outcome: Outcome<Timed>) -> Outcome {
         match outcome {
             Ok(timed) => {
@@ -301,19 +301,19 @@ impl<'t> Bench<'t> {
         }
     }
 
-    /// The counters of the medium now, where the target has a device of its own.
+    /// The counters of the medium now, if the target has its own device.
     pub fn counters(&self) -> Option<MediumCounters> {
         MediumCounters::of(&self.target.device()?)
     }
 
-    /// Adds to the last value what reached the medium since `before`, and the memory of the
+    /// Adds to the last value the traffic of the medium since `before`, and the memory of the
     /// target's daemon.
     pub fn add_costs(&mut self, before: Option<MediumCounters>, bytes_asked: u64) {
         let medium =
             before.zip(self.counters()).map(|(before, now)| before.until(&now, bytes_asked));
         let daemon = self.target.processes();
-        // Of a file system in the kernel nobody can say how much memory it takes; in this process
-        // it is not alone.
+        // The memory of a file system in the kernel is unknown, and in this process other code uses
+        // memory too.
         let resident = if daemon.is_empty() { None } else { resident_most(&daemon) };
         if let Some(finding) = self.findings.last_mut().filter(|finding| finding.sample.is_some()) {
             finding.medium = medium;
@@ -322,13 +322,13 @@ impl<'t> Bench<'t> {
         }
     }
 
-    /// Enters why a test has no value.
+    /// Records the reason why a test has no value.
     pub fn skip(&mut self, spec: &TestSpec, reason: String) {
         let finding = self.enter_value(spec, None, Timed::default());
         finding.status = Status::Skipped { reason };
     }
 
-    /// The name of a test, with what holds for all.
+    /// The name of a test, with the parameters that hold for all tests.
     fn id(&self, spec: &TestSpec) -> String {
         let mut spec = spec.clone();
         if let Some((parameter, bytes)) = self.limit {
@@ -343,21 +343,21 @@ impl<'t> Bench<'t> {
     fn push(&mut self, finding: Finding) -> &mut Finding {
         let place = self.findings.len();
         self.findings.push(finding);
-        // Just pushed.
+        // The finding was just pushed.
         &mut self.findings[place]
     }
 
-    /// Whether a test has got a value.
+    /// Whether a test has a value.
     pub fn has_value(&self, spec: &TestSpec) -> bool {
         let id = self.id(spec);
         self.findings.iter().any(|finding| finding.test == id && finding.sample.is_some())
     }
 
     /// Unmounts, empties the caches and mounts again, so that nothing is cached. The time is that
-    /// of the mount. A target that would lose everything stays mounted.
+    /// of the mount. A target that would lose its contents stays mounted.
     ///
     /// # Errors
-    /// `Skip` where that cannot be done.
+    /// `Skip` if that is not possible.
     pub fn go_cold(&mut self) -> Outcome<Duration> {
         if self.target.is_volatile() {
             self.settle()?;
@@ -369,8 +369,8 @@ impl<'t> Bench<'t> {
         self.target.mount()
     }
 
-    /// Unmounts and mounts again, untimed, so that everything has been written. A target that would
-    /// lose everything stays mounted.
+    /// Unmounts and mounts again, untimed, so that everything is written. A target that would lose
+    /// its contents stays mounted.
     ///
     /// # Errors
     /// Those of the target.
@@ -382,7 +382,7 @@ impl<'t> Bench<'t> {
         self.target.mount().map(drop)
     }
 
-    /// Whether a directory of this target can have so many files.
+    /// Checks that a directory of this target can have this many files.
     ///
     /// # Errors
     /// `Skip` if not.
@@ -404,7 +404,7 @@ impl<'t> Bench<'t> {
         self.files()?.sync().doing(|| "sync".into())
     }
 
-    /// What was found.
+    /// The findings.
     pub fn into_findings(self) -> Vec<Finding> {
         self.findings
     }

@@ -1,16 +1,16 @@
-//! What is written, so that every byte that is read can be told right from wrong.
+//! The written data, which makes every wrong byte detectable.
 //!
-//! The content of a place is a function of the seed, the file, the offset and how often it was
-//! written: random bytes that repeat every 64 KiB, and in each 512 bytes a stamp of eight that
-//! nothing else has. No file system can guess or share it, and data of another place, file or time
-//! does not pass for it.
+//! The content of a place is a function of the seed, the file, the offset and the number of writes.
+//! It is random bytes that repeat every 64 KiB, with a unique stamp of eight bytes in each 512
+//! bytes. A file system can neither guess it nor share it. Data of another place, file or time does
+//! not match.
 
 use crate::Trouble;
 
-/// After how many bytes the random part repeats.
+/// Number of bytes after which the random part repeats.
 const PERIOD: usize = 64 << 10;
 
-/// Bytes with one stamp.
+/// Bytes per stamp.
 const CHUNK: usize = 512;
 
 /// The content of the files of a run.
@@ -35,7 +35,7 @@ impl Content {
         }
     }
 
-    /// Fills a record: what `file` has at `offset` after it was written `version` times.
+    /// Fills a record with the content of `file` at `offset` after `version` writes.
     pub fn fill(&self, record: &mut [u8], file: u64, offset: u64, version: u64) {
         let shared = self.shared_bytes(record.len());
         for (index, chunk) in record.chunks_mut(CHUNK).enumerate() {
@@ -50,11 +50,11 @@ impl Content {
         }
     }
 
-    /// Compares a record that was read with what must be there; `expected` is for its use, of the
+    /// Compares a record that was read with the expected one. `expected` is scratch space of the
     /// same length.
     ///
     /// # Errors
-    /// `Wrong` with the place of the first wrong byte.
+    /// `Wrong` with the position of the first wrong byte.
     pub fn compare(
         &self,
         record: &[u8],
@@ -83,7 +83,7 @@ impl Content {
     }
 
     fn shared_bytes(&self, record: usize) -> usize {
-        // Whole chunks, rounded up, so that 1 % of a small record is not nothing.
+        // Whole chunks, rounded up, so that 1 % of a small record is not empty.
         (record * usize::from(self.dedupable)).div_ceil(100).next_multiple_of(CHUNK)
             * usize::from(self.dedupable > 0)
     }
@@ -104,7 +104,7 @@ impl Content {
     }
 }
 
-/// SplitMix64: small, specified, the same everywhere.
+/// SplitMix64: small, specified, and identical everywhere.
 pub fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut value = *state;
@@ -113,7 +113,7 @@ pub fn next(state: &mut u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A number below `bound` (0 for a bound of 0), without a bias that matters.
+/// A number below `bound` (0 for a bound of 0), with negligible bias.
 pub fn below(state: &mut u64, bound: u64) -> u64 {
     ((u128::from(next(state)) * u128::from(bound)) >> 64) as u64
 }
@@ -138,7 +138,7 @@ mod tests {
             fill(8192, 0, 0, 2),
             fill(8192, 0, 65536, 1),
         ] {
-            // No two blocks of 512 are the same.
+            // No two blocks of 512 bytes are equal.
             assert!(whole.chunks(512).zip(other.chunks(512)).all(|(one, two)| one != two));
         }
         let mut other = vec![0; 8192];

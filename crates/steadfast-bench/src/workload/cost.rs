@@ -1,11 +1,12 @@
-//! What a file system costs the processor: user and system time of the process, of the daemon and
-//! of the kernel's threads, for a GiB or an operation, and as a curve over time.
+//! The processor cost of a file system: user and system time of the process, of the daemon and of
+//! the kernel's threads. It is given per GiB or per operation, and as a curve over time.
 //!
-//! Four tests, each until everything is on the medium: `write` a file in records of 128 KiB and
-//! fsync; `read` it with cold caches; `random-write` of 4 KiB with an fsync each; `create-delete`:
-//! files of 2 KiB, all made, then all deleted. Making the data and comparing them costs processor
-//! time as well: that of the calling thread meanwhile is measured and left out, and so is what
-//! looking at the clocks costs.
+//! There are four tests, each of which ends when everything is on the medium. `write` writes a file
+//! in records of 128 KiB and calls fsync. `read` reads it with cold caches. `random-write` writes 4
+//! KiB with an fsync each. `create-delete` makes files of 2 KiB, then deletes all of them.
+//!
+//! Making and comparing the data also costs processor time. That time of the calling thread is
+//! measured and subtracted, and so is the cost of the sampling.
 
 use super::content::{Content, below};
 use super::{Bench, TestSpec, Timed, Workload};
@@ -20,7 +21,7 @@ use crate::{Outcome, Trouble};
 pub struct Cost {
     /// Bytes of the file: whole records.
     pub file_size: u64,
-    /// Random writes, and files that are made and deleted.
+    /// Number of random writes, and of files that are made and deleted.
     pub operations: u64,
 }
 
@@ -30,12 +31,12 @@ const SMALL_FILE: usize = 2048;
 const FILE: &str = "cost";
 const DIRECTORY: &str = "cost.d";
 
-/// Processor time from its start on.
+/// Measures processor time from its start on.
 struct Meter {
     clock: CpuClock,
     sampler: Sampler,
     daemon: Vec<u32>,
-    /// Seconds that the calling thread spent on other things.
+    /// Seconds that the calling thread spent on other work.
     aside: f64,
 }
 
@@ -50,7 +51,7 @@ impl Meter {
         }
     }
 
-    /// Does what is no part of the test.
+    /// Does work that is not part of the test.
     fn aside<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let before = thread_seconds();
         let value = work();
@@ -59,7 +60,7 @@ impl Meter {
     }
 
     fn end(self, target: &dyn Target) -> Cpu {
-        // The sampler ends first: what it took is known then.
+        // The sampler ends first, because its own cost is known only then.
         let (curve, looking) = self.sampler.end();
         let used = self.clock.since(&self.daemon, target.in_process(), self.aside + looking);
         Cpu { curve, ..used }

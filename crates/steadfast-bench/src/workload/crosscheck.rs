@@ -1,15 +1,17 @@
-//! The lab beside fio: the same loads on the same mount in the same round, so that nobody has to
-//! believe the lab's own clock.
+//! The lab compared with fio: the same loads on the same mount in the same round. So the lab's
+//! clock need not be trusted.
 //!
-//! Five loads, each by the lab and by fio in turn (whoever is first in a round is second in the
-//! next), on files of their own of the same size: `write` and `read` in records of 128 KiB (an
-//! fsync every 16 records when writing), `random-read` of 4 KiB, all with cold caches,
-//! `random-write` of 4 KiB with an fdatasync each, and `append` of 4 KiB with an fsync each. Both
-//! count the time that calls took, nothing between them: of fio that is mean times number of its
-//! latencies. fio is told to do no more than these calls: without `--fadvise_hint=0` it announces
-//! random or sequential access to the kernel, which then reads ahead not at all or twice as much,
-//! and without `--invalidate=0` it throws the file out of the cache before it writes. After the
-//! last write fio makes no such call, so that of the lab is not in its time either.
+//! There are five loads. The lab and fio run each of them in turn, on separate files of the same
+//! size. The order alternates from round to round. `write` and `read` use records of 128 KiB, with
+//! an fsync every 16 records when writing. `random-read` reads 4 KiB; all reads have cold caches.
+//! `random-write` writes 4 KiB with an fdatasync each, and `append` appends 4 KiB with an fsync
+//! each.
+//!
+//! Both count only the time of the calls. For fio that is the mean of its latencies times their
+//! number. fio must make no other calls. Without `--fadvise_hint=0` it announces random or
+//! sequential access to the kernel, which then reads ahead not at all or twice as much. Without
+//! `--invalidate=0` it drops the file from the cache before it writes. fio makes no durability call
+//! after the last write, so the lab does not time its own call there either.
 
 use std::path::Path;
 
@@ -28,21 +30,21 @@ use crate::{Outcome, Trouble};
 pub struct AgainstFio {
     /// Bytes of each file: a multiple of 8 MiB.
     pub file_size: u64,
-    /// Calls of the tests that make each durable, and random reads.
+    /// Number of durable calls in the tests that make them, and of random reads.
     pub operations: u64,
 }
 
-/// A load, as both do it.
+/// A load that both run.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     name: &'static str,
-    /// fio's name of it.
+    /// fio's name of the load.
     rw: &'static str,
     record_size: u64,
-    /// On a new file.
+    /// The load uses a new file.
     fresh: bool,
     write: bool,
-    /// After how many writes one of these calls.
+    /// The durability call, and the number of writes between two of them.
     sync: Option<(&'static str, u64)>,
 }
 
@@ -95,7 +97,7 @@ impl AgainstFio {
         if load.write { spec } else { spec.cached(Cache::Cold) }
     }
 
-    /// How much is read or written.
+    /// The amount read or written.
     fn bytes(&self, load: &Load) -> u64 {
         if load.record_size == LARGE {
             self.file_size
@@ -104,7 +106,7 @@ impl AgainstFio {
         }
     }
 
-    /// By the lab.
+    /// Runs the load in the lab.
     fn ours(&self, bench: &Bench<'_>, load: &Load, content: &Content) -> Outcome<Timed> {
         let length = usize::try_from(load.record_size).unwrap_or(0);
         let (mut data, mut expected) = (vec![0; length], vec![0; length]);
@@ -158,7 +160,7 @@ impl AgainstFio {
         Ok(timed)
     }
 
-    /// By fio: bytes per second, and the command.
+    /// Runs the load in fio: returns bytes per second, and the command.
     fn theirs(&self, directory: &Path, load: &Load, seed: u64) -> Outcome<(f64, String)> {
         let count = self.bytes(load) / load.record_size;
         let size = if load.rw.starts_with("rand") { self.file_size } else { self.bytes(load) };
@@ -173,8 +175,7 @@ impl AgainstFio {
             "--ioengine=psync".to_owned(),
             "--thread".to_owned(),
             "--fallocate=none".to_owned(),
-            // The lab gives the kernel no advice, and takes nothing out of its cache before a
-            // write.
+            // The lab gives the kernel no advice, and drops nothing from its cache before a write.
             "--fadvise_hint=0".to_owned(),
             "--invalidate=0".to_owned(),
             "--output-format=json".to_owned(),
@@ -188,7 +189,7 @@ impl AgainstFio {
         Ok((value, format!("fio {}", words.join(" "))))
     }
 
-    /// Files with something to read, of the lab and of fio.
+    /// Makes the files to read, for the lab and for fio.
     fn prepare(&self, bench: &Bench<'_>, content: &Content) -> Outcome {
         let mut data = vec![0; 1 << 20];
         for name in [OURS, THEIRS] {
@@ -240,13 +241,13 @@ impl AgainstFio {
                 theirs = Some(self.theirs(directory, load, bench.seed)?);
             }
         }
-        // Both were run: one in each turn.
+        // Both have run, one in each turn.
         let (Some(timed), Some((value, command))) = (ours, theirs) else { return Ok(()) };
         let check = CrossCheck {
             command,
             version: version.to_owned(),
             values: vec![value],
-            // Of all rounds together, once they are.
+            // The final value, over all rounds, replaces this one later.
             ratio: timed.value(Unit::BytesPerSecond).unwrap_or(0.0) / value,
             agrees: false,
             explanation: None,
@@ -256,9 +257,9 @@ impl AgainstFio {
     }
 }
 
-/// What fio's JSON says: bytes by the time that its calls took.
+/// The rate from fio's JSON: bytes divided by the time of its calls.
 fn bytes_per_second(output: &str, write: bool) -> Option<f64> {
-    // It prints notes before the JSON.
+    // fio prints notes before the JSON.
     let json: Value = serde_json::from_str(output.get(output.find('{')?..)?).ok()?;
     let job = json.pointer("/jobs/0")?;
     let side = job.get(if write { "write" } else { "read" })?;

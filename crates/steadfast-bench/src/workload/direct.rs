@@ -1,5 +1,5 @@
-//! Reads of 4 KiB around the page cache (O_DIRECT) at random places of one file, by as many threads
-//! as requests are to be under way at once.
+//! Reads of 4 KiB that bypass the page cache (O_DIRECT), at random places of one file. The number
+//! of threads is the number of concurrent requests.
 
 use super::aligned::Aligned;
 use super::content::{Content, below};
@@ -14,11 +14,11 @@ use crate::trouble::Doing;
 /// Random reads at a depth.
 #[derive(Debug, Clone, Copy)]
 pub struct DirectReads {
-    /// Reads that are under way at once.
+    /// Number of concurrent reads.
     pub depth: u64,
     /// Bytes of the file: whole MiB.
     pub file_size: u64,
-    /// Reads of each thread.
+    /// Reads per thread.
     pub operations: u64,
 }
 

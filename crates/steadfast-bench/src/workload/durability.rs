@@ -1,10 +1,9 @@
-//! What it costs to be safe: the time until a record, or a small file, is on the medium for
-//! certain.
+//! The cost of durability: the time until a record, or a small file, is durable on the medium.
 //!
-//! `fsync` and `fdatasync`: append a record to a file, then that call; `o-sync`: append through
-//! O_SYNC. One operation is both. `small-file`: make a file of 4 KiB, write, fsync, close, and
-//! fsync of its directory, as a mail server or a package manager does. No file is preallocated:
-//! appending is what logs do.
+//! `fsync` and `fdatasync` append a record to a file and make that call; `o-sync` appends through
+//! O_SYNC. One operation includes both. `small-file` makes a file of 4 KiB: write, fsync, close,
+//! and fsync of its directory, as a mail server or a package manager does. No file is preallocated,
+//! because logs append too.
 
 use super::content::Content;
 use super::{Bench, TestSpec, Timed, Workload};
@@ -18,7 +17,7 @@ use crate::trouble::Doing;
 pub struct Durability {
     /// Bytes of a record.
     pub record_sizes: Vec<u64>,
-    /// Records of each size, and small files.
+    /// Number of records of each size, and of small files.
     pub count: u64,
 }
 

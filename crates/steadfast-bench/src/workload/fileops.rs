@@ -1,9 +1,9 @@
-//! IOzone's `fileop`: each of the operations on names and attributes, on a tree of X directories
-//! with X directories with X files (`-f X`), with the time of every single one.
+//! IOzone's `fileop`: each operation on names and attributes, with the time of every single
+//! operation. The tree has X directories with X directories with X files (`-f X`).
 //!
-//! In its order: mkdir, create, write, open, read, close, stat, access, chmod, readdir, link,
-//! rename, symlink, readlink, unlink (of the links), delete (of the files), rmdir. Files hold one
-//! record of `file_bytes`, as `-s` does.
+//! The order is IOzone's: mkdir, create, write, open, read, close, stat, access, chmod, readdir,
+//! link, rename, symlink, readlink, unlink (of the links), delete (of the files), rmdir. Files hold
+//! one record of `file_bytes`, as with `-s`.
 
 use super::content::Content;
 use super::{Bench, TestSpec, Timed, Workload};
@@ -74,7 +74,7 @@ impl FileOperations {
         bench.enter_or_skip(&self.spec(name), outcome.map(|()| timed))
     }
 
-    /// Open, read or write, close: three times at once, because a file must be open to be closed.
+    /// Times open, read or write, and close in one loop, because a file must be open to be closed.
     fn open_files(&self, bench: &mut Bench<'_>, paths: &[String]) -> Outcome {
         let content = Content::new(bench.seed, 0);
         let (mut buffer, mut expected) = (vec![0; self.file_bytes], vec![0; self.file_bytes]);
@@ -166,7 +166,7 @@ impl Workload for FileOperations {
                 on.rename(&format!("{path}.l"), &format!("{path}.r"))
             })?;
         } else {
-            // No links here: the files themselves, there and (untimed) back.
+            // Without links, the files themselves are renamed there and (untimed) back.
             self.each(bench, "rename", files.iter(), |on, path| {
                 on.rename(path, &format!("{path}.{suffix}"))
             })?;

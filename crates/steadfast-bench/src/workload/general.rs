@@ -1,11 +1,11 @@
-//! General file operations: a drawn sequence on a tree that grows and ages, the same on every
+//! General file operations: a random sequence on a tree that grows and ages, the same on every
 //! target, counted per minute.
 //!
 //! The published test ran random file and directory operations for five minutes and gave their
-//! number per minute; which ones, it does not say. Here, of a hundred: 22 create a file (up to 16
-//! KiB), 18 read one, 12 append to one, 8 overwrite a part, 14 look at attributes, 6 list a
-//! directory, 8 rename, 8 delete, 3 make a directory, 1 removes an empty one. Once there are as
-//! many files as wanted, a creation deletes one first, so that the tree ages rather than grows.
+//! number per minute. It does not say which operations. Here, out of a hundred, 22 create a file
+//! (up to 16 KiB), 18 read one, 12 append to one, and 8 overwrite a part. 14 read attributes, 6
+//! list a directory, 8 rename, 8 delete, 3 make a directory, and 1 removes an empty one. When the
+//! wanted number of files exists, a creation deletes one first, so the tree ages and does not grow.
 
 use super::content::{Content, below};
 use super::{Bench, TestSpec, Timed, Workload};
@@ -14,22 +14,22 @@ use crate::target::{Files, Open};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// A drawn sequence of operations.
+/// A random sequence of operations.
 #[derive(Debug, Clone, Copy)]
 pub struct General {
-    /// How many.
+    /// Number of operations.
     pub operations: u64,
-    /// Files at most.
+    /// Maximum number of files.
     pub files: usize,
 }
 
-/// Most bytes that a creation or an append writes.
+/// Maximum bytes that a creation or an append writes.
 const PIECE: u64 = 16 << 10;
 
-/// Bytes at which a file is no longer appended to.
+/// Size from which a file is no longer appended to.
 const SIZE_MOST: u64 = 128 << 10;
 
-/// What must be there.
+/// The expected contents.
 struct Model {
     state: u64,
     content: Content,
@@ -43,7 +43,7 @@ struct Model {
 
 struct Entry {
     path: String,
-    /// Which content: each file has its own, whatever it is called.
+    /// Number of the content: each file has its own, whatever its name.
     number: u64,
     size: u64,
 }
@@ -81,7 +81,8 @@ impl Workload for General {
             bench.check_stop()?;
             model.step(bench.files()?, self.files, &mut timed)?;
         }
-        // Everything that was accepted is also written: a target that only collects is not faster.
+        // Every accepted change is also written, so that a target that only caches has no
+        // advantage.
         let files = bench.files()?;
         timed.beside(|| files.sync()).doing(|| "sync".into())?;
         bench.enter(&self.spec(), timed);
@@ -143,7 +144,7 @@ impl Model {
     fn read(&mut self, files: &dyn Files, timed: &mut Timed) -> Outcome {
         let Some(place) = self.pick() else { return Ok(()) };
         let Some(entry) = self.files.get(place) else { return Ok(()) };
-        // One byte more than there is, so that a file that is too long is seen.
+        // One extra byte, so that a file that is too long is detected.
         self.buffer.resize(entry.size as usize + 1, 0);
         let buffer = &mut self.buffer;
         let done = timed.operation(|| {
@@ -165,8 +166,7 @@ impl Model {
             });
         }
         self.expected.resize(count, 0);
-        // Content is a function of the offset in chunks: pieces that were appended are the same as
-        // one whole.
+        // Content is a function of the offset in chunks, so appended pieces equal one whole file.
         self.content.compare(
             self.buffer.get(..count).unwrap_or_default(),
             &mut self.expected,
@@ -179,7 +179,7 @@ impl Model {
         Ok(())
     }
 
-    /// Writes a part of a file at its end or inside, with what belongs there.
+    /// Writes a part of a file at its end or inside, with the expected content.
     fn write(
         &mut self,
         files: &dyn Files,
@@ -208,8 +208,8 @@ impl Model {
         let length = self.draw(PIECE) + 1;
         let Some(place) = self.pick() else { return Ok(()) };
         let size = self.files.get(place).map_or(0, |entry| entry.size);
-        // The last chunk begins again with its stamp, so that what is appended continues what is
-        // there.
+        // The last chunk is written from its stamp on, so that the appended data continues the
+        // existing data.
         let offset = size;
         if size >= SIZE_MOST { Ok(()) } else { self.write(files, timed, place, offset, length) }
     }

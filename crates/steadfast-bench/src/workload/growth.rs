@@ -1,11 +1,11 @@
-//! What an operation costs when there is much, over what it costs when there is little: the same
-//! operations on the same volume, first with few files and a small file, then with many and a large
-//! one.
+//! The cost of an operation on a large volume, divided by its cost on a small one. The same
+//! operations run on the same volume, first with few files and a small file, then with many files
+//! and a large one.
 //!
-//! `create` (a file of 1 KiB in one of many directories of 1000), `lookup` (stat of files drawn at
-//! random, after the kernel has forgotten names) and `overwrite` (4 KiB at random places of a file,
-//! all made durable by one fsync that is in the time). The value is the quotient of both costs: 1
-//! means that size does not matter.
+//! `create` makes a file of 1 KiB in one of many directories of 1000. `lookup` is a stat of random
+//! files, after the kernel has dropped names. `overwrite` writes 4 KiB at random places of a file,
+//! all made durable by one timed fsync. The value is the quotient of both costs: 1 means that size
+//! does not matter.
 
 use super::content::{Content, below};
 use super::{Bench, TestSpec, Timed, Workload};
@@ -15,14 +15,14 @@ use crate::target::Open;
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// Costs with little and with much.
+/// Costs with a small and with a large content.
 #[derive(Debug, Clone, Copy)]
 pub struct Growth {
-    /// Files when there are few, and when there are many.
+    /// The small and the large number of files.
     pub files: (u64, u64),
-    /// Bytes of the file when it is small, and when it is large: whole MiB.
+    /// The small and the large size of the file, bytes: whole MiB.
     pub file_size: (u64, u64),
-    /// Operations that are measured each time.
+    /// Measured operations at each size.
     pub operations: u64,
 }
 
@@ -87,7 +87,7 @@ impl Growth {
         Ok(timed)
     }
 
-    /// Lets the file grow to its size, and overwrites parts of it.
+    /// Grows the file to its size, and overwrites parts of it.
     fn overwrite(&self, bench: &Bench<'_>, before: u64, size: u64) -> Outcome<Timed> {
         let content = Content::new(bench.seed, 0);
         let mut piece = vec![0; PIECE];
@@ -139,7 +139,7 @@ impl Workload for Growth {
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
         let (few, many) = self.files;
         let mut next = 0;
-        // The first ones warm up.
+        // The first files only warm up.
         self.create(bench, &mut next, few.saturating_sub(self.operations))?;
         let created_few = self.create(bench, &mut next, few)?;
         let looked_up_few = self.lookup(bench, next)?;
@@ -147,7 +147,7 @@ impl Workload for Growth {
         let created_many = self.create(bench, &mut next, many)?;
         let looked_up_many = self.lookup(bench, next)?;
         self.enter(bench, "create", &created_few, created_many);
-        // The memory of a daemon that has seen all of them.
+        // The memory of the daemon after it has seen all files.
         bench.add_costs(None, 0);
         self.enter(bench, "lookup", &looked_up_few, looked_up_many);
         let little = self.overwrite(bench, 0, self.file_size.0)?;

@@ -1,6 +1,5 @@
 //! `lat_fs` of HBench-OS and lmbench: create N files of a size in one directory, then delete them,
-//! in the order in which they were made or in a random one. One creation is `creat`, `write` and
-//! `close`.
+//! in the order of creation or in a random one. One creation is `creat`, `write` and `close`.
 //!
 //! Reference: A. Brown, M. Seltzer, "Operating System Benchmarking in the Wake of lmbench",
 //! SIGMETRICS 1997.
@@ -16,7 +15,7 @@ use crate::trouble::Doing;
 /// Create and delete.
 #[derive(Debug, Clone, Copy)]
 pub struct LatFs {
-    /// How many files.
+    /// Number of files.
     pub files: u64,
     /// Bytes in each.
     pub file_bytes: usize,
@@ -94,7 +93,7 @@ impl Workload for LatFs {
 }
 
 impl LatFs {
-    /// Every file is there with its size; how many.
+    /// Checks that every file exists with its size; returns their number.
     fn check(&self, bench: &Bench<'_>) -> Outcome<u64> {
         let names = bench.files()?.readdir(DIRECTORY).doing(|| format!("list {DIRECTORY}"))?;
         if names.len() as u64 != self.files {

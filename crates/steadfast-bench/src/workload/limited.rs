@@ -1,5 +1,5 @@
-//! Another workload with little memory: the process and the file system's daemon together have no
-//! more, page cache and all.
+//! Another workload with little memory: the limit covers the process and the file system's daemon
+//! together, including the page cache.
 
 use super::{Bench, TestSpec, Workload};
 use crate::Outcome;
@@ -7,7 +7,7 @@ use crate::measure::MemoryLimit;
 
 /// A workload in a control group with a limit.
 pub struct Limited<W> {
-    /// What is done.
+    /// The workload.
     pub inner: W,
     /// Bytes of memory.
     pub bytes: u64,
@@ -25,8 +25,8 @@ impl<W: Workload> Workload for Limited<W> {
     }
 
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
-        // The daemon is started again inside, and the cache begins empty: it belongs to who was
-        // there first.
+        // The daemon restarts inside the group, and the cache begins empty, because it belongs to
+        // the group that used it first.
         bench.target.unmount()?;
         let limit = MemoryLimit::enter(self.bytes)?;
         let mounted = bench.target.mount();
@@ -34,7 +34,7 @@ impl<W: Workload> Workload for Limited<W> {
             bench.limited(PARAMETER, self.bytes);
             self.inner.run(bench)
         });
-        // The daemon ends before its group is taken away.
+        // The daemon ends before its group is removed.
         let rested = bench.target.unmount();
         limit.leave()?;
         ended.and(rested)

@@ -1,11 +1,13 @@
-//! Names and attributes, by one client or several at once, each in a directory of its own: what a
-//! file system does when no data moves, and what FUSE costs most.
+//! Names and attributes, by one client or several at once, each in a separate directory. No data
+//! moves, and the cost of FUSE is highest here.
 //!
-//! On files of 2 KiB, in this order: `create` (open, write, close), `stat`, `open-read` (open,
-//! read, close) and `readdir` (the whole directory) as they come; the three again as `…-forgotten`,
-//! after the kernel has forgotten names and attributes (`drop_caches`), so that the file system is
-//! asked and not the kernel's cache; `rename` and `unlink`. The daemon, and the device below, keep
-//! their caches. A library has no cache of the kernel: both are the same there.
+//! The tests use files of 2 KiB, in this order: `create` (open, write, close), `stat`, `open-read`
+//! (open, read, close) and `readdir` (the whole directory). The last three then run again as
+//! `…-forgotten`, after the kernel has dropped names and attributes (`drop_caches`). So those
+//! measure the file system and not the kernel's cache. `rename` and `unlink` follow.
+//!
+//! The daemon, and the device below, keep their caches. A library has no kernel cache, so both
+//! variants are equal there.
 
 use super::content::Content;
 use super::parallel::{self, check};
@@ -20,14 +22,14 @@ use crate::{Outcome, Trouble};
 /// Work on names.
 #[derive(Debug, Clone, Copy)]
 pub struct Metadata {
-    /// Clients at once: threads.
+    /// Number of concurrent clients: threads.
     pub clients: u64,
-    /// Files of each.
+    /// Files per client.
     pub files: u64,
 }
 
 const BYTES: usize = 2048;
-/// How often a directory is listed.
+/// Number of listings of a directory.
 const LISTS: u64 = 5;
 const FORGOTTEN: &str = "-forgotten";
 const NAMES: [&str; 9] = [
@@ -49,7 +51,7 @@ impl Metadata {
             .with("files", self.files)
     }
 
-    /// One test by one client.
+    /// Runs one test as one client.
     fn client(
         &self,
         name: &str,

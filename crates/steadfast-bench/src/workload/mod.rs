@@ -1,13 +1,12 @@
-//! Workloads: what is done to a file system and what is measured while it is done.
+//! Workloads: the work on a file system, and the measurements during it.
 //!
 //! # Invariants
-//!
-//! - A workload does the same thing, with the same seed, on every target; nothing depends on the
-//!   target but what it does not support.
-//! - Only the calls to the file system are timed, one by one. Making the data, comparing what was
-//!   read and everything else happens between the timed calls.
-//! - Every byte that is read is compared. A wrong one is [`Trouble::Wrong`](crate::Trouble) and
-//!   fails the run.
+//! - A workload does the same work, with the same seed, on every target; only unsupported
+//!   operations depend on the target.
+//! - Only the calls to the file system are timed, one by one. Making the data, comparing the data
+//!   read, and everything else happens between the timed calls.
+//! - Every byte read is compared. A wrong one is [`Trouble::Wrong`](crate::Trouble) and fails the
+//!   run.
 
 pub mod ageing;
 mod aligned;
@@ -37,23 +36,23 @@ pub use bench::{Bench, Finding, TestSpec, Timed};
 
 use crate::Outcome;
 
-/// One thing to do on a fresh volume: it gives values to one or more tests.
+/// A task on a fresh volume that gives values to one or more tests.
 pub trait Workload: Send + Sync {
-    /// Name and parameters for people and for the names of steps; unique in its suite: `iozone
+    /// Name and parameters for messages and for the names of steps; unique in its suite: `iozone
     /// file_size=65536`.
     fn label(&self) -> String;
 
-    /// The tests that it has values for, in the order in which it finds them.
+    /// The tests for which it has values, in their order.
     fn tests(&self) -> Vec<TestSpec>;
 
-    /// Whether it is for the target of this id; without that it is for all.
+    /// Whether it runs on the target with this id; by default it runs on all.
     fn concerns(&self, _target: &str) -> bool {
         true
     }
 
-    /// Does it once. The target has a fresh volume and is mounted; it may be left mounted or not.
+    /// Runs it once. The target has a fresh volume and is mounted; it may be left mounted or not.
     ///
     /// # Errors
-    /// What ended it; tests that have no value yet get its text as their status.
+    /// The trouble that ended it; tests without a value get its text as their status.
     fn run(&self, bench: &mut Bench<'_>) -> Outcome;
 }

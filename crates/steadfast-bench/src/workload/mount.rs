@@ -1,15 +1,15 @@
-//! How long mounting takes, and the first write after it, by what is on the volume and how it was
-//! left.
+//! The time of mounting, and of the first write after it, by the contents and the state of the
+//! volume.
 //!
-//! The caches are empty each time: the volume was unmounted and the kernel's caches dropped. The
-//! time is that of the command (`mount`, `steadfast mount`; of a library, of the call), from its
-//! start to its return. `first-write` is a file of 4 KiB made, written and fsynced as the first
-//! thing after the mount.
+//! The caches are empty each time: the volume was unmounted and the kernel's caches were dropped.
+//! The time is that of the command (`mount`, `steadfast mount`; for a library, of the call), from
+//! its start to its return. `first-write` makes, writes and fsyncs a file of 4 KiB immediately
+//! after the mount.
 //!
-//! "after a power cut" means: files were made, half of them fsynced, and then nothing is written
-//! any more: the daemon is killed, the library's volume dropped, a file system in the kernel shut
-//! down without its log (`XFS_IOC_GOINGDOWN`). What is mounted is what the medium then holds, with
-//! whatever recovery that needs. Every file that was fsynced must be there.
+//! "after a power cut" means that files were made, half of them fsynced, and then nothing more is
+//! written. The daemon is killed, the library's volume is dropped, or a file system in the kernel
+//! is shut down without its log (`XFS_IOC_GOINGDOWN`). Then the contents of the medium are mounted,
+//! with the recovery that they need. Every fsynced file must exist.
 
 use std::time::Duration;
 
@@ -22,37 +22,37 @@ use crate::target::Open;
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// What is on the volume when it is mounted.
+/// The contents of the volume when it is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.
     Empty,
-    /// Half of the space, in files of 1 MiB.
+    /// Files of 1 MiB in half of the space.
     HalfFull,
-    /// All of it.
+    /// Files in all of the space.
     Full,
     /// This many small files.
     ManyFiles(u64),
-    /// Cut off in the middle of work.
+    /// The state after a power cut during work.
     AfterPowerCut,
 }
 
 /// Mounting in one condition.
 #[derive(Debug, Clone, Copy)]
 pub struct Mount {
-    /// What is there.
+    /// The contents.
     pub condition: Condition,
-    /// How often in each round; the middle time counts.
+    /// Number of mounts in each round; the median time counts.
     pub times: u32,
 }
 
 /// Bytes of the files that fill a volume.
 const LARGE: usize = 1 << 20;
-/// Bytes of the small ones.
+/// Bytes of the small files.
 const SMALL: usize = 1024;
-/// Small files in a directory.
+/// Small files per directory.
 const DIRECTORY: u64 = 1000;
-/// Files that are being made when the power is cut.
+/// Files made around the power cut.
 const INTERRUPTED: u64 = 400;
 
 impl Mount {
@@ -83,7 +83,7 @@ impl Mount {
     }
 }
 
-/// Makes files of 1 MiB until so many bytes are in them or the volume is full.
+/// Makes files of 1 MiB until they hold this many bytes or the volume is full.
 fn fill(bench: &Bench<'_>, bytes: u64) -> Outcome {
     let content = Content::new(bench.seed, 0);
     let mut data = vec![0; LARGE];
@@ -107,7 +107,7 @@ fn fill(bench: &Bench<'_>, bytes: u64) -> Outcome {
     Ok(())
 }
 
-/// Makes small files; each `sync_every`-th is made durable (0: none).
+/// Makes small files; every `sync_every`-th is made durable (0: none).
 fn small_files(bench: &Bench<'_>, count: u64, sync_every: u64) -> Outcome {
     let content = Content::new(bench.seed, 0);
     let mut data = vec![0; SMALL];
@@ -132,7 +132,7 @@ fn small_files(bench: &Bench<'_>, count: u64, sync_every: u64) -> Outcome {
     Ok(())
 }
 
-/// The files that were made durable before the power was cut are there, whole.
+/// Checks that the files that were durable before the power cut exist and are complete.
 fn check_after_cut(bench: &Bench<'_>) -> Outcome<u64> {
     let content = Content::new(bench.seed, 0);
     let (mut data, mut expected) = (vec![0; SMALL + 1], vec![0; SMALL]);
@@ -198,7 +198,7 @@ impl Workload for Mount {
         }
         bench.enter_value(&self.spec("mount"), median(&mount_times), mounted);
         match self.condition {
-            // What was compared has warmed the caches.
+            // The comparison has warmed the caches.
             Condition::AfterPowerCut => {
                 bench.skip(&self.spec("first-write"), "what is read to compare comes first".into())
             }

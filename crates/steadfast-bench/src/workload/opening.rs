@@ -1,10 +1,10 @@
-//! How long it takes until a volume that lost its power can be used again: from opening it to the
-//! first stat, inside a running process.
+//! The time until a volume that lost its power is usable again: from opening it to the first stat,
+//! inside a running process.
 //!
 //! A library opens the volume with a call. A file system in the kernel is mounted by mount(2)
-//! itself: the start of `mount` or of a daemon and FUSE's handshake are no part of this (the tests
-//! `mount` have them). Caches are cold. The power is cut as in `mount`: what was fsynced must be
-//! there; work that was not made durable is under way.
+//! itself. The start of `mount` or of a daemon, and FUSE's handshake, are not included; the tests
+//! `mount` cover them. Caches are cold. The power is cut as in `mount`, during work that is not
+//! durable: every fsynced file must exist.
 //!
 //! Volumes of another size than the run's are on sparse files.
 
@@ -18,21 +18,21 @@ use crate::target::Open;
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// What the volume is when the power fails.
+/// The volume at the moment of the power failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
-    /// Bytes of the volume; `None`: that of the run.
+    /// Bytes of the volume; `None` means the size of the run.
     pub volume_size: Option<u64>,
-    /// Files of 1 KiB on it.
+    /// Number of files of 1 KiB on it.
     pub files: u64,
-    /// Whether the rest of it is filled.
+    /// Whether the rest of it is full.
     pub full: bool,
 }
 
 const BYTES: usize = 1024;
 const LARGE: usize = 1 << 20;
 const IN_DIRECTORY: u64 = 1000;
-/// Files that are made and not made durable before the power fails.
+/// Number of files made, but not made durable, before the power failure.
 const UNDER_WAY: u64 = 300;
 const LAST: &str = "last";
 
@@ -68,10 +68,10 @@ impl Opening {
         (0..self.files).try_for_each(&mut make)?;
         bench.settle()?;
         if self.full {
-            // Nothing can be under way any more.
+            // No further work is possible on a full volume.
             return fill(bench);
         }
-        // From a directory of its own on.
+        // These files begin in a new directory.
         let first = self.files.next_multiple_of(IN_DIRECTORY);
         (first..first + UNDER_WAY).try_for_each(&mut make)?;
         let written = files.open(LAST, Open::CREATE).and_then(|mut file| {
@@ -83,7 +83,7 @@ impl Opening {
     }
 }
 
-/// Writes until there is no room.
+/// Writes until the volume is full.
 fn fill(bench: &Bench<'_>) -> Outcome {
     let files = bench.files()?;
     let data = vec![3; LARGE];

@@ -1,10 +1,10 @@
-//! Small durable writes: 4 KiB at a random place of a file that is there, or at its end, and
-//! fdatasync; by one thread, or by several at once, each on a file of its own.
+//! Small durable writes: 4 KiB at a random place of an existing file, or at its end, and fdatasync.
+//! One thread does them, or several at once, each on its own file.
 //!
-//! One operation is both calls. The value is what all threads got together in the time of the
-//! slowest. Beside it are the requests that reached the medium meanwhile: nothing can be durable
-//! with less than one write and one flush, and several threads can share a flush. At the end every
-//! byte is read and compared.
+//! One operation is both calls. The value is the sum over all threads in the time of the slowest.
+//! The requests that reached the medium meanwhile are counted too: durability needs at least one
+//! write and one flush, and several threads can share a flush. At the end every byte is read and
+//! compared.
 
 use super::content::{Content, below};
 use super::parallel::{self, check};
@@ -15,35 +15,35 @@ use crate::run::Stop;
 use crate::target::{Files, Open};
 use crate::trouble::Doing;
 
-/// Where the writes go.
+/// The place of the writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Random records of a file that was written whole.
+    /// Random records of a fully written file.
     Inside,
-    /// Behind the end.
+    /// After the end.
     End,
 }
 
 /// Durable writes of 4 KiB.
 #[derive(Debug, Clone, Copy)]
 pub struct DurableWrites {
-    /// Where.
+    /// The place of the writes.
     pub place: Place,
-    /// Threads, each with a file.
+    /// Number of threads, each with its own file.
     pub threads: u64,
-    /// Bytes of each file at the start, where writes go inside: whole records.
+    /// Bytes of each file at the start, for writes inside it: whole records.
     pub file_size: u64,
-    /// Writes of each thread.
+    /// Writes per thread.
     pub operations: u64,
 }
 
 const RECORD: usize = 4096;
 
-/// A file of a thread.
+/// The file of a thread.
 struct Part {
     number: u64,
     state: u64,
-    /// How often each record was written.
+    /// Number of writes of each record.
     versions: Vec<u64>,
 }
 
@@ -151,7 +151,7 @@ impl Workload for DurableWrites {
         });
         let mut timed = Timed::default();
         done?.into_iter().for_each(|one| timed.join_beside(one));
-        // Counted at once: what comes later by itself belongs to many writes.
+        // The counters are read at once, because later background writes belong to many operations.
         let after = bench.counters();
         for part in &parts {
             timed.verification.bytes += self.compare(bench.files()?, part, &content)?;

@@ -7,11 +7,11 @@ use crate::run::Stop;
 use crate::target::Files;
 use crate::{Outcome, Trouble};
 
-/// Does `work` on all items at once, each on a thread of its own; all begin together. A single one
-/// is done on the thread of the run, which any file system allows.
+/// Does `work` on all items at once, each on a separate thread; all begin together. A single item
+/// runs on the thread of the run, which any file system supports.
 ///
 /// # Errors
-/// That of the first item that has one; `Skip` where the file system is for one thread only.
+/// That of the first item that fails; `Skip` if the file system supports only one thread.
 pub(super) fn each<I: Send, T: Send>(
     bench: &Bench<'_>,
     items: &mut [I],
@@ -42,10 +42,10 @@ pub(super) fn each<I: Send, T: Send>(
     done.into_iter().collect()
 }
 
-/// Whether the user wants to stop.
+/// Checks for the user's request to stop.
 ///
 /// # Errors
-/// `Stopped` then.
+/// `Stopped` if it was made.
 pub(super) fn check(stop: &Stop) -> Outcome {
     if stop.is_set() { Err(Trouble::Stopped) } else { Ok(()) }
 }

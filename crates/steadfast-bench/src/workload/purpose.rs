@@ -1,20 +1,20 @@
-//! Another workload for some of the targets only, and for one purpose: its tests are told apart
-//! from the same tests for another one.
+//! Another workload for only some of the targets, with a purpose. The purpose distinguishes its
+//! tests from the same tests for another purpose.
 
 use super::{Bench, TestSpec, Workload};
 use crate::Outcome;
 
 /// A workload with its purpose.
 pub struct Purposeful {
-    /// What is done.
+    /// The workload.
     pub inner: Box<dyn Workload>,
-    /// What for.
+    /// The purpose.
     pub purpose: &'static str,
-    /// On which targets, where the run has them.
+    /// The targets, if the run has them.
     pub targets: &'static [&'static str],
 }
 
-/// The parameter of tests that names the purpose.
+/// The test parameter that names the purpose.
 pub const PARAMETER: &str = "goal";
 
 impl Workload for Purposeful {

@@ -1,10 +1,11 @@
-//! SQLite transactions per second: the embedded database that most devices keep their state in.
+//! SQLite transactions per second: many devices keep their state in this embedded database.
 //!
 //! One transaction inserts one row of [`ROW`] bytes and commits, with `synchronous=FULL`: the row
-//! is durable when the commit returns. Once with a write-ahead log (`journal_mode=WAL`: append and
-//! fsync), once with a rollback journal (`journal_mode=DELETE`, SQLite's default: the old pages are
-//! saved in a file that is made, fsynced and deleted for each transaction). Everything else is
-//! SQLite's default. At the end each row is compared, and SQLite checks its own structure.
+//! is durable when the commit returns. The test runs with two journals. `journal_mode=WAL` is a
+//! write-ahead log: append and fsync. `journal_mode=DELETE` is a rollback journal, SQLite's
+//! default: the old pages are saved in a file that is made, fsynced and deleted for each
+//! transaction. All other settings are SQLite's defaults. At the end each row is compared, and
+//! SQLite checks its own structure.
 
 use rusqlite::Connection;
 
@@ -16,15 +17,15 @@ use crate::{Outcome, Trouble};
 /// Inserts into one table.
 #[derive(Debug, Clone, Copy)]
 pub struct Sqlite {
-    /// Transactions with each journal.
+    /// Number of transactions with each journal.
     pub transactions: u64,
 }
 
 /// Bytes of data in a row.
 const ROW: usize = 200;
-/// Durable when a commit returns; one table.
+/// A commit is durable when it returns; there is one table.
 const SCHEMA: &str = "PRAGMA synchronous=FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, data BLOB)";
-/// The ways of SQLite to make a transaction.
+/// SQLite's ways to make a transaction.
 const JOURNALS: [&str; 2] = ["wal", "delete"];
 
 impl Sqlite {
@@ -67,7 +68,7 @@ impl Sqlite {
         Ok(timed)
     }
 
-    /// Every row is there, with its data, and no other.
+    /// Checks that every row exists with its data, and no other row.
     fn check(&self, database: &Connection, content: &Content) -> rusqlite::Result<Outcome> {
         let mut expected = [0; ROW];
         let mut select = database.prepare("SELECT id, data FROM t ORDER BY id")?;

@@ -1,4 +1,4 @@
-//! Results made up by formula, for tests of what is printed and drawn: nothing here was measured.
+//! Results computed by formulas, for tests of printing and drawing: nothing here was measured.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use steadfast_bench::result::*;
 
-/// Chance without a random generator: the same on every machine.
+/// Pseudo-random numbers without a generator crate: the same on every machine.
 pub struct Chance(u64);
 
 impl Chance {
@@ -14,7 +14,7 @@ impl Chance {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// 0 to 1.
+    /// A number from 0 to 1.
     pub fn next(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -22,7 +22,7 @@ impl Chance {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// 1 give or take a share.
+    /// A number around 1, within a share.
     pub fn around_one(&mut self, share: f64) -> f64 {
         1.0 + (self.next() * 2.0 - 1.0) * share
     }
@@ -208,16 +208,16 @@ fn latency(noise: &mut Chance, typical: f64) -> Latency {
     }
 }
 
-/// How many sizes of files and records a run has.
+/// The number of sizes of files and records in a run.
 #[derive(Clone, Copy)]
 pub enum Matrix {
-    /// Three by two, two tests: for tests in a hurry.
+    /// Three by two sizes, two tests: for quick tests.
     Small,
-    /// As IOzone's automatic mode.
+    /// The sizes of IOzone's automatic mode.
     Full,
 }
 
-/// A run of everything that the report can show, on as many targets as asked for.
+/// A run with everything that the report can show, on these targets.
 pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
     let measured = targets.iter().filter(|target| target.status == Status::Ok);
     let ids: Vec<String> = measured.map(|target| target.id.clone()).collect();
@@ -372,7 +372,7 @@ pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
     run
 }
 
-/// The targets that most runs have.
+/// The targets of most runs.
 pub fn usual() -> Vec<Target> {
     let mut btrfs = target("btrfs", "btrfs", Access::Kernel);
     btrfs.status =

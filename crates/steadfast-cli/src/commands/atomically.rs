@@ -1,9 +1,11 @@
-//! `steadfast atomically`: all that a command changes on a mounted volume, or nothing.
+//! `steadfast atomically`: a command's changes on a mounted volume, as a whole or not at all.
 //!
-//! The volume is held through a descriptor of the mount's control file: this process commits when
-//! the command has succeeded and rolls back otherwise. The command and its children inherit the
-//! descriptor, so where this process is killed the mount rolls back when the last of them has
-//! ended, and nobody goes on writing afterwards. The command itself gets SIGKILL then.
+//! A descriptor of the mount's control file holds the volume. This process commits if the command
+//! has succeeded, and rolls back otherwise.
+//!
+//! The command and its children inherit the descriptor. If this process is killed, the command gets
+//! SIGKILL, and the mount rolls back when the last child has ended. So no process writes after the
+//! rollback.
 
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -19,7 +21,7 @@ use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::live::Live;
 use crate::target::Target;
 
-/// How long a command may take to end after a signal before it is killed.
+/// How long a command may take to end after a signal; then it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 /// Exit codes of a shell for a command that cannot be run, or is not found.
 const CANNOT_RUN: i32 = 126;
@@ -27,11 +29,12 @@ const NOT_FOUND: i32 = 127;
 
 /// Run a command whose changes to a mounted volume are made all at once, or not at all
 ///
-/// The changes become durable when the command exits with 0; otherwise, and when it is interrupted
-/// or killed or power fails, the volume is as it was before. Transactions are per volume: what
-/// other programs write to it meanwhile is committed or rolled back as well, and their fsync
-/// returns at once. Space that the command frees can be used again only afterwards. Exits with the
-/// exit code of the command (128 + number for a signal).
+/// The changes become durable when the command exits with 0. If it fails, is interrupted or killed,
+/// or if power fails, the volume is as it was before.
+///
+/// Transactions are per volume: what other programs write to it meanwhile is committed or rolled
+/// back as well, and their fsync returns at once. Space that the command frees can be used again
+/// only afterwards. Exits with the exit code of the command (128 + number for a signal).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Mount point (or the image that is mounted); the default is the mount that holds the current
@@ -41,7 +44,7 @@ pub struct Args {
     /// The same as DIR
     #[arg(long, value_name = "DIR", conflicts_with = "target")]
     mount: Option<PathBuf>,
-    /// Say nothing about what became of the changes
+    /// Print nothing about what became of the changes
     #[arg(short, long)]
     quiet: bool,
     /// The command and its arguments, after `--`
@@ -51,17 +54,17 @@ pub struct Args {
 
 /// How the command ended.
 enum Ended {
-    /// By itself.
+    /// The command ended by itself.
     Status(ExitStatus),
-    /// After this process was told to end by this signal.
+    /// The command ended after this process received this signal.
     Interrupted(i32),
 }
 
 /// Runs the command. The exit code is that of the command.
 ///
 /// # Errors
-/// When the volume is not mounted or held by another, when the command cannot be run, or when the
-/// commit fails.
+/// The volume is not mounted, or another process holds it; the command cannot be run; the commit
+/// fails.
 pub fn run(args: &Args) -> Outcome<u8> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Failure::new(Exit::Usage, "no command", "command line", "give one after '--'"));
@@ -70,8 +73,8 @@ pub fn run(args: &Args) -> Outcome<u8> {
         Some(path) => Target::find_mounted(path)?,
         None => Live::open(Path::new("."))?,
     };
-    // Signals are caught first: one that ended this process while it holds the volume would skip
-    // the advice below.
+    // Signals are caught first: a signal that ended this process while it holds the volume would
+    // skip the advice below.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(|error| {
         Failure::new(
             Exit::Failed,
@@ -80,7 +83,7 @@ pub fn run(args: &Args) -> Outcome<u8> {
             "try again",
         )
     })?;
-    // Children of the command come to this process when their parents end, so that it can end them.
+    // Orphaned descendants of the command become children of this process, so that it can end them.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let atomic = live.begin_atomic()?;
     let say = |text: String| {
@@ -123,7 +126,7 @@ pub fn run(args: &Args) -> Outcome<u8> {
         },
         Ended::Interrupted(signal) => (128 + signal, format!("was interrupted by signal {signal}")),
     };
-    // What is left of it would write to the volume after the rollback.
+    // Remaining descendants would write to the volume after the rollback.
     end_descendants();
     let no_space = live.ran_out_of_space();
     atomic.abort()?;
@@ -146,7 +149,7 @@ fn spawn(program: &OsString, arguments: &[OsString]) -> std::io::Result<Child> {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             if rustix::process::getppid() != Some(parent) {
-                // This process has been killed between fork and the call above.
+                // The parent was killed between fork and the call above.
                 return Err(std::io::Error::from_raw_os_error(
                     rustix::io::Errno::SRCH.raw_os_error(),
                 ));
@@ -157,7 +160,8 @@ fn spawn(program: &OsString, arguments: &[OsString]) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Waits for the command; passes a signal on to it, and kills it where it does not end then.
+/// Waits for the command, and forwards signals to it. If the command does not end after a signal,
+/// it is killed.
 fn wait(child: &mut Child, signals: &mut Signals) -> Ended {
     let mut interrupted: Option<(i32, Instant)> = None;
     loop {
@@ -173,7 +177,7 @@ fn wait(child: &mut Child, signals: &mut Signals) -> Ended {
                 return interrupted
                     .map_or(Ended::Status(status), |(signal, _)| Ended::Interrupted(signal));
             }
-            // Somebody else has waited for it: without its status it has not succeeded.
+            // The exit status is not available, so the command does not count as successful.
             Err(_) => return Ended::Interrupted(interrupted.map_or(SIGTERM, |(signal, _)| signal)),
         }
         if interrupted.is_some_and(|(_, since)| since.elapsed() > GRACE) {
@@ -183,7 +187,7 @@ fn wait(child: &mut Child, signals: &mut Signals) -> Ended {
     }
 }
 
-/// Until the process ends or a while has passed.
+/// Waits until the process ends or a short time has passed.
 fn nap(process: u32, short: bool) {
     let limit = Duration::from_millis(if short { 20 } else { 100 });
     let waited = pid(process)
@@ -204,12 +208,12 @@ fn pid(process: u32) -> Option<Pid> {
 
 fn send(process: u32, signal: Signal) {
     if let Some(pid) = pid(process) {
-        // It may have ended in the meantime.
+        // The process may have ended in the meantime.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// Kills every process that the command has left behind, and waits for them.
+/// Kills every descendant that the command has left, and waits for them.
 fn end_descendants() {
     let start = Instant::now();
     while start.elapsed() < GRACE {
@@ -217,7 +221,7 @@ fn end_descendants() {
             send(process, Signal::KILL);
         }
         match rustix::process::wait(WaitOptions::NOHANG) {
-            // No children left.
+            // No child is left.
             Err(rustix::io::Errno::CHILD) => return,
             Ok(Some(_)) => {}
             _ => std::thread::sleep(Duration::from_millis(2)),
@@ -231,7 +235,7 @@ fn children() -> Vec<u32> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let parent = |process: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name in the second field may hold anything, also spaces and brackets.
+        // The name in the second field may hold anything, including spaces and brackets.
         stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
     };
     processes

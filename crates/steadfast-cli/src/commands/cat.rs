@@ -22,8 +22,8 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// What is wrong with the image or the first file that cannot be read; what was read before it is
-/// printed.
+/// What is wrong with the image, or with the first file that cannot be read. The data read before
+/// it is printed.
 pub fn run(args: &Args) -> Outcome {
     let image = Image::open(&args.image, Access::Read)?;
     let mut output = Output::new();
@@ -31,7 +31,7 @@ pub fn run(args: &Args) -> Outcome {
         let copied =
             transfer::read_file(&image, path.as_bytes(), &mut |bytes, _| output.bytes(bytes));
         if let Err(failure) = copied {
-            // The bytes before a damaged block are good: they go out first.
+            // The bytes before a damaged block are good, so they are printed first.
             output.finish()?;
             return Err(failure);
         }

@@ -1,5 +1,5 @@
 //! `steadfast check`: verifies every checksum, reference and count of a volume that is not mounted.
-//! Changes nothing unless it is told to repair.
+//! Changes the volume only with `--repair`.
 
 use std::path::PathBuf;
 
@@ -18,20 +18,20 @@ use crate::salvage;
 
 /// Verify every checksum, reference and count of a volume that is not mounted
 ///
-/// Reads only. Exit code 0: clean; 9: something is kept once that should be kept twice, nothing is
-/// lost; 4: damaged.
+/// Reads only. Exit code 0: clean; 9: nothing is lost, but something that should be kept twice is
+/// kept once; 4: damaged.
 ///
-/// With --repair: what needs no guess is put right, and checked again. Bad copies of superblock,
-/// metaroot and nodes are written again from good ones; link, entry and block counts, parents of
-/// directories and orphan records are set to what is there, unless something else is wrong with the
-/// structure. The rest stays as it is, and where nothing can be repaired nothing is written. The
-/// exit code is that of the second check.
+/// With --repair: repairs what needs no guess, then checks again. Bad copies of superblock,
+/// metaroot and nodes are rewritten from good ones. Link, entry and block counts, parents of
+/// directories and orphan records are corrected, unless the structure has other damage. Everything
+/// else stays as it is. If nothing can be repaired, nothing is written. The exit code is that of
+/// the second check.
 ///
-/// With --salvage: copies to DIR whatever can still be read, also where the volume does not open
-/// any more. Lost parts of files are zeros and listed in DIR/salvage-report.txt; files whose
-/// directory is lost are below DIR/lost+found by their inode number. Exit code 0: all there; 4:
-/// something is missing or may be out of date. What the present state has lost may be whole in a
-/// snapshot: --snapshot NAME copies what that holds instead, so use another directory for it.
+/// With --salvage: copies everything readable to DIR, even if the volume does not open any more.
+/// Lost parts of files are zeros and listed in DIR/salvage-report.txt. Files whose directory is
+/// lost are below DIR/lost+found under their inode number. Exit code 0: all there; 4: something is
+/// missing or may be out of date. A snapshot may still hold what the present state has lost:
+/// --snapshot NAME copies the files of that snapshot instead, so use another directory for it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -39,10 +39,10 @@ pub struct Args {
     /// Metadata only, without reading the data of files
     #[arg(long)]
     no_data: bool,
-    /// Put right what needs no guess, then check again
+    /// Repair what needs no guess, then check again
     #[arg(long, conflicts_with = "salvage")]
     repair: bool,
-    /// Copy what can still be read to this directory (made, or empty)
+    /// Copy everything readable to this directory (made, or empty)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["no_data", "cache"])]
     salvage: Option<PathBuf>,
     /// With --salvage: the files of this snapshot instead of the present ones
@@ -54,7 +54,7 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Say nothing when it is clean, show no progress
+    /// Print nothing if the volume is clean, and no progress
     #[arg(short, long)]
     quiet: bool,
 }
@@ -65,7 +65,7 @@ struct JsonReport<'a> {
     clean: bool,
     damaged: u64,
     degraded: u64,
-    /// At most the first thousand.
+    /// At most the first thousand findings.
     findings: Vec<JsonFinding<'a>>,
     nodes: u64,
     inodes: u64,
@@ -74,7 +74,7 @@ struct JsonReport<'a> {
     data_verified: bool,
     used_blocks: u64,
     replayed_records: u64,
-    /// With --repair: copies that were written again, and counts that were set.
+    /// With --repair: the number of rewritten copies and corrected counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     repaired: Option<u64>,
 }
@@ -85,23 +85,22 @@ struct JsonFinding<'a> {
     text: &'a str,
     /// First bad block on the medium.
     block: Option<u64>,
-    /// The one file or directory that is affected.
+    /// The one affected file or directory.
     inode: Option<u64>,
-    /// First byte of it that is affected, and the one behind the last; no end where it is not
-    /// known.
+    /// First affected byte of it, and the one after the last; the end is null if it is unknown.
     byte_start: Option<u64>,
     byte_end: Option<u64>,
-    /// What is affected, as far as names can be read, at most eight; `more_paths` counts the rest.
+    /// Affected paths, at most eight, if their names can be read; `more_paths` counts the rest.
     paths: Vec<String>,
     more_paths: u64,
 }
 
-/// Runs the command. Findings go to standard output, the verdict to standard error where it is bad.
+/// Runs the command. Findings go to standard output. A bad verdict goes to standard error.
 ///
 /// # Errors
-/// When the volume cannot be opened, and when something is wrong with it.
+/// The volume cannot be opened, or it is damaged.
 pub fn run(args: &Args) -> Outcome {
-    // Hidden where standard error is no terminal.
+    // The bar is hidden if standard error is not a terminal.
     let bar = if args.quiet { ProgressBar::hidden() } else { progress_bar(args) };
     if let Some(directory) = &args.salvage {
         return salvage::run(
@@ -202,7 +201,7 @@ fn name(severity: Severity) -> &'static str {
     }
 }
 
-/// One line for each finding that is gone.
+/// Prints one line for each repaired finding.
 pub fn print_repaired(report: &RepairReport) -> Outcome {
     let mut output = Output::new();
     for finding in report.repaired() {

@@ -1,9 +1,11 @@
-//! `steadfast clone`: a copy of a file that shares its blocks, or nothing.
+//! `steadfast clone`: copies a file by sharing its blocks, or fails.
 //!
-//! What does the work is copy_file_range(2): on a mount it shares every whole block that is at the
-//! same place within a block in both files. The kernel keeps sizes, times, rights and cached pages
-//! right around it, which an ioctl of our own could not: FUSE has no way to tell it. `cp` gets the
-//! same, but copies in silence where blocks cannot be shared; this command refuses then.
+//! copy_file_range(2) does the work. On a mount it shares every whole block that has the same
+//! offset within a block in both files. The kernel updates sizes, times, permissions and cached
+//! pages for this call. It would not do so for an ioctl, because FUSE has no message for that.
+//!
+//! `cp` uses the same call, but silently copies blocks that cannot be shared. This command refuses
+//! to copy them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -21,9 +23,9 @@ use crate::size;
 
 /// Copy a file on a mount by sharing its blocks
 ///
-/// Takes no space for data and a moment at any size; each file changes alone afterwards. Both files
-/// are on the same mounted volume. The clone appears under its name when it is complete. `cp`
-/// shares blocks as well, where it can; this command does it or says why not.
+/// Needs no space for data, and takes a moment at any size. Afterwards each file changes alone.
+/// Both files must be on the same mounted volume. The clone appears under its name when it is
+/// complete. `cp` shares blocks where it can; this command shares them or says why it cannot.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The file
@@ -32,7 +34,7 @@ pub struct Args {
     /// Name of the clone; with --range, the file that changes
     #[arg(value_name = "DST")]
     target: PathBuf,
-    /// Replace DST where it exists
+    /// Replace DST if it exists
     #[arg(short, long, conflicts_with = "range")]
     force: bool,
     /// Only this part of SRC, into DST at the same offset or at TO: multiples of the block size,
@@ -41,7 +43,7 @@ pub struct Args {
     range: Option<Range>,
 }
 
-/// A part of a file and where it goes, in bytes.
+/// A range of a file and its destination, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     from: u64,
@@ -64,7 +66,7 @@ impl FromStr for Range {
     }
 }
 
-/// Runs the command; silent when it succeeds.
+/// Runs the command; it prints nothing on success.
 ///
 /// # Errors
 /// What is wrong with the files; those of the volume.
@@ -121,7 +123,7 @@ fn clone_whole(args: &Args, source: &File) -> Outcome {
     };
     let mut unfinished = std::ffi::OsString::from(format!(".clone-{}-", std::process::id()));
     unfinished.push(name);
-    // A name of full length has no room for more.
+    // A name of full length leaves no room for the prefix.
     unfinished = if unfinished.len() > 255 {
         format!(".clone-{}", std::process::id()).into()
     } else {
@@ -177,8 +179,7 @@ fn clone_range(args: &Args, source: &File, range: Range) -> Outcome {
     share(source, &target, range).map_err(|error| failure(&error, &args.target))
 }
 
-/// Shares the range; it does not have to be there any more, where somebody makes the file shorter
-/// meanwhile.
+/// Shares the range. The range may vanish if another process shortens the file meanwhile.
 fn share(source: &File, target: &File, range: Range) -> io::Result<()> {
     let (mut from, mut to, mut left) = (range.from, range.to, range.length);
     while left > 0 {

@@ -1,4 +1,4 @@
-//! `steadfast completions`: what a shell needs to complete command lines.
+//! `steadfast completions`: scripts with which a shell completes command lines.
 
 use clap_complete::Shell;
 

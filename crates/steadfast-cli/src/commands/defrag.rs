@@ -1,4 +1,4 @@
-//! `steadfast defrag`: brings the blocks of files together, on a mount or on an image.
+//! `steadfast defrag`: joins the fragments of files, on a mount or on an image.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,9 +21,9 @@ use crate::walk::{Step, Walk};
 
 /// Bring the blocks of files together
 ///
-/// In bounded steps that leave every file as it is at any moment, also its times; the volume can be
-/// in use. Space that is set free comes back with the next transaction points. Blocks that
-/// snapshots hold stay where they are, so files can take more space afterwards.
+/// Works in bounded steps. Every file keeps its contents and its times at any moment, so the volume
+/// can be in use. Freed space comes back with the next transaction points. Blocks that snapshots
+/// hold stay where they are, so files can take more space afterwards.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Mount point, a file or directory on a mount, or an image that is not mounted
@@ -32,10 +32,10 @@ pub struct Args {
     /// File or directory on the volume; the default is all of it
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
-    /// Only show how files lie; change nothing
+    /// Only show the fragmentation; change nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Also files that are in one piece, each on a line
+    /// Also list files that are in one piece, one per line
     #[arg(short, long)]
     verbose: bool,
     /// Print JSON
@@ -43,7 +43,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What was found and done.
+/// The result: what was found and done.
 #[derive(Debug, Default, Serialize)]
 struct Totals {
     files: u64,
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Outcome {
                 worker.mounted(&live, start)?;
             }
             Err(failure) => {
-                // A directory on a mount that is not its root.
+                // The target is a directory on a mount that is not its root.
                 let live = Live::open(&args.target).map_err(|_| failure)?;
                 worker.mounted(&live, args.target.clone())?;
             }
@@ -181,7 +181,7 @@ impl Worker<'_> {
             while let Some(next) = image.volume.defragment_step(inode, cursor).map_err(fail)? {
                 cursor = next;
             }
-            // What was set free is needed for the next file.
+            // The next file needs the freed space.
             image.volume.checkpoint().map_err(fail)?;
             after = image.volume.fragmentation(inode).map_err(fail)?;
         }
@@ -196,7 +196,7 @@ impl Worker<'_> {
         while let Some(path) = pending.pop() {
             let metadata = match fs::symlink_metadata(&path) {
                 Ok(metadata) => metadata,
-                // Somebody has removed it meanwhile.
+                // Another process has removed the file meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && self.totals.files > 0 => {
                     continue;
                 }
@@ -241,7 +241,7 @@ impl Worker<'_> {
             while let Some(next) = ioctl::defragment_step(&file, cursor).map_err(fail)? {
                 cursor = next;
             }
-            // Gives back what was set free. Refused to those who may not, and not needed then.
+            // Makes freed space available. Refused to unprivileged users, who do not need it.
             let _ = ioctl::checkpoint(&file);
             after = ioctl::fragmentation(&file).map_err(fail)?;
         }

@@ -1,4 +1,4 @@
-//! `steadfast df`: how full a volume is.
+//! `steadfast df`: the usage of volumes.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> Outcome {
     for target in &targets {
         match report(target) {
             Ok(report) => reports.push(report),
-            // As df(1): the others are still worth showing.
+            // As in df(1), a failure does not hide the other targets.
             Err(failure) => {
                 if let Some(earlier) = failed.replace(failure) {
                     eprintln!("{earlier}");
@@ -88,8 +88,8 @@ fn report(target: &Path) -> Outcome<SpaceReport> {
     }
 }
 
-/// What statfs tells of a mounted volume; freed blocks that wait for the next checkpoint are not
-/// among it.
+/// The statfs data of a mounted volume. It does not count freed blocks that wait for the next
+/// checkpoint.
 fn statistics_live(live: &Live) -> Outcome<Statistics> {
     let values = fstatvfs(live.file()).map_err(|errno| {
         Failure::host(&errno.into(), "read the statistics of", live.directory())

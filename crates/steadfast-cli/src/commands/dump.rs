@@ -1,5 +1,5 @@
-//! `steadfast dump`: what is on an image, field by field. For those who debug volumes or write a
-//! reader of the format.
+//! `steadfast dump`: the structures of an image, field by field. For debugging volumes and for
+//! writing a reader of the format.
 
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ fn parse_kind(text: &str) -> Result<u8, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// When the image cannot be opened, or does not have what was asked for.
+/// The image cannot be opened, or does not have the requested structure.
 pub fn run(args: &Args) -> Outcome {
     let mut output = Output::new();
     let mut printed = Ok(());

@@ -1,4 +1,5 @@
-//! `steadfast extents`: where the data of a file lies, as filefrag tells of other file systems.
+//! `steadfast extents`: where the data of a file is stored, as filefrag shows for other file
+//! systems.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +13,13 @@ use crate::image::{Access, Image};
 use crate::output::{self, Output};
 use crate::volume_path::{self, LastLink};
 
-/// Extents asked for at a time.
+/// Extents requested at a time.
 const EXTENTS: usize = 1024;
 
 /// Show where the data of files lies on an image that is not mounted
 ///
-/// One line for each run of blocks that lie together: first block in the file, first block on the
-/// volume, number of blocks. A small file has none: its data is kept with its attributes.
+/// One line per run of adjacent blocks: first block in the file, first block on the volume, number
+/// of blocks. A small file has none: its data is kept with its attributes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -31,7 +32,7 @@ pub struct Args {
     json: bool,
 }
 
-/// `steadfast extents --json`. Numbers are blocks, but for sizes.
+/// `steadfast extents --json`. Numbers are blocks, except for sizes.
 #[derive(Debug, Serialize)]
 struct File {
     path: String,
@@ -100,8 +101,8 @@ fn file(image: &Image, path: &[u8]) -> steadfast::Result<File> {
     })
 }
 
-/// Adds an extent; one that goes on where the last one ends, in the file and on the volume, becomes
-/// part of it.
+/// Adds an extent. If it continues the last one, in the file and on the volume, both become one
+/// run.
 fn join(runs: &mut Vec<Run>, next: &FileExtent) {
     match runs.last_mut() {
         Some(last)

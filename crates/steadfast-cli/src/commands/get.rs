@@ -1,8 +1,8 @@
 //! `steadfast get`: copies files from an image that is not mounted to the host.
 //!
-//! A file appears on the host under its name only when every byte of it was read and checked. Names
-//! come from the image, which may be anybody's: nothing is followed or written outside the
-//! destination, but for a link that the person named.
+//! A file appears on the host under its name only after every byte of it was read and checked.
+//! Names come from the image and may be hostile. So no link is followed, and nothing is written
+//! outside the destination. The only exception is a link that the command line names.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -44,7 +44,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// What is wrong with the image, the path or the destination. What was complete by then stays.
+/// What is wrong with the image, the path or the destination. Completed copies stay.
 pub fn run(args: &Args) -> Outcome {
     let image = Image::open(&args.image, Access::Read)?;
     let path = args.path.as_bytes();
@@ -82,7 +82,7 @@ fn get_tree(image: &Image, path: &[u8], root: &Attributes, destination: &Path) -
             Step::Entry(_, attributes) => {
                 get_one(image, &walk.path_below(path), &attributes, &place, Links::Replace)?;
             }
-            // Permissions and times, when everything in it is there.
+            // Permissions and times are set when everything in the directory exists.
             Step::Left(attributes) => describe_directory(&place, &attributes)
                 .map_err(|error| Failure::host(&error, "set the attributes of", &place))?,
         }
@@ -101,7 +101,7 @@ fn enter(destination: &Path) -> Outcome {
     }
 }
 
-/// A directory itself, not a symbolic link to one.
+/// Whether the path is a directory itself, not a symbolic link to one.
 fn is_real_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
@@ -134,7 +134,7 @@ fn get_one(
     }
 }
 
-/// Removes a file or link in whose place a symbolic link is to come.
+/// Removes a file or link that a symbolic link is to replace.
 fn make_way(destination: &Path) -> Outcome {
     refuse_what_is_no_file(destination)?;
     match fs::remove_file(destination) {
@@ -145,7 +145,8 @@ fn make_way(destination: &Path) -> Outcome {
     }
 }
 
-/// What has a place that a name from an image would take: only files and links give way.
+/// Fails if the destination is neither a file nor a link. Only these may be replaced by a name from
+/// an image.
 fn refuse_what_is_no_file(destination: &Path) -> Outcome {
     let what = match fs::symlink_metadata(destination).map(|there| there.file_type()) {
         Ok(kind) if kind.is_dir() => "a directory",
@@ -167,7 +168,7 @@ fn get_file(
         refuse_what_is_no_file(destination)?;
     }
     let on_host = |error: io::Error| Failure::host(&error, "write", destination);
-    // It gets its own permissions at the end.
+    // The file gets its own permissions at the end.
     let whole = WholeFile::create(destination, MODE_PRIVATE, links).map_err(on_host)?;
     if whole.is_stream() {
         transfer::read_all(image, path, attributes, &mut |bytes| {
@@ -181,12 +182,12 @@ fn get_file(
     })?;
     file.set_len(attributes.size).map_err(on_host)?;
     describe(file, attributes).map_err(on_host)?;
-    // Not each file of a tree: that would take longer than all else.
+    // Files of a tree are not synced one by one: that would take longer than the rest of the copy.
     let durability = if links == Links::Follow { Durability::Synced } else { Durability::Cached };
     whole.finish(durability).map_err(on_host)
 }
 
-/// Sets what a copy keeps of the attributes.
+/// Sets those attributes that a copy keeps.
 fn describe(file: &File, attributes: &Attributes) -> io::Result<()> {
     file.set_permissions(permissions(attributes))?;
     Ok(futimens(file, &times(attributes))?)
@@ -197,7 +198,7 @@ fn describe_directory(path: &Path, attributes: &Attributes) -> io::Result<()> {
     Ok(utimensat(CWD, path, &times(attributes), AtFlags::empty())?)
 }
 
-/// The set-user-id bits belong to an owner that is not copied.
+/// The set-user-id bits are dropped, because the owner is not copied.
 fn permissions(attributes: &Attributes) -> Permissions {
     Permissions::from_mode(attributes.permissions & 0o1777)
 }

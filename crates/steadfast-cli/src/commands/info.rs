@@ -1,4 +1,4 @@
-//! `steadfast info`: what a volume is.
+//! `steadfast info`: information about a volume.
 
 use std::path::PathBuf;
 
@@ -19,11 +19,11 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print one field of the JSON alone, such as uuid or daemon_pid
+    /// Print only one field of the JSON, such as uuid or daemon_pid
     #[arg(long, value_name = "FIELD", conflicts_with = "json")]
     get: Option<String>,
-    /// Print KEY=value lines for scripts as blkid(8) does, or for udev rules; exit code 2 where
-    /// there is no volume
+    /// Print KEY=value lines for scripts as blkid(8) does, or for udev rules; exit code 2 if there
+    /// is no volume
     #[arg(long, value_name = "FORM", value_enum, num_args = 0..=1, require_equals = true,
         default_missing_value = "blkid", conflicts_with_all = ["json", "get"])]
     export: Option<Form>,

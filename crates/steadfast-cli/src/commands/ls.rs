@@ -21,7 +21,7 @@ pub struct Args {
     /// Directory or file on the volume
     #[arg(default_value = "/")]
     path: OsString,
-    /// Mode, links, owner, size and time of each entry
+    /// Show mode, links, owner, size and time of each entry
     #[arg(short, long)]
     long: bool,
     /// Print JSON

@@ -1,4 +1,4 @@
-//! `steadfast manpages`, hidden: makes the manual from the command line's own help, when packages
+//! `steadfast manpages`, hidden: generates the manual from the command line's help when packages
 //! are built.
 
 use std::fs;
@@ -9,10 +9,10 @@ use clap_mangen::Man;
 use crate::cli;
 use crate::failure::{Failure, Outcome};
 
-/// Write manual pages into a directory: steadfast.1 and one a command
+/// Write manual pages into a directory: steadfast.1 and one for each command
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The directory; made where it does not exist
+    /// The directory; made if it does not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -25,7 +25,7 @@ pub fn run(args: &Args) -> Outcome {
     let cannot = |error: &std::io::Error| Failure::host(error, "write", &args.directory);
     fs::create_dir_all(&args.directory).map_err(|error| cannot(&error))?;
     let mut grammar = cli::grammar().disable_help_subcommand(true);
-    // Gives every command its full name.
+    // This gives every command its full name.
     grammar.build();
     let mut pages = vec![("steadfast".to_owned(), grammar.clone())];
     for command in grammar.get_subcommands().filter(|command| !command.is_hide_set()) {

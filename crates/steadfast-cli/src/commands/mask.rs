@@ -1,4 +1,4 @@
-//! `steadfast mask get` and `set`: which events set a transaction point.
+//! `steadfast mask get` and `set`: the events that set a transaction point.
 
 use std::path::{Path, PathBuf};
 
@@ -31,9 +31,9 @@ enum Action {
     },
     /// Change the transaction mask or the timer; kept in the volume
     ///
-    /// On a mount it is durable when the command returns. Where the mask has no timer, before and
-    /// after, and there are changes since the last transaction point, it is in force at once and
-    /// kept with the next one; the command says so.
+    /// On a mount the change is durable when the command returns, with one exception: neither the
+    /// old nor the new mask has the timer, and there are changes since the last transaction point.
+    /// Then the new mask is in force at once and kept with the next point. The command says so.
     ///
     /// EVENTS is a list such as `fsync,sync,timer`, which replaces the mask, or `+close,no-timer`,
     /// which changes it. `default`, `all` and `manual` are sets. Events: timer, create, unlink,
@@ -132,8 +132,8 @@ fn set(target: &Path, events: &[String], timer: Option<u32>) -> Outcome {
             if let Some(timer_ms) = timer {
                 image.volume.set_timer_ms(timer_ms).map_err(at_image)?;
             }
-            // The mask is kept by a checkpoint; closing alone would not make one without `unmount`
-            // in the mask.
+            // A checkpoint stores the mask; closing makes no checkpoint without `unmount` in the
+            // mask.
             image.volume.checkpoint().map_err(at_image)?;
             image.close()
         }

@@ -27,8 +27,8 @@ pub struct Args {
     /// Block size: a power of two from 128 to 64K; the default is 4K, on NAND a page
     #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
     pub block_size: Option<u32>,
-    /// Tree node size: a power of two from 512 to 64K, at least the block size; by default 8K,
-    /// and the block size on volumes below 16 MiB or with small blocks
+    /// Tree node size: a power of two from 512 to 64K, at least the block size; by default 8K, or
+    /// the block size on volumes below 16 MiB or with small blocks
     #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
     node_size: Option<u32>,
     /// Copies of metadata
@@ -56,10 +56,10 @@ pub struct Args {
     /// Permissions of the root directory, octal
     #[arg(long, value_parser = parse_mode, default_value = "0755")]
     mode: u32,
-    /// Also over an image that holds something
+    /// Also format an image that is not empty
     #[arg(short = 'F', long)]
     force: bool,
-    /// Say nothing when it succeeds
+    /// Print nothing on success
     #[arg(short, long)]
     quiet: bool,
     /// Print JSON
@@ -78,10 +78,10 @@ fn parse_mode(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Runs the command. An image made by it is removed again when it fails.
+/// Runs the command. After a failure, a newly made image is removed.
 ///
 /// # Errors
-/// What is wrong with the image or the parameters, and an image that holds something without
+/// What is wrong with the image or the parameters, and an image that is not empty without
 /// `--force`.
 pub fn run(args: &Args) -> Outcome {
     let path = args.image.as_path();
@@ -182,7 +182,7 @@ fn exists(path: &Path) -> Outcome<bool> {
     }
 }
 
-/// Fails when the image holds a volume or anything else that somebody may miss.
+/// Fails if the image holds a volume or other data that formatting would destroy.
 fn refuse_contents(path: &Path) -> Outcome {
     let advice = || {
         let name = match crate::remote::is_remote(path) {
@@ -204,7 +204,7 @@ fn refuse_contents(path: &Path) -> Outcome {
         {
             "the image is not empty"
         }
-        // A damaged or newer volume is somebody's volume all the same.
+        // A damaged or newer volume counts as a volume too.
         _ => "the image already holds a Steadfast volume",
     };
     Err(Failure::new(Exit::Busy, what, path.display(), advice()))
@@ -220,7 +220,7 @@ fn format(
     Volume::format(&medium, options, &platform)
         .map_err(|error| Failure::core(error, path.display()))?;
     drop(medium);
-    // Read back what was made: mkfs says nothing that was not checked.
+    // The result is read back, so that mkfs reports only what it has checked.
     let volume = host::open_volume(
         path,
         host::Way::Cached,

@@ -1,4 +1,4 @@
-//! The commands, one file each: its arguments and its `run`.
+//! The commands, one file each, with its arguments and its `run`.
 
 pub mod atomically;
 pub mod cat;

@@ -1,4 +1,4 @@
-//! `steadfast mount`: makes a volume visible in the file tree.
+//! `steadfast mount`: mounts a volume.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -18,19 +18,19 @@ use crate::serve;
 
 /// Mount a volume; returns once it is mounted
 ///
-/// Options of -o: ro, rw, recover (where the newest state is damaged, give it up and go on in an
+/// Options of -o: ro, rw, recover (where the newest state is damaged, give it up and continue in an
 /// older one), allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
 /// cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads and
 /// writes), writethrough, threads=N, io_uring=auto|on|off (a queue for each processor, where root
 /// has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or metrics=127.0.0.1:PORT
 /// (Prometheus), snapshot=NAME (mount this snapshot, read-only), snapshots=hourly=24:daily=7 (take
-/// snapshots, keep that many), and suid, dev (root only; set-id programs and device nodes mean
-/// nothing without), noexec, sync, dirsync for the kernel; remount with ro or rw changes a mount
-/// that is there. Options that contradict each other are refused. When changes are durable, in one
-/// word: asynchronous (the kernel collects writes), background or background=INTERVAL (written
-/// through, a transaction point within the interval, 1s), synchronous (every call that changes
-/// anything is durable when it returns). mask, timer and these three are kept in the volume. fstab:
-/// `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+/// snapshots, keep that many), and for the kernel: suid, dev (root only; without them set-id
+/// programs and device nodes have no effect), noexec, sync, dirsync; remount with ro or rw changes
+/// an existing mount. Options that contradict each other are refused. One word says when changes
+/// are durable: asynchronous (the kernel collects writes), background or background=INTERVAL
+/// (written through, a transaction point within the interval, 1s), synchronous (every call that
+/// changes anything is durable when it returns). mask, timer and these three are kept in the
+/// volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -44,7 +44,7 @@ pub struct Args {
     /// Mount options, separated by commas
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
-    /// Memory for cached nodes and bitmaps; what a mount uses besides is bounded
+    /// Memory for cached nodes and bitmaps; a mount's other memory is bounded
     #[arg(long, value_name = "SIZE", value_parser = mount_options::cache_size)]
     cache: Option<u64>,
     /// Take snapshots automatically: hourly, daily, weekly, monthly, with the number to keep, such
@@ -59,7 +59,7 @@ pub struct Args {
     serve: bool,
 }
 
-/// What to mount, where and how.
+/// A request to mount: what, where and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Image or block device.
@@ -68,9 +68,9 @@ pub struct Request {
     pub directory: PathBuf,
     /// Stay in the foreground.
     pub foreground: bool,
-    /// Lists of mount options as they were given.
+    /// Lists of mount options as given.
     pub options: Vec<String>,
-    /// Cache size, bytes; wins over the one in `options`.
+    /// Cache size, bytes; overrides the one in `options`.
     pub cache: Option<u64>,
     /// Log file.
     pub log: Option<PathBuf>,
@@ -82,7 +82,7 @@ pub struct Request {
 /// What is wrong with the image, the mount point, the options or the host; nothing is mounted then.
 pub fn run(args: &Args) -> Outcome {
     let mut options = args.options.clone();
-    // The same as the option, which cannot hold a comma.
+    // This argument equals the option, which cannot contain a comma.
     options.extend(
         args.snapshots.as_ref().map(|text| format!("snapshots={}", text.replace(',', ":"))),
     );
@@ -104,7 +104,7 @@ fn schedule_text(text: &str) -> Result<String, String> {
     Schedule::parse(text).map(|_| text.to_owned())
 }
 
-/// Mounts as asked.
+/// Mounts as requested.
 ///
 /// # Errors
 /// As [`run`].
@@ -117,14 +117,14 @@ pub fn mount(request: &Request) -> Outcome {
         let _redirect = request.log.as_deref().map(|path| Redirect::new(Some(path))).transpose()?;
         return serve::run(&request.image, &request.directory, &settings, Ready::Foreground);
     }
-    // The daemon looks again; here the answer does not depend on being able to start one.
+    // The daemon checks again. This check does not depend on whether a daemon can be started.
     serve::check_host(&request.directory)?;
     daemon::start(&arguments(request)?)?;
-    // Waits until the kernel and the daemon have agreed, so that the first use of the mount cannot
-    // fail.
+    // Waits until the kernel and the daemon have agreed on the protocol, so that the first use of
+    // the mount cannot fail.
     std::fs::metadata(&request.directory).map(drop).map_err(|error| {
-        // Nobody wants a mount whose root directory cannot be read; why it also cannot be unmounted
-        // would hide the cause.
+        // A mount whose root directory cannot be read is useless. A failure to unmount it would
+        // hide the cause.
         let _ = umount::quietly(&request.directory);
         match Errno::from_io_error(&error) {
             Some(Errno::IO) => Failure::new(
@@ -167,7 +167,8 @@ fn settings(request: &Request) -> Outcome<MountSettings> {
     Ok(settings)
 }
 
-/// The command line of the daemon: the same request with absolute paths, for it runs in `/`.
+/// The command line of the daemon: the same request with absolute paths, because the daemon runs in
+/// `/`.
 fn arguments(request: &Request) -> Outcome<Vec<OsString>> {
     let absolute = |path: &Path| {
         mounts::absolute(path)

@@ -33,10 +33,10 @@ pub struct Args {
     /// Copy directories with everything below
     #[arg(short, long)]
     recursive: bool,
-    /// Make the directories on the way to PATH that are missing
+    /// Make missing directories on the path to PATH
     #[arg(short, long)]
     parents: bool,
-    /// Owner and group of what is made, as numbers; the default is the user who runs the command
+    /// Owner and group of new files, as numbers; the default is the user who runs the command
     #[arg(long, value_name = "UID:GID", value_parser = owner::parse)]
     owner: Option<Owner>,
 }
@@ -46,7 +46,7 @@ pub struct Args {
 /// # Errors
 /// What is wrong with the image, the source or the destination; the volume is unchanged then.
 pub fn run(args: &Args) -> Outcome {
-    // Look at the source first: an image is not opened for writing for nothing.
+    // The source is checked first, so that a mistake does not open the image for writing.
     let source = if args.source.as_os_str() == "-" { None } else { Some(inspect(&args.source)?) };
     if source.as_ref().is_some_and(Metadata::is_dir) && !args.recursive {
         return Err(Failure::new(
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn inspect(source: &Path) -> Outcome<Metadata> {
-    // What is named on the command line is followed; links below it are copied as links.
+    // A link named on the command line is followed; links below it are copied as links.
     fs::metadata(source).map_err(|error| Failure::host(&error, "read", source))
 }
 
@@ -82,7 +82,7 @@ struct Putter<'a> {
     caller: Caller,
 }
 
-/// A host directory on the way: its attributes are set when everything in it is there.
+/// A host directory being copied. Its attributes are set when everything in it exists.
 struct Level {
     source: PathBuf,
     metadata: Metadata,
@@ -100,7 +100,7 @@ impl Putter<'_> {
         }
         let name = match args.source.as_os_str() == "-" {
             true => None,
-            // `put image .` has no name of its own: its contents go into the destination.
+            // `put image .` gives no name: the contents go into the destination.
             false => fs::canonicalize(&args.source)
                 .ok()
                 .and_then(|_| args.source.file_name().map(|name| name.as_bytes().to_vec())),
@@ -115,8 +115,8 @@ impl Putter<'_> {
         }
     }
 
-    /// Makes every missing directory above the last component of `path`, and the last one too if a
-    /// slash follows it.
+    /// Makes every missing directory above the last component of `path`. If a slash follows the
+    /// last component, it is made too.
     fn make_parents(&self, path: &[u8]) -> Outcome {
         let mut end = 0;
         while let Some(slash) = path[end..].iter().position(|byte| *byte == b'/') {
@@ -156,7 +156,7 @@ impl Putter<'_> {
             let mut names = entries
                 .map(|entry| entry.map(|entry| entry.file_name()))
                 .collect::<io::Result<Vec<_>>>()?;
-            // The same source gives the same volume.
+            // The order makes the same source give the same volume.
             names.sort();
             Ok(names)
         });
@@ -221,7 +221,7 @@ impl Putter<'_> {
         self.create(path, NewNode::Directory, permissions).map(|made| made.inode).map_err(fail)
     }
 
-    /// A symbolic link at `path`; one that is there already is replaced.
+    /// Makes a symbolic link at `path`, or replaces an existing one.
     fn symlink(&self, path: &[u8], target: &[u8]) -> Outcome {
         let fail = |error| self.image.failure(error, path);
         let (parent, name) = volume_path::resolve_parent(&self.image.volume, path).map_err(fail)?;
@@ -250,7 +250,7 @@ impl Putter<'_> {
         self.image.volume.create(parent.inode, name, node, permissions, &self.caller)
     }
 
-    /// Permissions and times of the source.
+    /// Copies permissions and times of the source.
     fn attributes(&self, path: &[u8], inode: InodeNumber, metadata: &Metadata) -> Outcome {
         let time = |seconds, nanoseconds: i64| {
             let nanoseconds = u32::try_from(nanoseconds).unwrap_or(0);

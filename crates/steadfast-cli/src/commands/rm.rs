@@ -12,7 +12,7 @@ use crate::image::{Access, Image};
 use crate::volume_path::{self, join};
 use crate::walk::Visited;
 
-/// Entries looked at a time.
+/// Entries read at a time.
 const ENTRIES: usize = 128;
 
 /// Remove files of an image that is not mounted
@@ -26,17 +26,17 @@ pub struct Args {
     /// Remove directories with everything below
     #[arg(short, long)]
     recursive: bool,
-    /// Do not mind what is not there
+    /// Ignore missing files
     #[arg(short, long)]
     force: bool,
 }
 
-/// Runs the command. Works on a full volume: space is given back on the way, so a large tree is
+/// Runs the command. It works on a full volume: it frees space as it goes, so a large tree takes
 /// several transactions.
 ///
 /// # Errors
-/// What is wrong with the image or the first path that cannot be removed; those before it are
-/// removed.
+/// What is wrong with the image, or with the first path that cannot be removed. The paths before it
+/// are removed.
 pub fn run(args: &Args) -> Outcome {
     let image = Image::open(&args.image, Access::Write)?;
     let result = args.paths.iter().try_for_each(|path| remove(&image, path.as_bytes(), args));
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Outcome {
     image.close().and(result).and(settled)
 }
 
-/// Gives back the space and makes the removal durable.
+/// Frees the space and makes the removal durable.
 fn settle(image: &Image) -> steadfast::Result<()> {
     while image.volume.background()? {}
     image.volume.transact()
@@ -71,18 +71,18 @@ fn remove(image: &Image, path: &[u8], args: &Args) -> Outcome {
     volume.remove_directory(parent.inode, name).map_err(fail)
 }
 
-/// Empties a directory, depth first, without recursion: names in an image may be nested as deep as
-/// it has room.
+/// Empties a directory, depth first, without recursion: names in an image may be nested as deeply
+/// as its space allows.
 fn remove_below(image: &Image, path: &[u8], root: InodeNumber) -> Outcome {
     let volume = &image.volume;
     let mut visited = Visited::default();
-    // Each directory on the way with the length of its path.
+    // Each directory on the path, with the length of its path.
     let mut path = path.to_vec();
     let mut above = vec![(root, path.len())];
     visited.enter(root, 0).map_err(|stop| stop.failure(image.place(&path)))?;
     while let Some((directory, length)) = above.last() {
         path.truncate(*length);
-        // Entries go away as we walk, so each look starts at the front again.
+        // The loop removes entries, so each read starts at the front again.
         let entries = volume
             .read_directory(*directory, 0, ENTRIES)
             .map_err(|error| image.failure(error, &path))?;
@@ -108,7 +108,8 @@ fn remove_below(image: &Image, path: &[u8], root: InodeNumber) -> Outcome {
         match next {
             Some(entry) => {
                 path = join(&path, &entry.name);
-                // As deep as it goes: what cannot be removed stays for ever.
+                // The depth is not limited here, because a tree that is too deep could never be
+                // removed.
                 visited.enter(entry.inode, 0).map_err(|stop| stop.failure(image.place(&path)))?;
                 above.push((entry.inode, path.len()));
             }

@@ -11,16 +11,16 @@ pub struct Args {
     /// Mount point (or the image that is mounted)
     #[arg(value_name = "DIR")]
     target: PathBuf,
-    /// Also while files are open for writing; what they hold is dropped and their descriptors go
+    /// Also while files are open for writing: their changes are dropped and their descriptors go
     /// stale
     #[arg(long)]
     force: bool,
 }
 
-/// Runs the command; silent when it succeeds.
+/// Runs the command; it prints nothing on success.
 ///
 /// # Errors
-/// When it is not mounted, when files are open for writing, and those of the volume.
+/// The volume is not mounted, files are open for writing, and those of the volume.
 pub fn run(args: &Args) -> Outcome {
     Target::find_mounted(&args.target)?.rollback(args.force)
 }

@@ -1,5 +1,5 @@
-//! `steadfast scrub`: reads everything that a volume holds, mounted or not, and heals bad copies of
-//! metadata.
+//! `steadfast scrub`: reads everything that a volume holds, mounted or not, and repairs bad copies
+//! of metadata.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -17,30 +17,30 @@ use crate::output::{self, Output};
 use crate::size;
 use crate::target::Target;
 
-/// How often a pass that is waited for is looked at.
+/// Pause between two checks of a running pass.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Read everything a volume holds, to find rot while the other copy is good
 ///
-/// Every copy of all metadata and all data, snapshots included, against their checksums. Bad copies
-/// of metadata are written again from good ones. On a mounted volume it runs in the background
-/// (progress: --status); an image is scrubbed at once. Exit code 0: nothing bad is left; 4:
-/// damaged.
+/// Checks every copy of all metadata and all data, snapshots included, against their checksums. Bad
+/// copies of metadata are written again from good ones. On a mounted volume it runs in the
+/// background (progress: --status); an image is scrubbed at once. Exit code 0: nothing bad is left;
+/// 4: damaged.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Mount point, image or block device
     #[arg(value_name = "IMAGE|DIR")]
     target: PathBuf,
-    /// Bytes to read in a second, such as 20MiB or 20MiB/s; 0: as fast as it goes
+    /// Bytes to read per second, such as 20MiB or 20MiB/s; 0 sets no limit
     #[arg(long, value_parser = parse_rate, default_value = "20MiB/s", value_name = "RATE")]
     rate: u64,
-    /// Wait until the pass is over, with its progress
+    /// Wait until the pass is over, and show its progress
     #[arg(long, conflicts_with_all = ["status", "stop"])]
     wait: bool,
-    /// Show how far the pass is, or what the last one has found
+    /// Show the progress of the pass, or the result of the last one
     #[arg(long, conflicts_with = "stop")]
     status: bool,
-    /// End the pass
+    /// Stop the pass
     #[arg(long)]
     stop: bool,
     /// Print JSON
@@ -70,7 +70,7 @@ fn parse_rate(text: &str) -> Result<u64, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// A pass is under way already; what was found is bad; those of reaching the volume.
+/// A pass is already running; the pass has found damage; those of reaching the volume.
 pub fn run(args: &Args) -> Outcome {
     match Target::find(&args.target)? {
         Target::Mounted(live) => on_mount(&live, args),

@@ -1,4 +1,4 @@
-//! `steadfast snapshot`: states of the whole volume that stay as they are.
+//! `steadfast snapshot`: frozen states of the whole volume.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -43,9 +43,9 @@ enum Action {
     },
     /// Show which paths differ between two snapshots, or a snapshot and the live volume
     ///
-    /// One line a path: `+` only in the later state, `-` only in the earlier one, `>` renamed, `*`
-    /// in both, with what differs. Finding out what differs takes no longer than the differences;
-    /// names are then read from both states.
+    /// One line per path: `+` only in the later state, `-` only in the earlier one, `>` renamed,
+    /// `*` in both, with what differs. The time to find the differences depends only on their
+    /// number. Names are then read from both states.
     Diff {
         /// Image, block device or mount point
         #[arg(value_name = "IMAGE|DIR")]
@@ -74,8 +74,8 @@ enum Action {
         target: PathBuf,
         /// Name of the snapshot
         name: String,
-        /// Destroy newer snapshots, and go on while files are open for writing; their descriptors
-        /// go stale
+        /// Destroy newer snapshots, and continue while files are open for writing; their
+        /// descriptors go stale
         #[arg(long)]
         force: bool,
     },
@@ -160,7 +160,7 @@ fn delete(target: &Path, names: &[String]) -> Outcome {
         Target::Image(path) => names.iter().try_for_each(|name| {
             change(&path, &place(target, name), |image| {
                 image.volume.snapshot_delete(name)?;
-                // Nobody does it later: an image has no background.
+                // An image has no background thread that would do it later.
                 while image.volume.background()? {}
                 Ok(())
             })
@@ -185,7 +185,7 @@ fn roll_back(target: &Path, name: &str, force: bool) -> Outcome {
     output::line(said_of_rollback(&before, name))
 }
 
-/// What a rollback has done, from the snapshots that there were before it.
+/// Describes the effect of a rollback, from the snapshots that existed before it.
 fn said_of_rollback(before: &[Snapshot], name: &str) -> String {
     let shown = |name: &str| output::printable(name.as_bytes());
     let Some(back) = before.iter().find(|snapshot| snapshot.name == name) else {
@@ -220,7 +220,7 @@ fn place(target: &Path, name: &str) -> String {
     format!("{}: {}", target.display(), output::printable(name.as_bytes()))
 }
 
-/// The advice that fits a snapshot, where the error's own is about files.
+/// Gives advice about snapshots if the error's own advice is about files.
 pub fn explain(mut failure: Failure, error: steadfast::Error) -> Failure {
     use steadfast::Error::*;
     let (what, advice) = match error {
@@ -244,7 +244,7 @@ pub fn explain(mut failure: Failure, error: steadfast::Error) -> Failure {
     failure
 }
 
-/// What went wrong on a mounted volume, from the error number of the ioctl.
+/// Explains a failure on a mounted volume by the error number of the ioctl.
 pub fn explain_live(failure: Failure, error: &std::io::Error, place: &str) -> Failure {
     let known = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::NOENT) => steadfast::Error::NotFound,

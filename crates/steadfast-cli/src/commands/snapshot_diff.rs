@@ -1,8 +1,8 @@
 //! `steadfast snapshot diff`: which paths differ between two snapshots, or a snapshot and the live
 //! volume.
 //!
-//! The volume tells which inodes differ, without a look at what both states share. What these are
-//! called is found by reading the names of both states, of which only those that matter are kept.
+//! The volume lists the inodes that differ, and skips everything that both states share. To find
+//! their paths, the command reads the names of both states. It keeps only the names that it needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,9 +24,9 @@ use crate::{host, output};
 
 /// Directory of the snapshots of a mount.
 const SNAPSHOTS: &str = ".snapshots";
-/// Inodes asked for at a time on an image.
+/// Inodes requested at a time on an image.
 const CHANGES_MAX: usize = 1024;
-/// The part of an inode number below `.snapshots` that is the number in the volume.
+/// The bits of an inode number below `.snapshots` that are the number in the volume.
 const INODE_MASK: u64 = (1 << 48) - 1;
 
 /// A path that differs.
@@ -36,18 +36,19 @@ struct Difference {
     name: JsonName,
     /// `added`, `removed`, `renamed` or `changed`.
     change: &'static str,
-    /// `renamed`: what it was called.
+    /// The earlier name, for `renamed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<JsonName>,
-    /// What else differs: content, attributes, times.
+    /// The other differences: content, attributes, times.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     what: Vec<&'static str>,
 }
 
-/// What one state calls the inodes that matter.
+/// The names of the relevant inodes in one state.
 type Names = BTreeMap<u64, BTreeSet<Vec<u8>>>;
 
-/// Prints what differs between the snapshot `before` and the snapshot `after`, or the live volume.
+/// Prints the differences between the snapshot `before` and the snapshot `after` or the live
+/// volume.
 ///
 /// # Errors
 /// What is wrong with the target or the names, and those of reading.
@@ -131,7 +132,7 @@ fn on_mount(
     Ok((changes, [old, new]))
 }
 
-/// Which names are to be kept: those of inodes that differ, and all of directories whose entries
+/// Selects the names to keep: those of inodes that differ, and all in directories whose entries
 /// differ.
 struct Wanted {
     inodes: BTreeSet<u64>,
@@ -177,7 +178,7 @@ fn names_below(root: &Path, wanted: &Wanted) -> Outcome<Names> {
         let cannot = |error: std::io::Error| Failure::host(&error, "read", &host);
         let entries = match std::fs::read_dir(&host) {
             Ok(entries) => entries,
-            // The live tree goes on.
+            // The live tree may change during the walk.
             Err(error)
                 if error.kind() == std::io::ErrorKind::NotFound
                     && directory != InodeNumber::ROOT.0 =>
@@ -210,10 +211,10 @@ fn differences(changes: &[InodeChange], names: &[Names; 2]) -> Vec<Difference> {
         let what = known.get(&inode).map_or(Vec::new(), |change| what(change));
         let mut gone: Vec<&Vec<u8>> = old.difference(new).collect();
         for path in new.difference(old) {
-            // A name that came for one that went: the object was renamed.
+            // One new name and one removed name of an inode count as a rename.
             let from = gone.pop();
             let change = if from.is_some() { "renamed" } else { "added" };
-            // A new name is a change of times by itself.
+            // A new name changes the times by itself.
             let mut what = if from.is_some() { what.clone() } else { Vec::new() };
             what.retain(|word| *word != "times");
             let from = from.map(|from| JsonName::new(from));
@@ -237,7 +238,7 @@ fn differences(changes: &[InodeChange], names: &[Names; 2]) -> Vec<Difference> {
     found.into_iter().map(|(_, difference)| difference).collect()
 }
 
-/// What is worth a word. That names came or went in a directory is told by the names.
+/// The differences to print. New and removed names already show that a directory's entries changed.
 fn what(change: &InodeChange) -> Vec<&'static str> {
     let only_times =
         change.times && !change.content && !change.attributes && change.kind != FileKind::Directory;

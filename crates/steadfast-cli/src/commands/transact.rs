@@ -13,10 +13,10 @@ pub struct Args {
     target: PathBuf,
 }
 
-/// Runs the command; silent when it succeeds.
+/// Runs the command; it prints nothing on success.
 ///
 /// # Errors
-/// When it is not mounted, and those of the volume.
+/// The volume is not mounted, and those of the volume.
 pub fn run(args: &Args) -> Outcome {
     Target::find_mounted(&args.target)?.transact()
 }

@@ -22,7 +22,7 @@ pub struct Args {
     /// Directory on the volume
     #[arg(default_value = "/")]
     path: OsString,
-    /// Go down this many levels at most
+    /// Go down at most this many levels
     #[arg(short = 'L', long, value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
     /// Print JSON: one flat list with whole paths
@@ -30,7 +30,7 @@ pub struct Args {
     json: bool,
 }
 
-/// One entry of `steadfast tree --json`; `name` is the path from the directory that was asked for.
+/// One entry of `steadfast tree --json`; `name` is the path from the given directory.
 #[derive(Debug, Serialize)]
 struct JsonEntry {
     #[serde(flatten)]

@@ -1,5 +1,5 @@
-//! `steadfast trim`: gives free space of an image or device back to the storage below, as fstrim
-//! does of other file systems.
+//! `steadfast trim`: returns free space of an image or device to the storage below, as fstrim does
+//! for other file systems.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::{output, size};
 
 /// Give the free space of a volume that is not mounted back to the storage below
 ///
-/// An image file becomes sparse there, a device is told to discard it. A mounted volume does that
+/// An image file becomes sparse there; a device is told to discard it. A mounted volume does that
 /// by itself for what becomes free while it is mounted.
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -12,9 +12,10 @@ use crate::{host, interval, mask_text, output, report};
 
 /// Change label, uuid, transaction mask or timer of a volume that is not mounted
 ///
-/// A power cut meanwhile leaves the old value or the new one of each. The uuid is the one by which
-/// `info`, udev and fstab know the volume; what is inside keeps the one of mkfs, so nothing else is
-/// written. The mask and the timer of a mounted volume are changed with 'steadfast mask set'.
+/// A power cut during the change leaves the old value or the new one of each. The uuid is the one
+/// by which `info`, udev and fstab know the volume. Structures inside keep the uuid of mkfs, so
+/// nothing else is written. The mask and the timer of a mounted volume are changed with 'steadfast
+/// mask set'.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
@@ -69,7 +70,7 @@ pub fn run(args: &Args) -> Outcome {
         if let Some(timer_ms) = args.timer {
             image.volume.set_timer_ms(timer_ms).map_err(at_image)?;
         }
-        // A checkpoint keeps them; without `unmount` in the mask closing would make none.
+        // A checkpoint stores them; closing makes no checkpoint without `unmount` in the mask.
         image.volume.checkpoint().map_err(at_image)?;
         image.close()?;
     }

@@ -1,9 +1,9 @@
 //! `steadfast umount`: unmounts a volume and waits until it is closed.
 //!
-//! The kernel lets go of a FUSE mount before the daemon has made its last transaction point.
-//! Whoever pulls the plug, copies the image or mounts it again after `umount` has to wait for that;
-//! this command does. The daemon holds the lock on the image until the volume is closed, so the
-//! lock is what it waits for.
+//! The kernel releases a FUSE mount before the daemon has made its last transaction point. Cutting
+//! the power, copying the image or mounting it again is safe only after that point. So this command
+//! waits for it. The daemon holds the lock on the image until the volume is closed, and the command
+//! waits for that lock.
 
 use std::fs;
 use std::io;
@@ -24,10 +24,10 @@ use crate::live::Live;
 use crate::mounts::{self, Mount};
 use crate::{host, output, size};
 
-/// How often the lock is looked at.
+/// Pause between two checks of the lock.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// When to say that it takes long.
+/// Time after which the command reports that it is still waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Unmount a volume and wait until its last transaction point is made
@@ -36,16 +36,16 @@ pub struct Args {
     /// Mount point (or the image that is mounted)
     #[arg(value_name = "DIR")]
     target: PathBuf,
-    /// Say nothing on success
+    /// Print nothing on success
     #[arg(short, long)]
     quiet: bool,
-    /// Take the mount out of the tree at once, though files are in use; it is served until they are
-    /// closed
+    /// Take the mount out of the tree at once, even if files are in use; it is served until they
+    /// are closed
     #[arg(short, long)]
     lazy: bool,
 }
 
-/// Unmounts what umount(8) has been told to.
+/// Unmounts on behalf of umount(8).
 ///
 /// # Errors
 /// As [`run`].
@@ -53,7 +53,7 @@ pub fn for_umount(target: &Path, quiet: bool, lazy: bool) -> Outcome {
     run(&Args { target: target.to_owned(), quiet, lazy })
 }
 
-/// Unmounts what is mounted on `target` without a word.
+/// Unmounts `target` without any output.
 ///
 /// # Errors
 /// As [`run`].
@@ -64,11 +64,11 @@ pub fn quietly(target: &Path) -> Outcome {
 /// Runs the command.
 ///
 /// # Errors
-/// When nothing is mounted there, files are in use, or the last transaction point failed.
+/// Nothing is mounted there, files are in use, or the last transaction point failed.
 pub fn run(args: &Args) -> Outcome {
     let mount = find(&args.target)?;
     let last = last_point(&mount);
-    // A failure to commit must be heard, but must not keep the volume mounted: the umount goes on.
+    // A failed commit is reported, but must not keep the volume mounted: the unmount continues.
     let (kept, warning) = match last {
         Ok(kept) => (kept, None),
         Err(failure) => (LastPoint::Unseen, Some(failure)),
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let (image, directory) = (mount.source.display(), mount.directory.display());
     match kept {
-        // Files that are open may still be written to.
+        // Open files may still be written to.
         LastPoint::Made | LastPoint::ReadOnly if args.lazy => output::line(format_args!(
             "{image}: taken out of {directory}; it is served until its last file is closed, and is not closed before that"
         )),
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// The kernel's cache had accepted what the volume could not store.
+/// The failure for writes that the kernel's cache accepted and the volume could not store.
 fn lost_writes(mount: &Mount, bytes: u64, error: &io::Error) -> Failure {
     let full = Errno::from_io_error(error) == Some(Errno::NOSPC);
     Failure::new(
@@ -136,17 +136,17 @@ fn lost_writes(mount: &Mount, bytes: u64, error: &io::Error) -> Failure {
     )
 }
 
-/// What is known about the changes made since the last transaction point.
+/// The fate of the changes since the last transaction point.
 enum LastPoint {
-    /// They are durable.
+    /// The changes are durable.
     Made,
-    /// There are none.
+    /// There are no changes.
     ReadOnly,
-    /// The mask says to drop them.
+    /// The mask says to drop the changes.
     MaskedOut,
-    /// The daemon was gone, and they with it.
+    /// The daemon had ended, so the changes are lost.
     Lost,
-    /// The daemon deals with them; we may not ask.
+    /// The daemon handles the changes; this process has no permission to ask.
     Unseen,
 }
 
@@ -170,16 +170,17 @@ fn find(target: &Path) -> Outcome<Mount> {
     })
 }
 
-/// Sets a transaction point while its failure can still be told; the one at the end then has little
-/// to do.
+/// Sets a transaction point while its failure can still be reported. The one at the end then has
+/// little to do.
 fn last_point(mount: &Mount) -> Outcome<LastPoint> {
     if mount.read_only {
         return Ok(LastPoint::ReadOnly);
     }
     match commit(mount) {
-        // The daemon is gone: there is nothing to commit with.
+        // The daemon has ended, so there is nothing to commit.
         Err(failure) if failure.exit == Exit::CannotMount => Ok(LastPoint::Lost),
-        // Somebody else's mount, which not even root may look into: its daemon commits by itself.
+        // The mount belongs to another user, and even root has no access: its daemon commits by
+        // itself.
         Err(failure) if failure.exit == Exit::NoPermission => Ok(LastPoint::Unseen),
         result => result,
     }
@@ -195,7 +196,7 @@ fn commit(mount: &Mount) -> Outcome<LastPoint> {
     Ok(LastPoint::Made)
 }
 
-/// Takes the mount out of the tree.
+/// Takes the mount out of the directory tree.
 fn take_out(mount: &Mount, lazy: bool) -> Outcome {
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match unmount(&mount.directory, flags) {
@@ -206,7 +207,7 @@ fn take_out(mount: &Mount, lazy: bool) -> Outcome {
     }
 }
 
-/// Without privileges the helper of the FUSE package does it, for whoever made the mount.
+/// Without privileges, the helper of the FUSE package unmounts on behalf of the owner of the mount.
 fn take_out_as_user(mount: &Mount, lazy: bool) -> Outcome {
     let output = Command::new("fusermount3")
         .args(if lazy { ["-uz", "--"] } else { ["-u", "--"] })
@@ -236,7 +237,7 @@ fn take_out_as_user(mount: &Mount, lazy: bool) -> Outcome {
     ))
 }
 
-/// It stays mounted: what that means for what was changed.
+/// The failure if the mount stays. It says what that means for the changes.
 fn busy(mount: &Mount, kept: &LastPoint, warning: Option<&Failure>) -> Failure {
     let directory = mount.directory.display();
     let state = match (kept, warning) {
@@ -263,7 +264,7 @@ fn in_use(mount: &Mount, state: String) -> Failure {
     Failure::new(Exit::Busy, "files on the mount are in use", directory, advice)
 }
 
-/// The process that serves a mount, as far as it is known.
+/// The process that serves a mount, if it is known.
 struct Daemon(Option<OwnedFd>);
 
 impl Daemon {
@@ -273,13 +274,13 @@ impl Daemon {
         Daemon(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
     }
 
-    /// Waits a moment until the process has ended, too: who counts processes or pulls out the
-    /// storage below it then sees what they expect. The volume is closed already, and the process
-    /// may be one that does other things as well.
+    /// Also waits briefly until the process has ended, so that process lists and the storage below
+    /// show the end. The volume is already closed. The process may also do other work, so the wait
+    /// is limited.
     fn wait_ended(&self) {
         let Some(process) = &self.0 else { return };
         let limit = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
-        // Readable once the process has ended.
+        // The descriptor is readable once the process has ended.
         let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit));
     }
 }
@@ -289,7 +290,7 @@ fn wait_closed(mount: &Mount) -> Outcome {
     let start = Instant::now();
     let mut told = false;
     while host::is_locked(&mount.source)? {
-        // Somebody mounted it again between two looks: the mount that we waited for is gone.
+        // Another process has mounted the volume again between two checks: the old mount is gone.
         if mounts::of_source(&mount.source).is_ok_and(|found| found.is_some()) {
             return Ok(());
         }

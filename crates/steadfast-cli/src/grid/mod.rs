@@ -1,27 +1,27 @@
-//! A picture of something that is divided into cells, each of a kind and more or less full: a
-//! volume, a NAND part.
+//! A picture of an object that is divided into cells: a volume, or a NAND part. Each cell has a
+//! kind and a degree of filling.
 //!
 //! [`text`] draws it for a terminal, [`svg`] into a file of its own.
 
 pub mod svg;
 pub mod text;
 
-/// A kind of cell and how it is drawn: told from the others without colour, and in lightness as
-/// well as in hue.
+/// A kind of cell and how it is drawn. Kinds differ without colour too, and in lightness as well as
+/// in hue.
 #[derive(Debug)]
 pub struct Kind {
-    /// Its name in the legend.
+    /// The name in the legend.
     pub name: &'static str,
-    /// Its character.
+    /// The character in text.
     pub mark: char,
-    /// Its colour on a terminal: of the 16 that every terminal has its own way of, the number in
-    /// the escape sequence.
+    /// The colour on a terminal: the number in the escape sequence of one of the 16 colours that
+    /// each terminal defines itself.
     pub color: u8,
-    /// Its class in a picture file.
+    /// The class in a picture file.
     pub class: &'static str,
-    /// Its colour in light surroundings.
+    /// The colour on a light background.
     pub light: &'static str,
-    /// Its colour in dark surroundings.
+    /// The colour on a dark background.
     pub dark: &'static str,
 }
 
@@ -30,18 +30,18 @@ pub struct Kind {
 pub struct Cell {
     /// Index of the kind.
     pub kind: usize,
-    /// How strongly it is drawn.
+    /// The share that is full, which sets the strength of the colour.
     pub fill: f64,
 }
 
-/// What is drawn.
+/// The content of a picture.
 #[derive(Debug)]
 pub struct Grid {
     /// The kinds, in the order of the legend.
     pub kinds: &'static [Kind],
-    /// The kind of what a cell is not full of.
+    /// The kind that stands for empty space.
     pub ground: usize,
-    /// Bytes of a cell; the last one may be smaller.
+    /// Bytes per cell; the last one may be smaller.
     pub cell_bytes: u64,
     /// The cells in order.
     pub cells: Vec<Cell>,
@@ -50,7 +50,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Bytes of everything.
+    /// The sum of the bytes of all kinds.
     pub fn total(&self) -> u64 {
         self.bytes.iter().sum()
     }
@@ -60,7 +60,7 @@ impl Grid {
         self.kinds.iter().zip(self.bytes.iter().copied())
     }
 
-    /// The kind with this index, or the ground.
+    /// The kind with this index; an unknown index stands for empty space.
     fn kind(&self, index: usize) -> Option<&'static Kind> {
         self.kinds.get(index).or_else(|| self.kinds.get(self.ground))
     }

@@ -1,8 +1,8 @@
-//! A grid as a picture of its own: no scripts, no fonts or styles from elsewhere, light or dark as
-//! the reader's system is.
+//! A grid as a picture file: no scripts, no external fonts or styles, light or dark as the reader's
+//! system is set.
 //!
-//! A cell is drawn in the colour of its kind, as strongly as it is filled; neighbours that look the
-//! same are one rectangle.
+//! A cell has the colour of its kind, and the strength of the colour shows how full it is.
+//! Neighbours that look the same are one rectangle.
 
 use std::fmt::Write;
 
@@ -12,12 +12,12 @@ use crate::size;
 /// Side of a cell, and the margin around the picture.
 const SIDE: usize = 7;
 const MARGIN: usize = 20;
-/// Cells of a row at most.
+/// Maximum number of cells in a row.
 const COLUMNS: usize = 128;
 /// Height of a row of the legend, and where the map begins.
 const ROW: usize = 22;
 const TOP: usize = 66;
-/// Steps of strength.
+/// Number of colour strengths.
 const STEPS: f64 = 5.0;
 
 /// The whole file.
@@ -85,7 +85,7 @@ fn sheet(grid: &Grid) -> String {
     )
 }
 
-/// What a cell looks like: kind and strength, 1 to [`STEPS`].
+/// The appearance of a cell: kind and strength, 1 to [`STEPS`].
 fn look(grid: &Grid, cell: &Cell) -> (usize, u8) {
     let ground = cell.kind == grid.ground;
     let strength = if ground { STEPS } else { (cell.fill * STEPS).ceil().clamp(1.0, STEPS) };
@@ -117,7 +117,7 @@ fn draw_row(text: &mut String, grid: &Grid, cells: &[Cell], y: usize) {
     }
 }
 
-/// Text that can stand between tags and in attributes.
+/// Escapes text for use between tags and in attributes.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -138,7 +138,7 @@ mod tests {
         }
         assert_eq!(text.matches("http").count(), 1, "only the name space");
         assert!(text.contains(&format!("{} bytes", 100 * 65_536)));
-        // Each element is closed where it begins, or named at its end.
+        // Each element is closed where it begins, or has an end tag.
         let opened =
             text.matches('<').count() - text.matches("</").count() - text.matches("/>").count();
         assert_eq!(opened, text.matches("</").count());

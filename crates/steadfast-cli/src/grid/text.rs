@@ -1,4 +1,5 @@
-//! A grid as text: a character a cell, colours on a terminal only, and a legend whose sizes add up.
+//! A grid as text: one character per cell, colours on a terminal only, and a legend whose sizes add
+//! up.
 
 use std::io::IsTerminal;
 
@@ -7,12 +8,12 @@ use crate::size;
 
 /// Rows of the picture.
 const ROWS: usize = 24;
-/// Columns where standard output is no terminal, and bounds where it is one.
+/// Columns if standard output is not a terminal, and bounds if it is one.
 const COLUMNS: usize = 64;
 const COLUMNS_RANGE: std::ops::RangeInclusive<usize> = 32..=160;
 const RESET: &str = "\x1b[0m";
 
-/// What text is drawn for.
+/// The output that text is drawn for.
 #[derive(Debug, Clone, Copy)]
 pub struct Terminal {
     columns: usize,
@@ -35,7 +36,7 @@ impl Terminal {
         }
     }
 
-    /// How many cells the picture has, at most.
+    /// The maximum number of cells in the picture.
     pub fn cells(&self) -> usize {
         self.columns * ROWS
     }

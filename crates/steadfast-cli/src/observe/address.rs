@@ -1,11 +1,11 @@
-//! Where the numbers are given out: a Unix socket, or a port of this machine that other machines
-//! cannot reach.
+//! The address that serves the metrics: a Unix socket, or a port of this machine that other
+//! machines cannot reach.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// Longest path of a Unix socket, bytes; the kernel's `sun_path` less its end.
+/// Longest path of a Unix socket, bytes: the kernel's `sun_path` without its final NUL.
 const PATH_MAX: usize = 107;
 
 /// An address to serve on.
@@ -18,10 +18,10 @@ pub enum Address {
 }
 
 impl Address {
-    /// Reads the value of `-o metrics=`.
+    /// Parses the value of `-o metrics=`.
     ///
     /// # Errors
-    /// A line for people: neither a path nor an address, or an address that other machines can
+    /// A message for the user: neither a path nor an address, or an address that other machines can
     /// reach.
     pub fn parse(text: &str) -> Result<Address, String> {
         if text.starts_with('/') {

@@ -1,4 +1,4 @@
-//! The numbers as Prometheus text, version 0.0.4: docs/OBSERVING.md lists them. Names never change
+//! The metrics as Prometheus text, version 0.0.4. docs/OBSERVING.md lists them. Names never change
 //! their meaning.
 
 use std::fmt::{Display, Write};
@@ -9,15 +9,15 @@ use steadfast_remote::Live;
 
 use super::Identity;
 
-/// What the text is.
+/// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Limits of the buckets that are given out: 2 to these powers, nanoseconds (4 µs to 69 s). There
-/// the counts are exact.
+/// Limits of the exported buckets: 2 to these powers, nanoseconds (4 µs to 69 s). The counts at
+/// these limits are exact.
 const BUCKET_BITS: std::ops::RangeInclusive<u32> = 12..=36;
 const NANOSECONDS: f64 = 1e9;
 
-/// The text for one moment.
+/// The text for one snapshot.
 pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> String {
     let mut page = Page::default();
     let status = &snapshot.status;
@@ -117,7 +117,7 @@ pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> 
     page.text
 }
 
-/// The array of remote memory that the volume is on.
+/// Writes the metrics of the array of remote memory that holds the volume.
 fn array(page: &mut Page, live: &Live) {
     let help = "Members of the array of remote memory by state.";
     let family = page.family("remote_members", Type::Gauge, help);
@@ -257,7 +257,7 @@ enum Type {
     Histogram,
 }
 
-/// The page as far as it is written, and the family that samples belong to.
+/// The page written so far, and the metric family of the samples that follow.
 #[derive(Default)]
 struct Page {
     text: String,

@@ -1,11 +1,11 @@
-//! What a mount counts, for programs: Prometheus text ([`exposition`]) over HTTP on a socket that
-//! only this machine can reach ([`server`], [`address`]).
+//! The metrics of a mount, for programs: Prometheus text ([`exposition`]) over HTTP on a socket
+//! that only this machine can reach ([`server`], [`address`]).
 
 pub mod address;
 pub mod exposition;
 pub mod server;
 
-/// What identifies the volume in the numbers.
+/// The labels that identify the volume in the metrics.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The image or block device.
@@ -29,7 +29,7 @@ pub mod fixture {
 
     use super::Identity;
 
-    /// Counts the latencies, nanoseconds.
+    /// Counts the given latencies, nanoseconds.
     pub fn operations(latencies: &[u64], errors: u64) -> Operations {
         let mut operations = Operations { errors, ..Operations::default() };
         for latency in latencies {
@@ -41,7 +41,7 @@ pub mod fixture {
         operations
     }
 
-    /// A volume in the middle of its work.
+    /// A volume under load.
     pub fn snapshot() -> Snapshot {
         let mut kinds: Vec<Operations> = Kind::ALL.iter().map(|_| Operations::default()).collect();
         kinds[Kind::Read as usize] = operations(&[1000, 4000 + 1_000_000_000, 1_000_000_000], 0);
@@ -101,7 +101,7 @@ pub mod fixture {
         }
     }
 
-    /// An array of remote memory in trouble.
+    /// An array of remote memory with failures.
     pub fn live() -> Live {
         let member = |state: &str| LiveMember { address: "a:10809".into(), state: state.into() };
         let latency = |p50_us, p99_us| Latency { count: 9, p50_us, p99_us, longest_us: 9000 };
@@ -156,7 +156,7 @@ pub mod fixture {
         }
     }
 
-    /// Of that volume.
+    /// The identity of that volume.
     pub fn identity() -> Identity {
         Identity { image: "/srv/disk.img".into(), label: "data".into(), uuid: "6fa459ea".into() }
     }

@@ -1,8 +1,8 @@
 //! HTTP/1.1 for one page, `GET /metrics`.
 //!
-//! Whoever connects gets little: a request of at most 4 KiB, five seconds for all of it, one
-//! answer, and at most [`CONNECTIONS_MAX`] do so at once; further ones are closed unheard. Nothing
-//! that a client does reaches the mount.
+//! Each client is limited: a request of at most 4 KiB, five seconds for all of it, and one answer.
+//! At most [`CONNECTIONS_MAX`] clients are served at once; further connections are closed without
+//! an answer. No client can affect the mount.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -18,24 +18,24 @@ use super::address::Address;
 use super::exposition::CONTENT_TYPE;
 use crate::failure::{Exit, Failure, Outcome, text_os};
 
-/// Connections that are served at once.
+/// Maximum number of connections served at once.
 const CONNECTIONS_MAX: usize = 8;
 /// Longest request, bytes.
 const REQUEST_MAX: usize = 4096;
-/// Time for a connection as a whole.
+/// Time limit for a whole connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(5);
-/// Pause after an accept that failed (no descriptors left, most likely).
+/// Pause after a failed accept; the usual cause is a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Whoever may connect to the socket: its owner and group.
+/// Only the socket's owner and group may connect.
 const SOCKET_MODE: u32 = 0o660;
 
-/// Makes the page; `None` once there is nothing to tell any more.
+/// Makes the page; `None` once there is nothing left to report.
 pub type Source = dyn Fn() -> Option<String> + Send + Sync;
 
-/// A socket that is bound, and not served yet.
+/// A socket that is bound, but not served yet.
 pub struct Server {
     listener: Listener,
-    /// The socket's file goes away with it.
+    /// The socket's file, which is removed together with this value.
     file: Option<SocketFile>,
 }
 
@@ -44,7 +44,7 @@ enum Listener {
     Tcp(TcpListener),
 }
 
-/// Keeps a socket's file; removes it in the end, if it is still the same one.
+/// Owns a socket's file. Removes it at the end, if it is still the same file.
 pub struct SocketFile {
     path: PathBuf,
     inode: u64,
@@ -59,10 +59,10 @@ impl Drop for SocketFile {
 }
 
 impl Server {
-    /// Binds the address. A socket file that nobody listens on any more is replaced.
+    /// Binds the address. A socket file without a listening process is replaced.
     ///
     /// # Errors
-    /// The address is in use, the port not permitted, the path something else than a socket.
+    /// The address is in use, the port is not permitted, or the path is not a socket.
     pub fn bind(address: &Address) -> Outcome<Server> {
         let cannot = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => Failure::new(
@@ -101,7 +101,8 @@ impl Server {
         }
     }
 
-    /// Serves from a thread of its own until the process ends. Keep what it returns until then.
+    /// Serves in a separate thread until the process ends. The caller must keep the returned value
+    /// until then.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -113,7 +114,7 @@ impl Server {
     }
 }
 
-/// Removes a socket that its owner has left behind. Anything else stays, and makes binding fail.
+/// Removes a socket that no process listens on. Any other file stays, and makes binding fail.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     let stale = metadata.file_type().is_socket()
@@ -122,7 +123,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if stale { fs::remove_file(path) } else { Ok(()) }
 }
 
-/// What both kinds of connections can do.
+/// The operations that both kinds of connections share.
 trait Connection: Read + Write + Send + 'static {
     fn limit(&self, time: Duration) -> io::Result<()>;
     fn end(&self);
@@ -157,15 +158,15 @@ fn serve(listener: &Listener, source: &Arc<Source>) {
             std::thread::sleep(ACCEPT_PAUSE);
             continue;
         };
-        // This thread alone counts up.
+        // Only this thread increments the counter.
         if busy.load(Ordering::Acquire) >= CONNECTIONS_MAX {
             continue;
         }
         busy.fetch_add(1, Ordering::AcqRel);
         let place = Place(busy.clone());
         let source = source.clone();
-        // A thread that cannot be started drops its closure: the connection is closed and its place
-        // free again.
+        // If the thread cannot be started, its closure is dropped: the connection is closed and the
+        // place is free again.
         let _ = std::thread::Builder::new().name("metrics-client".into()).spawn(move || {
             let _place = place;
             answer(connection, &*source);
@@ -173,7 +174,7 @@ fn serve(listener: &Listener, source: &Arc<Source>) {
     }
 }
 
-/// One of the connections that are served.
+/// The place of one served connection.
 struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
@@ -198,8 +199,8 @@ fn answer(mut connection: Box<dyn Connection>, source: &Source) {
     }
     if send(&mut *connection, &bytes, deadline).is_ok() {
         connection.end();
-        // What the client may still be sending is taken, so that closing does not cut off what it
-        // has yet to read.
+        // Reads what the client may still send, so that closing does not cut off an answer that the
+        // client has not read yet.
         let mut rest = [0; 1024];
         let taken = (0..64).take_while(|_| {
             step(&mut *connection, deadline, |c| c.read(&mut rest)).is_ok_and(|n| n > 0)
@@ -208,8 +209,8 @@ fn answer(mut connection: Box<dyn Connection>, source: &Source) {
     }
 }
 
-/// Reads up to the empty line that ends a request without a body; what was read where the request
-/// is too long.
+/// Reads up to the empty line that ends a request without a body. Returns the part read so far if
+/// the request is too long.
 fn receive(connection: &mut dyn Connection, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     let mut buffer = [0; 1024];
@@ -235,7 +236,7 @@ fn send(connection: &mut dyn Connection, bytes: &[u8], deadline: Instant) -> io:
     Ok(())
 }
 
-/// One read or write within the time that is left.
+/// One read or write within the remaining time.
 fn step(
     connection: &mut dyn Connection,
     deadline: Instant,
@@ -343,7 +344,7 @@ mod tests {
             Ok(text)
         };
         assert!(ask().unwrap().ends_with("\r\n\r\npage"));
-        // Half a request each, and silence.
+        // Each client sends half a request and then nothing.
         let silent: Vec<UnixStream> = (0..CONNECTIONS_MAX + 4)
             .map(|_| {
                 let mut stream = UnixStream::connect(&path).unwrap();
@@ -351,7 +352,7 @@ mod tests {
                 stream
             })
             .collect();
-        // While they hold every place others are turned away, not left waiting.
+        // While they hold every place, further clients are turned away and do not wait.
         let _ = ask();
         drop(silent);
         let start = Instant::now();

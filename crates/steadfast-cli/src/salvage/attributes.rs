@@ -1,4 +1,4 @@
-//! Owners, permissions, times and extended attributes of what was copied.
+//! Owners, permissions, times and extended attributes of the copies.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,10 +13,10 @@ use steadfast::Timestamp;
 use steadfast::fs::{Attributes, FileKind};
 use steadfast::salvage::Xattr;
 
-/// Sets attributes, and remembers which kinds the host would not take.
+/// Sets attributes, and records which kinds the host rejects.
 pub struct Setter {
     root: bool,
-    /// Said once each.
+    /// Notes for the user; each appears once.
     notes: BTreeSet<String>,
 }
 
@@ -25,12 +25,12 @@ impl Setter {
         Setter { root: rustix::process::geteuid().is_root(), notes: BTreeSet::new() }
     }
 
-    /// What could not be kept, in lines for people.
+    /// The notes for the user on attributes that could not be kept.
     pub fn notes(&self) -> impl Iterator<Item = &str> {
         self.notes.iter().map(String::as_str)
     }
 
-    /// Notes something to be said at the end.
+    /// Adds a note for the end.
     pub fn note(&mut self, text: &str) {
         self.notes.insert(text.to_owned());
     }
@@ -55,7 +55,7 @@ impl Setter {
             }
         }
         if attributes.kind != FileKind::Symlink {
-            // Set-user-id without the owner it is meant for would give rights to the wrong one.
+            // Without the right owner, set-user-id would give rights to the wrong user.
             let mask = if owned { 0o7777 } else { 0o1777 };
             let mode = Permissions::from_mode(attributes.permissions & mask);
             if let Err(error) = fs::set_permissions(path, mode) {

@@ -18,24 +18,24 @@ use super::attributes::Setter;
 use super::report::{Report, Summary};
 use crate::failure::{Exit, Failure, Outcome};
 
-/// Names tried where one is taken.
+/// Number of names tried if a name is taken.
 const NAMES_MAX: u32 = 1000;
 
-/// A copy under way.
+/// A copy in progress.
 pub struct Copy {
     directory: PathBuf,
     report: Report,
     setter: Setter,
     summary: Summary,
-    /// Where directories of the volume are on the host.
+    /// The host paths of the volume's directories.
     made: HashMap<Vec<Vec<u8>>, PathBuf>,
 }
 
 impl Copy {
-    /// Makes the directory, or takes one that is empty.
+    /// Makes the directory, or uses an existing empty one.
     ///
     /// # Errors
-    /// The host's; something is in the directory.
+    /// The host's; the directory is not empty.
     pub fn new(directory: &Path, image: &Path, snapshot: Option<&str>) -> Outcome<Copy> {
         match fs::create_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -62,7 +62,7 @@ impl Copy {
     /// Copies everything.
     ///
     /// # Errors
-    /// The host's: a full disk, most likely. What has been copied by then stays.
+    /// The host's, such as a full disk. Completed copies stay.
     pub fn run<M: Medium, P: Platform>(mut self, salvage: &Salvage<'_, M, P>) -> Outcome<Summary> {
         for note in salvage.notes() {
             self.tell(|report| report.note(note))?;
@@ -74,8 +74,8 @@ impl Copy {
             let copy = self.entry(salvage, entry, &copies)?;
             copies.push(copy);
         }
-        // Directories last and from below: what is made in one changes its times, and may need its
-        // permissions.
+        // Directories come last and from the bottom up: a new entry changes a directory's times and
+        // may need its permissions.
         for (entry, copy) in entries.iter().zip(&copies).rev() {
             if let (FileKind::Directory, Some(path), Some(attributes)) =
                 (entry.kind, copy, &entry.attributes)
@@ -99,7 +99,7 @@ impl Copy {
             .map_err(|error| Failure::host(&error, "write the report in", &self.directory))
     }
 
-    /// Copies one entry; returns where it is, `None` where there is nothing to copy.
+    /// Copies one entry and returns its path, or `None` if there is nothing to copy.
     fn entry<M: Medium, P: Platform>(
         &mut self,
         salvage: &Salvage<'_, M, P>,
@@ -195,7 +195,7 @@ impl Copy {
         Ok(path)
     }
 
-    /// FIFOs, sockets and devices; what the host refuses to make is left out with a note.
+    /// Copies FIFOs, sockets and devices. If the host refuses one, it is left out with a note.
     fn special(&mut self, entry: &Entry) -> Outcome<Option<PathBuf>> {
         let kind = match entry.kind {
             FileKind::Fifo => FileType::Fifo,
@@ -223,8 +223,8 @@ impl Copy {
         Ok(Some(path))
     }
 
-    /// Makes an entry with `make`, under another name where its own is taken: by the report, or, in
-    /// a volume as damaged as that, by another entry.
+    /// Makes an entry with `make`, under another name if its own is taken. The report may have the
+    /// name, or, in a badly damaged volume, another entry.
     fn place(
         &mut self,
         entry: &Entry,
@@ -253,8 +253,8 @@ impl Copy {
         ))
     }
 
-    /// Where a directory of the volume is on the host; one that no entry has made, as lost+found,
-    /// is made now.
+    /// The host path of a directory of the volume. A directory that no entry has made, such as
+    /// lost+found, is made now.
     fn parent(&mut self, path: &[Vec<u8>]) -> Outcome<PathBuf> {
         if let Some(made) = self.made.get(path) {
             return Ok(made.clone());
@@ -267,7 +267,7 @@ impl Copy {
     }
 }
 
-/// A path of the volume as people read it.
+/// A path of the volume as messages show it.
 fn shown(path: &[Vec<u8>]) -> String {
     if path.is_empty() {
         return "/".to_owned();

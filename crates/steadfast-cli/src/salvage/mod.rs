@@ -1,8 +1,8 @@
-//! `steadfast check --salvage`: copies what can still be read of a damaged volume to the host.
+//! `steadfast check --salvage`: copies everything readable from a damaged volume to the host.
 //!
-//! The core says what there is ([`steadfast::salvage`]); this writes it below a new directory.
-//! Names come from the image, which may be anybody's: every directory on the way was made here,
-//! nothing is followed, nothing is overwritten.
+//! The core lists what is readable ([`steadfast::salvage`]); this module writes it below a new
+//! directory. Names come from the image and may be hostile. So every directory on a path was made
+//! here, no link is followed, and no file is overwritten.
 
 mod attributes;
 mod copy;
@@ -22,12 +22,12 @@ use copy::Copy;
 /// Name of the report in the directory.
 pub const REPORT: &str = "salvage-report.txt";
 
-/// Copies everything out of `image`, or out of one snapshot in it, into `directory`, which is made,
-/// or is empty.
+/// Copies everything from `image`, or from one snapshot in it, into `directory`. The directory is
+/// made, or must be empty.
 ///
 /// # Errors
-/// Where nothing says what the volume was, where the host cannot take it, and, when all that is
-/// left has been copied, that something is missing.
+/// Nothing identifies the volume, or the host cannot store the copy. After all that is left has
+/// been copied: parts are missing.
 pub fn run(
     image: &Path,
     directory: &Path,
@@ -36,7 +36,7 @@ pub fn run(
     quiet: bool,
     bar: &ProgressBar,
 ) -> Outcome {
-    // The image first: a wrong path leaves no directory behind.
+    // The image is opened first, so that a wrong path leaves no directory behind.
     let summary = host::with_snapshot_named(image, snapshot, |medium| {
         let platform = HostPlatform::new();
         let mut progress = |progress: SalvageProgress| {

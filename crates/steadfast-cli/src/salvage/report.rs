@@ -1,4 +1,4 @@
-//! What salvage tells: the report file, and the summary.
+//! The output of a salvage: the report file, and the summary.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,28 +14,28 @@ use crate::size;
 /// `steadfast check --salvage --json`. Fields are added over time and never change their meaning.
 #[derive(Debug, Default, Serialize)]
 pub struct Summary {
-    /// Regular files written, each once however many names it has.
+    /// Regular files written. A file with several names counts once.
     pub files: u64,
     /// Directories written.
     pub directories: u64,
-    /// Symbolic links, further names, FIFOs, sockets and devices written.
+    /// Symbolic links, additional names, FIFOs, sockets and devices written.
     pub others: u64,
     /// Bytes of file data written.
     pub bytes: u64,
-    /// Bytes of file data that are lost: zeros in the copies.
+    /// Bytes of file data that are lost; the copies hold zeros there.
     pub bytes_lost: u64,
-    /// Files and directories of which something is missing or doubtful.
+    /// Files and directories with missing or doubtful parts.
     pub incomplete: u64,
-    /// Names of which nothing else is left.
+    /// Names whose file is lost entirely.
     pub lost: u64,
     /// Files and directories below lost+found.
     pub lost_and_found: u64,
-    /// How the volume was found, and what the host could not take.
+    /// The condition of the volume, and what the host could not store.
     pub notes: Vec<String>,
 }
 
 impl Summary {
-    /// Whether nothing at all is missing or doubtful.
+    /// Whether nothing is missing or doubtful.
     pub fn is_complete(&self) -> bool {
         self.incomplete == 0
     }
@@ -72,8 +72,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Makes the report of salvaging an image, or a snapshot in it, in `directory`, before anything
-    /// from the volume can take its name.
+    /// Makes the report for an image, or for a snapshot in it, in `directory`. This comes before
+    /// any entry of the volume can take its name.
     ///
     /// # Errors
     /// The host's.
@@ -88,7 +88,7 @@ impl Report {
         Ok(Report { file })
     }
 
-    /// Something that is not about one file.
+    /// Adds a note that does not concern one file.
     ///
     /// # Errors
     /// The host's.
@@ -96,7 +96,7 @@ impl Report {
         writeln!(self.file, "note: {}", one_line(text))
     }
 
-    /// What is wrong with a file.
+    /// Adds a problem of one file.
     ///
     /// # Errors
     /// The host's.
@@ -117,7 +117,7 @@ impl Report {
         self.line(path, &text)
     }
 
-    /// Bytes of a file that are lost.
+    /// Adds the lost bytes of a file.
     ///
     /// # Errors
     /// The host's.
@@ -133,7 +133,7 @@ impl Report {
         writeln!(self.file, "{}: {text}", one_line(path))
     }
 
-    /// Ends the report.
+    /// Ends the report with the line `last`.
     ///
     /// # Errors
     /// The host's.
@@ -143,7 +143,7 @@ impl Report {
     }
 }
 
-/// One line, whatever a name holds.
+/// Replaces control characters, so that a name cannot break the line.
 fn one_line(text: &str) -> String {
     text.replace(|c: char| c.is_control(), "?")
 }

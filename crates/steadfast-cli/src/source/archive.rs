@@ -12,11 +12,11 @@ use tar::{Archive, EntryType};
 use super::{Content, Entry, Node, Source, device_number, normal_path};
 use crate::failure::{Exit, Failure, Outcome, text_os};
 
-/// Extended attributes in PAX headers have this before their name.
+/// Prefix of the names of extended attributes in PAX headers.
 const PAX_XATTR: &str = "SCHILY.xattr.";
 
-/// Adds the entries of the archive `path`; `-` is standard input. An entry that comes twice counts
-/// as it comes last.
+/// Adds the entries of the archive `path`; `-` is standard input. If an entry occurs twice, the
+/// last one counts.
 ///
 /// # Errors
 /// Those of reading, and what is wrong with the archive.
@@ -49,7 +49,7 @@ pub fn add_archive(source: &mut Source, path: &Path) -> Outcome {
     Ok(())
 }
 
-/// One entry; `None` for what is not a file system object (a volume label).
+/// Reads one entry; `None` if it is not a file system object (a volume label).
 fn read_entry(
     entry: &mut tar::Entry<'_, &File>,
     file: &Arc<File>,
@@ -111,7 +111,7 @@ fn read_entry(
     Ok(Some(Ok(added)))
 }
 
-/// `1700000000.25`, possibly negative.
+/// Parses `1700000000.25`; negative values are allowed.
 fn parse_time(text: &str) -> Option<Timestamp> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let seconds: i64 = whole.parse().ok()?;
@@ -126,8 +126,8 @@ fn parse_time(text: &str) -> Option<Timestamp> {
     }
 }
 
-/// The archive as a file in which every byte has a place: a plain file as it is, everything else
-/// unpacked into a file without a name.
+/// Opens the archive as a seekable file. A plain file is used directly; everything else is unpacked
+/// into a file without a name.
 fn open_plain(path: &Path) -> Outcome<File> {
     let cannot = |error: io::Error| Failure::host(&error, "read", path);
     let mut file = match path.as_os_str() == "-" {
@@ -145,7 +145,7 @@ fn open_plain(path: &Path) -> Outcome<File> {
     let mut magic = Vec::new();
     (&mut file).take(6).read_to_end(&mut magic).map_err(cannot)?;
     if file.seek(SeekFrom::Start(0)).is_err() {
-        // A pipe by name.
+        // The path may name a pipe, which cannot be rewound.
         let rest = (&magic[..]).chain(&mut file);
         let mut spooled = spool(&mut { rest }).map_err(cannot)?;
         spooled.seek(SeekFrom::Start(0)).map_err(cannot)?;
@@ -182,7 +182,7 @@ fn unpack_xz(mut reader: BufReader<&File>) -> io::Result<File> {
     Ok(file)
 }
 
-/// Everything that `reader` gives, in a file without a name, at its start.
+/// Copies everything from `reader` into a file without a name, and rewinds that file.
 fn spool(reader: &mut dyn Read) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     io::copy(reader, &mut file)?;

@@ -13,7 +13,8 @@ use steadfast::Timestamp;
 use super::{Content, Entry, Node, Source, device_number};
 use crate::failure::{Failure, Outcome};
 
-/// Attributes that volumes keep; others (security modules, other file systems) belong to the host.
+/// Extended attributes that volumes keep. Others (security modules, other file systems) belong to
+/// the host.
 const KEPT: [&[u8]; 4] = [b"user.", b"trusted.", b"security.capability", b"system.posix_acl_"];
 
 /// Adds everything below `root`, which becomes the root directory.
@@ -25,7 +26,7 @@ pub fn add_directory(source: &mut Source, root: &Path) -> Outcome {
     let mut pending = vec![(root.to_owned(), Vec::new())];
     while let Some((place, path)) = pending.pop() {
         let cannot = |error: io::Error| Failure::host(&error, "read", &place);
-        // The root may be given by a symbolic link.
+        // The root may be a symbolic link.
         let metadata =
             if path.is_empty() { fs::metadata(&place) } else { fs::symlink_metadata(&place) }
                 .map_err(cannot)?;
@@ -38,8 +39,8 @@ pub fn add_directory(source: &mut Source, root: &Path) -> Outcome {
                         .collect::<io::Result<Vec<_>>>()
                 })
                 .map_err(cannot)?;
-            // The last is taken first; which name of several links is the file must not depend on
-            // the host.
+            // The stack takes the last name first. The host's order must not decide which of
+            // several links becomes the file.
             names.sort_unstable_by(|a, b| b.cmp(a));
             for name in names {
                 let mut below = path.clone();
@@ -67,7 +68,7 @@ pub fn add_directory(source: &mut Source, root: &Path) -> Outcome {
                 None => drop(links.insert((metadata.dev(), metadata.ino()), path.clone())),
             }
         }
-        // A directory above it was added before it.
+        // The directory above it was added earlier.
         let _ = source.insert(path, entry);
     }
     Ok(())
@@ -111,7 +112,7 @@ fn xattrs(place: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         }
         match rustix::fs::lgetxattr(place, name, &mut value[..]) {
             Ok(length) => drop(found.insert(name.to_vec(), value[..length].to_vec())),
-            // It has gone, or is for others' eyes.
+            // The attribute has been removed, or this process may not read it.
             Err(Errno::NODATA | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,5 +1,5 @@
-//! A manifest: one entry a line, for what the host's file system cannot have without root (owners,
-//! devices, set-id bits), or for a whole image.
+//! A manifest with one entry per line. It describes a whole image, or what the host's file system
+//! cannot hold without root (owners, devices, set-id bits).
 //!
 //! ```text
 //! # path          type  mode  uid  gid  attributes
@@ -12,9 +12,12 @@
 //! ```
 //!
 //! Types: d directory, f file, l symbolic link, h hard link, p FIFO, s socket, c and b devices, =
-//! an entry that is there already and only changes. `-` for mode, uid or gid keeps what is there,
-//! and is 0644 (0755 for directories) and 0 otherwise. Spaces and `%` in a word are written `%20`
-//! and `%25`, as any other byte can be.
+//! an existing entry that only changes.
+//!
+//! `-` for mode, uid or gid keeps the existing value. For a new entry it means mode 0644 (0755 for
+//! directories) and owner 0.
+//!
+//! Spaces and `%` in a word are written `%20` and `%25`; any other byte can be written that way.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,11 +29,11 @@ use super::{Content, Entry, Node, Source, device_number, normal_path};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::size;
 
-/// Adds the entries of the manifest `path` in their order. Files named in it are relative to its
+/// Adds the entries of the manifest `path` in their order. Paths of files in it are relative to its
 /// directory.
 ///
 /// # Errors
-/// The first line that is wrong, with its number.
+/// The first wrong line, with its number.
 pub fn add_manifest(source: &mut Source, path: &Path) -> Outcome {
     let text = fs::read_to_string(path).map_err(|error| Failure::host(&error, "read", path))?;
     let base = path.parent().unwrap_or(Path::new(""));
@@ -158,7 +161,7 @@ fn device(attributes: &mut BTreeMap<&str, Vec<u8>>) -> Result<u32, String> {
     parse().ok_or_else(|| format!("'{text}' is not a device: write MAJOR:MINOR"))
 }
 
-/// `%20` and so on.
+/// Decodes `%20` and similar.
 fn decode(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,9 +1,9 @@
-//! What an image is built from: a tree of entries in memory, with the contents of files still where
-//! they come from.
+//! The source of an image: a tree of entries in memory. The contents of files stay where they come
+//! from.
 //!
-//! A directory, an archive and a manifest all become the same tree, in which later ones replace
-//! entries of earlier ones. The tree is sorted by path, so that the same input gives the same image
-//! whatever order it came in; a directory always comes before what is in it.
+//! A directory, an archive and a manifest all become the same tree, and later entries replace
+//! earlier ones. The tree is sorted by path, so the order of the input does not change the image. A
+//! directory always comes before its contents.
 
 mod archive;
 mod directory;
@@ -25,12 +25,12 @@ pub use archive::add_archive;
 pub use directory::add_directory;
 pub use manifest::add_manifest;
 
-/// Bytes of a regular file.
+/// The bytes of a regular file.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// A file of the host, opened when it is needed.
+    /// A file of the host, opened when needed.
     Host(PathBuf),
-    /// A part of an open file: an archive.
+    /// Part of an open file: an archive.
     Part {
         /// The archive.
         file: Arc<File>,
@@ -39,11 +39,11 @@ pub enum Content {
     },
     /// These bytes.
     Bytes(Vec<u8>),
-    /// Nothing but zeros.
+    /// Only zeros.
     Hole,
 }
 
-/// What an entry is.
+/// The type of an entry, with what depends on the type.
 #[derive(Debug, Clone)]
 pub enum Node {
     /// A directory.
@@ -52,12 +52,12 @@ pub enum Node {
     Regular {
         /// Its bytes.
         content: Content,
-        /// How many.
+        /// Number of bytes.
         size: u64,
     },
     /// A symbolic link to this target.
     Symlink(Vec<u8>),
-    /// Another name for the entry with this path.
+    /// Another name for the entry at this path.
     Hardlink(Vec<u8>),
     /// A FIFO.
     Fifo,
@@ -72,7 +72,7 @@ pub enum Node {
 /// One entry of the tree.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// What it is.
+    /// The type.
     pub node: Node,
     /// Permission bits, the low twelve.
     pub permissions: u32,
@@ -87,7 +87,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A directory that nobody has described.
+    /// A directory with default attributes.
     pub fn directory() -> Entry {
         Entry {
             node: Node::Directory,
@@ -108,7 +108,7 @@ impl Entry {
     }
 }
 
-/// The tree: entries by path, without a slash at either end; the root has the empty path.
+/// The tree: entries by path, without a slash at either end. The root has the empty path.
 #[derive(Debug, Default)]
 pub struct Source {
     /// See the type.
@@ -116,10 +116,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// Adds or replaces an entry, and makes the directories on the way to it that are missing.
+    /// Adds or replaces an entry, and makes missing directories on its path.
     ///
     /// # Errors
-    /// The part of the path that is something else than a directory.
+    /// The part of the path that is not a directory.
     pub fn insert(&mut self, path: Vec<u8>, entry: Entry) -> Result<(), Vec<u8>> {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let mut above: Vec<usize> = if path.is_empty() { Vec::new() } else { vec![0] };
@@ -131,7 +131,7 @@ impl Source {
             }
         }
         if !matches!(entry.node, Node::Directory) {
-            // A directory that becomes something else takes what is in it along.
+            // The entries below a directory are dropped if another type replaces it.
             let mut below = path.clone();
             below.push(b'/');
             self.entries.retain(|known, _| !known.starts_with(&below));
@@ -145,14 +145,14 @@ impl Source {
         self.entries.values().map(|entry| entry.modified).max().unwrap_or_default()
     }
 
-    /// No time is later than this.
+    /// Lowers later times to `latest`.
     pub fn clamp_times(&mut self, latest: Timestamp) {
         for entry in self.entries.values_mut() {
             entry.modified = entry.modified.min(latest);
         }
     }
 
-    /// A uuid (version 8) from everything but the contents of files, and from `seed`.
+    /// A UUID (version 8) derived from everything except the contents of files, and from `seed`.
     pub fn uuid(&self, seed: &str) -> [u8; 16] {
         let mut hash = Sha256::new();
         let mut add = |bytes: &[u8]| {
@@ -193,7 +193,8 @@ impl Source {
     }
 }
 
-/// A path from outside, as the tree has it: without `.` and slashes at the ends.
+/// Converts a path from outside to the form of the tree: without `.` and without slashes at the
+/// ends.
 ///
 /// # Errors
 /// A path with `..`, a NUL, or a name of more than 255 bytes.
@@ -238,7 +239,7 @@ enum Inner<'a> {
 }
 
 impl<'a> ContentReader<'a> {
-    /// Opens the content, of which `size` bytes are wanted.
+    /// Opens the content to read its first `size` bytes.
     ///
     /// # Errors
     /// Those of the host.

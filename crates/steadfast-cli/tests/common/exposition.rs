@@ -1,5 +1,5 @@
-//! A strict reader of Prometheus text, version 0.0.4, that refuses what a scrape would refuse or a
-//! linter complain about.
+//! A strict reader of Prometheus text, version 0.0.4. It refuses text that a scrape would refuse or
+//! that a linter would complain about.
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, HashSet};
@@ -145,7 +145,7 @@ fn labels(text: &str) -> Option<Vec<(String, String)>> {
     Some(labels)
 }
 
-/// Buckets ascend, their counts too, and the last is +Inf and equals the count.
+/// Bounds and counts of the buckets ascend, and the last bucket is +Inf and equals the count.
 fn check_histograms(page: &Page) -> Result<(), String> {
     let mut buckets: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for sample in &page.samples {

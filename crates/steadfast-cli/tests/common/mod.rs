@@ -1,5 +1,5 @@
-//! What the tests of the command share: a scratch directory, the program, mounts that go away
-//! again.
+//! Shared by the tests of the command: a scratch directory, the program, and mounts that are
+//! removed again.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The program under test.
 pub const STEADFAST: &str = env!("CARGO_BIN_EXE_steadfast");
 
-/// A directory of its own for each test, with whatever is mounted in it unmounted at the end.
+/// A separate directory for each test. At the end, everything mounted in it is unmounted.
 pub struct Scratch {
     directory: tempfile::TempDir,
 }
@@ -45,12 +45,12 @@ impl Scratch {
         command
     }
 
-    /// Runs a command line that has to succeed; returns what it printed.
+    /// Runs a command line that must succeed; returns its output.
     pub fn ok(&self, line: &str) -> String {
         succeeded(&self.line(line), line)
     }
 
-    /// Runs a command line that has to fail as a person should see it; returns the line.
+    /// Runs a command line that must fail with one proper message; returns that line.
     pub fn fails(&self, exit: i32, line: &str) -> String {
         failed(&self.line(line), exit, line)
     }
@@ -64,7 +64,7 @@ impl Scratch {
             .stderr(Stdio::piped())
             .spawn()
             .expect("steadfast runs");
-        // A program that fails early does not read; its exit code tells.
+        // A program that fails early does not read its input; the exit code shows the failure.
         let _ = child.stdin.take().expect("a pipe").write_all(input);
         child.wait_with_output().expect("steadfast ends")
     }
@@ -92,7 +92,7 @@ impl Scratch {
         path
     }
 
-    /// Makes `mnt` and mounts `disk.img` on it with these further arguments.
+    /// Makes `mnt` and mounts `disk.img` on it with these additional arguments.
     pub fn mounted(&self, arguments: &str) -> PathBuf {
         let directory = self.path("mnt");
         fs::create_dir_all(&directory).expect("mount point");
@@ -105,7 +105,7 @@ impl Scratch {
         self.ok("info --get daemon_pid mnt").trim().parse().expect("a process number")
     }
 
-    /// Kills the daemon of `mnt` and waits until it is gone.
+    /// Kills the daemon of `mnt` and waits until it has ended.
     pub fn kill_daemon(&self) {
         let pid = self.daemon();
         signal("KILL", pid);
@@ -129,7 +129,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether this machine can mount; says so when it cannot.
+/// Whether this machine can mount; prints a message if not.
 pub fn can_mount() -> bool {
     let can = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     if !can {
@@ -153,7 +153,7 @@ pub fn signal(name: &str, pid: u32) {
 }
 
 pub fn process_exists(pid: u32) -> bool {
-    // A zombie has ended: whoever started it has not asked yet.
+    // A zombie has ended; its parent has not collected its status yet.
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
 }
@@ -185,11 +185,11 @@ pub fn failed(output: &Output, exit: i32, what: &str) -> String {
     line.to_owned()
 }
 
-/// Where the fixed structures of a volume with 4 KiB blocks are.
+/// Size of the cells of the fixed structures, for a volume with 4 KiB blocks.
 pub const CELL: u64 = 4096;
 const STRUCTURE_DIGEST: usize = 496;
 
-/// Changes a superblock copy and makes its checksum right again.
+/// Changes a superblock copy and corrects its checksum.
 pub fn edit_superblock(image: &Path, offset: u64, edit: impl FnOnce(&mut [u8])) {
     let file = fs::OpenOptions::new().read(true).write(true).open(image).expect("image");
     let mut bytes = [0; 512];
@@ -208,7 +208,7 @@ pub fn flip(image: &Path, offset: u64) {
     file.write_all_at(&[byte[0] ^ 0x40], offset).expect("byte");
 }
 
-/// Where `needle` is in the image.
+/// The positions of `needle` in the image.
 pub fn find(image: &Path, needle: &[u8]) -> Vec<u64> {
     let bytes = fs::read(image).expect("image");
     let mut found = Vec::new();

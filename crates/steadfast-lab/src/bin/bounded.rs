@@ -1,4 +1,4 @@
-//! `bounded --length N`: every short sequence with every persistence call, with a power cut at
+//! `bounded --length N`: runs every short sequence with every persistence call, with a power cut at
 //! every I/O.
 
 use std::process::ExitCode;
@@ -107,7 +107,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Panics of the volume are findings and are reported as such, with their place.
+    // A panic of the volume is a finding. It is reported as such, with its place.
     std::panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
     let (mut seen, mut tally, mut violations) = (Seen::default(), Tally::default(), Vec::new());

@@ -1,5 +1,4 @@
-//! `powercut --seeds A..B`: cuts the power at every I/O of random sequences and prints what it
-//! found.
+//! `powercut --seeds A..B`: cuts the power at every I/O of random sequences and prints the result.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,7 +147,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // Panics of the volume are findings and are reported as such, with their place.
+    // A panic of the volume is a finding. It is reported as such, with its place.
     std::panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
     let next = AtomicU64::new(arguments.seeds.start);
@@ -208,7 +207,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a violation, first made as short as it will go.
+/// Shortens a violation as far as possible and prints it.
 fn report(world: &World, arguments: &Arguments, found: &Violation) {
     let effort = &arguments.effort;
     println!("VIOLATION in {world}\n{found}");

@@ -1,21 +1,21 @@
-//! The files that sequences begin with, and every operation on them that differs in kind.
+//! The files with which sequences begin, and every operation on them that differs in kind.
 
 use steadfast::fs::{AllocateMode, RenameMode, SetXattrMode};
 
 use crate::operation::{Change, Make, Name, Operation, Place, Time};
 
-/// One letter: an operation, or a few that belong together.
+/// A letter: one operation, or a few that belong together.
 #[derive(Debug, Clone)]
 pub struct Element {
-    /// What it does, for people.
+    /// Its description.
     pub name: &'static str,
     /// The operations.
     pub operations: Vec<Operation>,
-    /// What a program would fsync behind it.
+    /// The file or directory that a program would fsync after it.
     pub touched: Place,
-    /// The directory that this is in.
+    /// The directory that contains `touched`.
     pub parent: Place,
-    /// Whether it belongs to the pruned set for sequences of three.
+    /// Whether the letter belongs to the pruned set for sequences of three.
     pruned: bool,
 }
 
@@ -86,9 +86,11 @@ fn xattr(names: &[u8], name: u8, length: u32, fill: u32) -> Operation {
     Operation::SetXattr { place: path(names), name, length, fill, mode: SetXattrMode::Any }
 }
 
-/// What every sequence begins with: `a` of 100 bytes (in the tree), `b` of several blocks with an
-/// attribute and a second name `c/f`, the directory `c` with the file `e` of a few blocks, the
-/// empty directory `d`.
+/// The start of every sequence:
+/// - `a` of 100 bytes (in the tree);
+/// - `b` of several blocks with an attribute and a second name `c/f`;
+/// - the directory `c` with the file `e` of a few blocks;
+/// - the empty directory `d`.
 pub fn files() -> Vec<Operation> {
     vec![
         create(&[], A, Make::Regular),
@@ -105,8 +107,8 @@ pub fn files() -> Vec<Operation> {
 }
 
 impl Alphabet {
-    /// The letters for a position (0 first), all of them or the pruned set. Each position writes
-    /// other bytes.
+    /// The letters for a position (the first is 0): all of them or the pruned set. Each position
+    /// writes different bytes.
     pub fn new(position: usize, pruned: bool) -> Alphabet {
         let mut elements = names();
         elements.extend(data(100 * (position as u32 + 1)));
@@ -122,7 +124,7 @@ impl Alphabet {
     }
 }
 
-/// A letter about `touched`, which is in `parent`.
+/// A letter that changes `touched`, which is in `parent`.
 fn element(
     name: &'static str,
     touched: &[u8],
@@ -133,7 +135,7 @@ fn element(
     Element { name, operations, touched: path(touched), parent: path(parent), pruned }
 }
 
-/// Creating, linking, removing, renaming, attributes.
+/// Letters that create, link, remove and rename, and that change attributes.
 #[rustfmt::skip]
 fn names() -> Vec<Element> {
     use RenameMode::{Exchange, NoReplace, Replace};
@@ -207,7 +209,8 @@ fn names() -> Vec<Element> {
     ]
 }
 
-/// The bytes of files. Stores to a mapped file reach the core as writes of whole pages.
+/// Letters that change the bytes of files. Stores to a mapped file reach the core as writes of
+/// whole pages.
 #[rustfmt::skip]
 fn data(fill: u32) -> Vec<Element> {
     use AllocateMode::{Allocate, PunchHole, ZeroRange};
@@ -265,7 +268,7 @@ fn data(fill: u32) -> Vec<Element> {
     ]
 }
 
-/// Files that share blocks: 4096 bytes are whole blocks on every medium.
+/// Letters that share blocks between files: 4096 bytes are whole blocks on every medium.
 #[rustfmt::skip]
 fn clones(fill: u32) -> Vec<Element> {
     vec![
@@ -281,7 +284,7 @@ fn clones(fill: u32) -> Vec<Element> {
     ]
 }
 
-/// The whole volume: atomic commands, and its size.
+/// Letters that concern the whole volume: atomic commands, and its size.
 #[rustfmt::skip]
 fn volume(fill: u32) -> Vec<Element> {
     let replace = [create(&[], NEW, Make::Regular), write(&[NEW], 0, 3_000, fill), rename(&[], NEW, &[], B, RenameMode::Replace)];

@@ -1,4 +1,4 @@
-//! The calls by which a program asks for durability.
+//! The calls with which a program requests durability.
 
 use super::Element;
 use crate::operation::{Name, Operation, Place};
@@ -8,13 +8,13 @@ use crate::operation::{Name, Operation, Place};
 pub enum Persistence {
     /// No call.
     None,
-    /// fsync of the file or directory that the operation was about.
+    /// fsync of the file or directory that the operation changed.
     FsyncTouched,
     /// fdatasync of it.
     FdatasyncTouched,
-    /// fsync of the directory that it is in.
+    /// fsync of the directory that contains it.
     FsyncParent,
-    /// fsync of a file that has nothing to do with it.
+    /// fsync of an unrelated file.
     FsyncOther,
     /// sync.
     Sync,
@@ -52,7 +52,7 @@ impl Persistence {
         Persistence::Close,
     ];
 
-    /// The operation of this call behind `element`.
+    /// The operation of this call after `element`.
     pub fn operations(self, element: &Element) -> Option<Operation> {
         let fsync = |place: &Place, data_only| Operation::Fsync { place: place.clone(), data_only };
         Some(match self {

@@ -1,21 +1,21 @@
-//! Decides for each unit which value it keeps.
+//! Decides which value each unit keeps.
 
 use super::{Cutter, Survival, Written};
 use crate::medium::{MediumProfile, Remains};
 use crate::random::{Random, mix};
 use crate::tape::DISCARDED;
 
-/// What a unit holds after the cut.
+/// The contents of a unit after the cut.
 pub(super) enum Kept<'a> {
-    /// What it held before any of the writes.
+    /// The value before all writes.
     Before,
     /// One of the values.
     Value(&'a Written),
-    /// What an interrupted write of this value has left.
+    /// The remains of an interrupted write of this value.
     Damage(&'a Written),
 }
 
-/// What becomes of a stretch of a request.
+/// The fate of a stretch of a request.
 #[derive(PartialEq, Eq)]
 enum Fate {
     New,
@@ -30,11 +30,11 @@ pub(super) struct Keep {
     unit: usize,
     in_flight: usize,
     random: Random,
-    /// Requests that survive, for the choices by request.
+    /// Requests that survive, if the choice is made by request.
     kept: Vec<usize>,
     /// Units of the write in flight that survive, for a torn write.
     torn_units: u64,
-    /// For units in the order of writing: the request and the unit in it up to which they have
+    /// For units in the order of writing: the request, and the unit in it, up to which they have
     /// arrived.
     reached: (usize, u64),
 }
@@ -75,7 +75,7 @@ impl Keep {
         Keep { survival, medium: cutter.medium, unit, in_flight, random, kept, torn_units, reached }
     }
 
-    /// The value that a unit keeps of those that it was given.
+    /// The value that a unit keeps, out of those that it was given.
     pub fn choose<'a>(&mut self, values: &'a [Written]) -> Kept<'a> {
         let value = match self.survival {
             Survival::Units(_) => self.any_version(values),
@@ -132,7 +132,7 @@ impl Keep {
         self.medium.is_rough() && !(value.fua && self.medium.forced_is_reliable)
     }
 
-    /// A number that is the same for all units of one stretch of a request.
+    /// A number that is equal for all units of one stretch of a request.
     fn stretch(&self, value: &Written) -> u64 {
         let stretch = (value.start as u64).checked_div(self.medium.extent).unwrap_or(0);
         mix(self.survival.seed() ^ mix((value.request as u64) << 32 | stretch))
@@ -152,12 +152,12 @@ impl Keep {
         self.medium.remains.get(stretch as usize % self.medium.remains.len().max(1))
     }
 
-    /// Whether an interrupted write of `value` leaves a unit that cannot be read.
+    /// Whether an interrupted write of `value` leaves an unreadable unit.
     pub fn is_unreadable(&self, value: &Written) -> bool {
         self.remains(value) == Some(&Remains::Unreadable)
     }
 
-    /// Turns the old value of a unit into what an interrupted write of `value` leaves.
+    /// Turns the old value of a unit into the remains of an interrupted write of `value`.
     pub fn damage(&self, value: &Written, bytes: &mut [u8]) {
         let stretch = mix(self.stretch(value));
         let discarded = vec![DISCARDED; self.unit];

@@ -1,45 +1,45 @@
-//! The choices of what survives a power cut.
+//! The choices of the writes that survive a power cut.
 
 use crate::medium::MediumProfile;
 use crate::random::Random;
 
-/// Which of the writes that were not durable survive.
+/// The surviving writes, out of those that were not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// Everything issued, the one in flight included.
+    /// Every issued write, including the one in flight.
     All,
-    /// Nothing that was not durable.
+    /// No write that was not durable.
     Nothing,
-    /// Everything completed; the write in flight is lost.
+    /// Every completed write; the write in flight is lost.
     Completed,
-    /// Only the write in flight; everything completed before it but not flushed is lost.
+    /// Only the write in flight; writes completed before it but not flushed are lost.
     InFlightOnly,
-    /// Everything completed and the front part of the write in flight.
+    /// Every completed write, and the front part of the write in flight.
     Torn(u64),
-    /// Whole requests are kept or lost by coin (reordering).
+    /// Whole requests are kept or lost at random (reordering).
     Requests(u64),
-    /// Everything issued but one request (a single lost write).
+    /// Every issued write except one (a single lost write).
     AllButOne(u64),
-    /// The requests in order up to one of them.
+    /// The requests in order, up to one of them.
     Prefix(u64),
-    /// Every atomic unit by itself: kept in one of its versions, or lost.
+    /// Every atomic unit separately: kept in one of its versions, or lost.
     Units(u64),
-    /// Everything completed; of the write in flight every stretch is new, lost or damaged. On media
-    /// that leave damage.
+    /// Every completed write; each stretch of the write in flight is new, lost or damaged. For
+    /// media that leave damage.
     Damaged(u64),
-    /// Every unit by itself: in one of its versions, lost, or damaged with its stretch. On media
+    /// Every unit separately: in one of its versions, lost, or damaged with its stretch. For media
     /// that leave damage.
     Rubble(u64),
-    /// The units in the order in which they were written up to one of them, which is damaged. On
-    /// media that leave damage.
+    /// The units in the order of writing, up to one of them, which is damaged. For media that leave
+    /// damage.
     Programmed(u64),
 }
 
 impl Survival {
-    /// The choices that are tried at every cut, whatever the seed.
+    /// The choices tried at every cut, whatever the seed.
     pub const FIXED: [Survival; 3] = [Survival::All, Survival::Nothing, Survival::InFlightOnly];
 
-    /// A choice by chance, of those that the medium can leave.
+    /// A random choice out of those that the medium can leave.
     pub fn random(random: &mut Random, medium: &MediumProfile) -> Survival {
         let seed = random.bits();
         if medium.is_rough() && random.chance(2, 3) {

@@ -1,4 +1,4 @@
-//! What may be there behind an operation that a fault has stopped; the rules are those of
+//! The states allowed after an operation that a fault has stopped. The rules are those of
 //! [`faults`](super).
 
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::session::{Attempt, Session, Verdict};
 use crate::subject::{Call, Reply, Subject};
 use crate::triggers::{is_commit, triggers};
 
-/// Calls that give up what is not durable.
+/// Whether the call gives up changes that are not durable.
 const fn is_rollback(call: &Call<'_>) -> bool {
     matches!(call, Call::Rollback | Call::RollBackHeld | Call::SnapshotRollback { .. })
 }
 
 impl<S: Subject> Session<'_, S> {
-    /// Why the volume went read-only by itself, if it did.
+    /// The reason why the volume became read-only, if it did.
     pub fn failure(&self) -> Option<&'static str> {
         self.subject.failure()
     }
 
-    /// Does one operation while the medium may fail; returns 1 where it was refused for that.
+    /// Does one operation while the medium may fail. Returns 1 if the fault refused it.
     pub(super) fn step_in_trouble(&mut self, operation: &Operation) -> Result<u64, String> {
         if *operation == Operation::Compare {
             let strikes = self.tape.all_strikes();
@@ -55,11 +55,11 @@ impl<S: Subject> Session<'_, S> {
         }
     }
 
-    /// A rollback that could not read everything can be repeated, and nothing is shown until one
+    /// Repeats a rollback that could not read everything. The volume shows nothing until a rollback
     /// has succeeded.
     fn roll_back_again(&mut self) -> Result<(), String> {
         if self.tape.strikes(MediumOperation::Read) == 0 {
-            // A write failed: it is read-only for good.
+            // A write failed, so the volume stays read-only.
             return Ok(());
         }
         let tape = self.tape.clone();
@@ -81,9 +81,9 @@ impl<S: Subject> Session<'_, S> {
         let refused = Ok(Verdict::Refused(Fault::Broken));
         self.check_failure(is_rollback(call))?;
         self.check_held(call)?;
-        // Going back to a snapshot sets the last point anew, whatever comes of the rest.
+        // A rollback to a snapshot sets the last point again, whatever happens afterwards.
         if points > 0 && !matches!(call, Call::SnapshotRollback { .. }) {
-            // It was full and committed what came before.
+            // The volume was full and committed the earlier changes.
             self.points_before(call, label, begun, before);
         }
         if matches!(call, Call::Rollback | Call::RollBackHeld) {
@@ -97,7 +97,7 @@ impl<S: Subject> Session<'_, S> {
             return refused;
         }
         if matches!(error, Error::Poisoned(_)) && self.in_flight.len() > 2 {
-            // It has been looked at often enough.
+            // This state was compared often enough.
             return refused;
         }
         self.in_flight.push(Arc::new(self.model.state.clone()));
@@ -106,7 +106,7 @@ impl<S: Subject> Session<'_, S> {
             triggers(call, mask) || is_commit(call) || mask.contains(TransactionMask::VOLUME_FULL);
         let after = self.after(call);
         if let Err(what) = self.compare_refused(call) {
-            // The change was made, and then its own transaction point failed.
+            // The change was made, and then its transaction point failed.
             let Some(made) = after.clone().filter(|_| triggers(call, mask)) else {
                 return Err(format!("refused with '{error}', but something has changed: {what}"));
             };
@@ -122,8 +122,9 @@ impl<S: Subject> Session<'_, S> {
         refused
     }
 
-    /// Going back to a snapshot begins with a rollback, so it has done that, or nothing, or all of
-    /// it but for being durable; or nothing is shown until another rollback.
+    /// Judges a rollback to a snapshot, which begins with an ordinary rollback. So it has done only
+    /// that, or nothing, or everything except making it durable. Or the volume shows nothing until
+    /// another rollback.
     fn judge_snapshot_rollback(&mut self, call: &Call<'_>, error: Error) -> Result<(), String> {
         let mut last = self.model.clone();
         last.roll_back(&self.ledger.last().state);
@@ -139,7 +140,7 @@ impl<S: Subject> Session<'_, S> {
                 Ok(()) => {
                     self.model.state = state;
                     if step == 0 {
-                        // Nothing is there that is not durable.
+                        // No change is left that is not durable.
                         self.dirty_since_ms = None;
                     }
                     return Ok(());
@@ -159,8 +160,9 @@ impl<S: Subject> Session<'_, S> {
         self.compare().map_err(|what| format!("background work met '{error}', but: {what}"))
     }
 
-    /// A hold that could not be ended goes on, so that nobody commits half of it; where the volume
-    /// takes no changes any more it has ended. One that could not begin has not.
+    /// Checks the hold. If a hold cannot be ended, it continues, so that no other caller commits
+    /// half of it. If the volume became read-only, the hold has ended. A hold that could not begin
+    /// does not exist.
     fn check_held(&mut self, call: &Call<'_>) -> Result<(), String> {
         let right = match call {
             Call::Hold => false,
@@ -176,9 +178,8 @@ impl<S: Subject> Session<'_, S> {
         }
     }
 
-    /// Judges a change of the size that a fault has stopped: nothing is lost, and the volume has
-    /// one size or the other. One that could not be made smaller at the last moment is opened
-    /// again.
+    /// Judges a resize that a fault has stopped: nothing is lost, and the volume has one of the two
+    /// sizes. If shrinking failed at the last moment, the volume is opened again.
     pub(crate) fn judge_resize_fault(
         &mut self,
         error: Error,
@@ -200,7 +201,7 @@ impl<S: Subject> Session<'_, S> {
         Ok(Verdict::Refused(Fault::Broken))
     }
 
-    /// A volume that has gone read-only says why, and had to.
+    /// Checks that a read-only volume gives a reason, and that the fault justified it.
     pub(crate) fn check_failure(&self, rollback: bool) -> Result<(), String> {
         let Some(why) = self.subject.failure() else { return Ok(()) };
         let written = self.tape.strikes(MediumOperation::Write)
@@ -215,7 +216,7 @@ impl<S: Subject> Session<'_, S> {
         Ok(())
     }
 
-    /// The state that the call would have made. The inode of a file that it made is looked up.
+    /// The state that the call would have made. The inode of a new file is looked up on the volume.
     fn after(&self, call: &Call<'_>) -> Option<State> {
         let made = match call {
             Call::Create { directory, name, .. } => {

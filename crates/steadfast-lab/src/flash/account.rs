@@ -1,20 +1,20 @@
-//! Where the programs of a part go, and what its blocks hold.
+//! The purposes of a part's programs, and the contents of its blocks.
 
 use steadfast_flash::ftl::{BlockDetail, BlockUse, FtlInfo};
 use steadfast_flash::model::OperationCounts;
 
-/// Programs for each overwrite by what they are for, and the blocks at the end.
+/// Programs per overwrite by purpose, and the blocks at the end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Account {
-    /// File contents, and what the file system does not say it will write again soon.
+    /// File contents, and other pages that the file system does not mark as soon to be rewritten.
     pub data: f64,
-    /// Nodes of its tree, and records of its log that are too long for the journal.
+    /// Nodes of the tree, and log records that are too long for the journal.
     pub hot: f64,
     /// Pages that garbage collection moves.
     pub moved: f64,
-    /// Of these, hot ones.
+    /// Moved pages that are hot.
     pub moved_hot: f64,
-    /// Map, directory, block table, their second copies.
+    /// Pages of map, directory and block table, and their second copies.
     pub map: f64,
     /// Journal pages.
     pub journal: f64,
@@ -22,19 +22,19 @@ pub struct Account {
     pub spill: f64,
     /// Anchors.
     pub anchors: f64,
-    /// Erasures for each overwrite.
+    /// Erasures per overwrite.
     pub erases: f64,
     /// Blocks by use, in the order of [`BlockUse::ALL`].
     pub blocks: [u32; 7],
-    /// Percent of the pages in the blocks with data that something refers to.
+    /// Referenced pages in the blocks with data, percent.
     pub valid_percent: f64,
-    /// The fewest valid pages in a block with data to which nothing is programmed any more.
+    /// The fewest valid pages in a closed data block, that is, one that receives no more programs.
     pub valid_least: u32,
 }
 
 impl Account {
-    /// What was spent from `before` to `after` on so many overwrites; and the blocks, of so many
-    /// pages each.
+    /// The cost of `overwrites` overwrites, from `before` to `after`, and the blocks, each with
+    /// `pages` pages.
     #[must_use]
     pub fn new(
         before: &(OperationCounts, FtlInfo),

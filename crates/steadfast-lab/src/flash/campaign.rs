@@ -1,11 +1,13 @@
-//! Power cuts in the operations of the part, under the whole file system.
+//! Power cuts in the operations of the part, below the whole file system.
 //!
-//! A small volume is overwritten at random between transaction points; the power goes in the middle
-//! of some program or erasure, sometimes right after a block went bad, sometimes again in the
-//! recovery. Then the volume must open, pass its check, and be in the state of the last
-//! acknowledged point or of the one that was in flight: every block of every file, all or nothing.
-//! From there it goes on, so that damage which is only found later is found, too. Now and then a
-//! new part is taken, as each has spare blocks for few that go bad.
+//! A small volume is overwritten at random between transaction points. The power is cut in the
+//! middle of a program or an erasure. Some cuts come right after a block went bad, others during
+//! the recovery.
+//!
+//! Then the volume must open, pass its check, and be in the state of the last acknowledged point or
+//! of the one in flight. Every block of every file must match one of these states. The run
+//! continues from there, so damage that shows only later is found too. Each part has spare blocks
+//! for only a few bad blocks, so a new part is taken from time to time.
 
 use steadfast::check::{CheckOptions, check};
 use steadfast::{Error, FormatOptions, OpenOptions, TransactionMask, Volume};
@@ -19,11 +21,11 @@ use super::tally::{CutTally, Struck};
 use crate::platform::LabPlatform;
 use crate::random::Random;
 
-/// Cuts after which a new part is taken.
+/// Number of cuts after which a new part is taken.
 const CUTS_OF_A_PART: u64 = 100;
-/// Blocks of a part that go bad, beside those that are bad from the factory.
+/// Blocks of a part that go bad, in addition to those that are bad from the factory.
 const FAILURES: u32 = 2;
-/// Operations within which the work for a block that went bad is done.
+/// Operations within which the work for a bad block is done.
 const FAILURE_WORK: u64 = 10;
 
 fn options() -> OpenOptions {
@@ -35,20 +37,20 @@ fn options() -> OpenOptions {
     }
 }
 
-/// One part and what is on it.
+/// One part and its contents.
 struct World {
     nand: NandModel,
     random: Random,
-    /// What the last acknowledged point has.
+    /// The contents at the last acknowledged point.
     acknowledged: Contents,
     failures_left: u32,
 }
 
-/// Cuts the power `cuts` times on parts of this kind (small ones; the shape of the pages and the
-/// rules are kept).
+/// Cuts the power `cuts` times on parts of this kind. The parts are small, but keep the page size
+/// and the rules of the kind.
 ///
 /// # Errors
-/// The first violation, in words.
+/// The first violation, as text.
 pub fn cut_part(part: &Part, cuts: u64, seed: u64) -> Result<CutTally, String> {
     let small = part.with_blocks(96.min(part.geometry.blocks));
     let small = Part { geometry: NandGeometry { pages_per_block: 16, ..small.geometry }, ..small };
@@ -83,15 +85,15 @@ impl World {
             Volume::format(&&medium, &format, &LabPlatform::default()).map_err(text)?;
             let volume: Opened<'_> =
                 Volume::open(&medium, options(), LabPlatform::default()).map_err(text)?;
-            // Up to two thirds full: what is between two points is kept twice.
+            // The files fill up to two thirds: blocks changed between two points are stored twice.
             let blocks = (bytes * 2 / 3 / (FILES * BLOCK) as u64).max(1);
             Contents::create(&volume, blocks, &mut random).map_err(text)?
         };
         Ok(World { nand, random, acknowledged, failures_left: FAILURES })
     }
 
-    /// Works until the power goes, perhaps again and again in the recovery, and looks at what is
-    /// there.
+    /// Works until the power is cut, possibly several times during the recovery, and judges the
+    /// result.
     fn cut(&mut self, tally: &mut CutTally) -> Result<(), String> {
         self.nand.power_on();
         self.nand.reseed(self.random.bits());
@@ -120,7 +122,7 @@ impl World {
         self.judge(flight, tally).map_err(|what| format!("after cut {}: {what}", tally.cuts))
     }
 
-    /// Works until the power goes: the result is the point in flight.
+    /// Works until the power is cut; returns the point in flight.
     fn work(&mut self, tally: &mut CutTally) -> Result<Contents, String> {
         let World { nand, random, acknowledged, .. } = self;
         let mut state = acknowledged.clone();
@@ -164,8 +166,8 @@ impl World {
         Ok(state)
     }
 
-    /// The volume opens and is in the state of the last acknowledged point, or of the one in
-    /// flight.
+    /// Checks that the volume opens, and that its state is the last acknowledged point or the one
+    /// in flight.
     fn judge(&mut self, flight: Contents, tally: &mut CutTally) -> Result<(), String> {
         let text = |error: Error| error.to_string();
         self.nand.power_on();
@@ -204,8 +206,8 @@ mod tests {
     use crate::tape::Discards;
     use crate::world::{Profile, World};
 
-    /// A medium that asks for discards gets them, and what they destroy was not needed: it reads as
-    /// rubbish here.
+    /// A medium that asks for discards gets them. This medium then returns rubbish for the
+    /// discarded data, which must not be needed.
     #[test]
     fn what_is_discarded_was_not_needed() {
         let effort =

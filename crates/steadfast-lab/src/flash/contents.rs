@@ -1,4 +1,4 @@
-//! What the files of a campaign hold: of each block a number that its bytes follow from.
+//! The contents of a campaign's files: for each block, a number that determines its bytes.
 
 use steadfast::fs::{Caller, NewNode};
 use steadfast::{Error, InodeNumber, Volume};
@@ -8,11 +8,11 @@ use steadfast_flash::model::NandModel;
 use crate::platform::LabPlatform;
 use crate::random::Random;
 
-/// Files.
+/// Number of files.
 pub(super) const FILES: usize = 6;
 /// Bytes of a block of a file.
 pub(super) const BLOCK: usize = 4096;
-/// Blocks that are written or read at once.
+/// Blocks written or read at once.
 const AT_ONCE: usize = 16;
 
 pub(super) type Opened<'a> = Volume<&'a FlashMedium<&'a mut NandModel>, LabPlatform>;
@@ -25,11 +25,12 @@ fn name(file: usize) -> String {
     format!("file-{file}")
 }
 
-/// The number of a block of zeros: flash has no page for it, so it has to be remembered in another
-/// way.
+/// The number of a block of zeros. Flash has no page for such a block, so the file system records
+/// it in another way.
 const ZEROS: u64 = 0;
 
-/// The words of a block: each differs from every other word of it, and from those of other numbers.
+/// The words of a block. Each word differs from every other word of the block, and from the words
+/// of other numbers.
 fn words(number: u64) -> impl Iterator<Item = [u8; 8]> {
     (1..=BLOCK as u64 / 8).map(move |word| match number {
         ZEROS => [0; 8],
@@ -43,7 +44,7 @@ fn is_block(bytes: &[u8], number: u64) -> bool {
 }
 
 impl Contents {
-    /// Makes the files, with so many blocks each.
+    /// Makes the files, with `blocks` blocks each.
     pub fn create(
         volume: &Opened<'_>,
         blocks: u64,
@@ -78,7 +79,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Whether the volume holds this: every block of every file.
+    /// Whether the volume holds exactly these contents in every block of every file.
     pub fn is_in(&self, volume: &Opened<'_>) -> Result<bool, Error> {
         let mut found = vec![0; AT_ONCE * BLOCK];
         for (file, numbers) in self.0.iter().enumerate() {
@@ -102,7 +103,8 @@ impl Contents {
         Ok(true)
     }
 
-    /// Whether the volume may hold this and not `other`: only where both differ is looked at.
+    /// Whether the volume holds these contents and not `other`. The check reads only the first
+    /// differing block.
     pub fn rather_than(&self, other: &Contents, volume: &Opened<'_>) -> Result<bool, Error> {
         let mut found = [0; BLOCK];
         for (file, (numbers, others)) in self.0.iter().zip(&other.0).enumerate() {

@@ -1,4 +1,4 @@
-//! What synced writes, mounts and wear cost.
+//! The costs of synced writes and mounts, and the wear.
 
 use steadfast::fs::{Caller, NewNode};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
@@ -13,33 +13,34 @@ use crate::random::Random;
 /// Figures of one part.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Figures {
-    /// Bytes that the medium offers, percent of the part's.
+    /// Bytes that the medium offers, in percent of the part's bytes.
     pub usable_percent: f64,
-    /// Most page reads of a mount: translation layer, block table, log replay; after a clean stop.
+    /// Most page reads of a mount after a clean stop: translation layer, block table, log replay.
     pub mount_page_reads_clean: u64,
     /// The same after a power cut.
     pub mount_page_reads_max: u64,
-    /// Page programs for each of 200 synced overwrites of 4 KiB at 90 % full, everything counted.
+    /// Page programs per overwrite, all purposes included, for 200 synced overwrites of 4 KiB at 90
+    /// % full.
     pub programs_per_synced_4k: f64,
-    /// The same for uniform random overwrites all over the volume, after the free blocks have been
+    /// The same for uniform random overwrites over the whole volume, after the free blocks were
     /// used up once.
     pub programs_per_synced_4k_steady: f64,
-    /// What these programs were for.
+    /// The purposes of these programs.
     pub steady: Account,
-    /// Longest of these writes with its fsync, modelled milliseconds.
+    /// Longest of these writes including its fsync, modelled milliseconds.
     pub write_ms_max: f64,
     /// Longest piece of background work, modelled milliseconds.
     pub background_ms_max: f64,
-    /// Most erasures of a block less the fewest, percent of the rated cycles.
+    /// Most erasures of a block minus the fewest, in percent of the rated cycles.
     pub erase_spread: f64,
-    /// Most memory of the translation layer behind a write, bytes for each KiB of flash.
+    /// Most memory of the translation layer after a write, bytes per KiB of flash.
     pub memory_per_kib: f64,
 }
 
 /// Bytes that a piece of background work writes.
 const BACKGROUND_STEP: u64 = 16 << 10;
 
-/// What went wrong, in words.
+/// The error is text.
 pub type Result<T> = std::result::Result<T, String>;
 
 type FlashVolume = Volume<std::sync::Arc<FlashMedium<NandModel>>, LabPlatform>;
@@ -52,7 +53,7 @@ fn flash_text(error: FlashError) -> String {
     format!("flash: {error}")
 }
 
-/// A volume on a part that can be looked into.
+/// A volume on a part whose counters the bench can read.
 struct Bench {
     medium: std::sync::Arc<FlashMedium<NandModel>>,
     volume: FlashVolume,
@@ -80,7 +81,7 @@ impl Bench {
         self.medium.with(|ftl| ftl.nand().counts())
     }
 
-    /// Background work until there is none; the longest piece, modelled nanoseconds.
+    /// Runs background work until there is none. Returns the longest piece, modelled nanoseconds.
     fn background(&self) -> Result<u64> {
         let mut longest = 0;
         self.clock.advance_ms(50);
@@ -110,7 +111,7 @@ impl Bench {
         Ok(file.inode)
     }
 
-    /// Page reads of a mount of a copy of the part as it is now.
+    /// Page reads of a mount of a copy of the part in its present state.
     fn mount_reads(&self) -> Result<u64> {
         let mut nand = self.medium.with(|ftl| ftl.nand().clone());
         nand.reset_counts();
@@ -123,12 +124,12 @@ impl Bench {
         Ok(reads)
     }
 
-    /// One synced overwrite of 4 KiB; its modelled nanoseconds.
+    /// Makes one synced overwrite of 4 KiB; returns its modelled nanoseconds.
     fn overwrite(&self, file: InodeNumber, at: u64, random: &mut Random) -> Result<u64> {
         self.overwrite_and(file, at, random, || ())
     }
 
-    /// As [`overwrite`](Self::overwrite); does something between the write and its fsync.
+    /// As [`overwrite`](Self::overwrite), with an action between the write and its fsync.
     fn overwrite_and(
         &self,
         file: InodeNumber,
@@ -154,17 +155,17 @@ fn options() -> OpenOptions {
     }
 }
 
-/// Measures a part: `steady` synced random overwrites after the 200.
+/// Measures a part: 200 synced overwrites, then `steady` synced random overwrites.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// What went wrong, as text.
 pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
     let bench = Bench::new(part, seed)?;
     let mut random = Random::new(seed);
     let mut found = Figures::default();
     let layout = bench.medium.with(|ftl| ftl.layout());
     found.usable_percent = 100.0 * f64::from(layout.user_pages) / f64::from(part.geometry.pages());
-    // Files of 64 KiB until the volume is 90 % full; 20 of them are overwritten in turn, as in
+    // Files of 64 KiB fill the volume to 90 %. 20 of them are overwritten in turn, as in
     // bench/nand.
     let mut files = Vec::new();
     loop {
@@ -251,7 +252,7 @@ mod tests {
         assert!(found.erase_spread <= 1.0 && found.memory_per_kib <= 1.0, "{found:?}");
     }
 
-    /// Behind so many random overwrites, when garbage collection has as much to do as it ever will.
+    /// After this many random overwrites, garbage collection has as much work as it will ever have.
     #[test]
     fn the_figures_hold_in_the_long_run() {
         let steady = std::env::var("FLASH_OVERWRITES").ok().and_then(|count| count.parse().ok());
@@ -268,18 +269,18 @@ mod tests {
         );
     }
 
-    /// What random overwrites were found to take at most.
+    /// The highest costs of random overwrites.
     #[derive(Debug, Default)]
     struct Most {
         mount_reads: u64,
         write_ms: f64,
         background_ms: f64,
-        /// Programs for each of the later half of them.
+        /// Programs per overwrite in the second half.
         programs: f64,
     }
 
-    /// Page reads of a mount after a power cut somewhere in 4,000 random overwrites of 400 files,
-    /// and what these take.
+    /// Page reads of a mount after a power cut during 4,000 random overwrites of 400 files, and the
+    /// cost of the overwrites.
     fn most_mount_reads(bench: &Bench, background: bool) -> Most {
         let mut random = Random::new(1);
         let mut files = Vec::new();
@@ -320,8 +321,8 @@ mod tests {
     /// A volume on 65,536 blocks.
     fn large() -> Bench {
         let mut ftl = format(NandModel::new(&Part::SLC_1GBIT.with_blocks(65_536), 1), 1).unwrap();
-        // Each recovery goes on in the next block of the ring, so the newest anchor is not among
-        // the first.
+        // Each recovery continues in the next block of the ring, so the newest anchor is not among
+        // the first blocks.
         for _ in 0..150 {
             ftl = Ftl::mount(ftl.into_nand(), false).unwrap();
             assert!(ftl.info().recovered);
@@ -330,7 +331,7 @@ mod tests {
         Bench::on(ftl, &options).unwrap()
     }
 
-    /// The whole file system after power cuts on 8 GiB of flash: what a mount reads does not grow
+    /// The whole file system after power cuts on 8 GiB of flash: the reads of a mount do not grow
     /// with the part.
     #[test]
     fn a_mount_of_65_536_blocks_reads_53_pages() {
@@ -342,8 +343,8 @@ mod tests {
         );
     }
 
-    /// On a board that does no background work operations write the checkpoints, in time for a
-    /// mount.
+    /// On a board without background work, operations write the checkpoints early enough for the
+    /// bound on a mount.
     #[test]
     fn a_mount_reads_53_pages_where_there_is_no_background() {
         for bench in [Bench::new(&Part::SLC_1GBIT, 1).unwrap(), large()] {
@@ -353,8 +354,8 @@ mod tests {
         }
     }
 
-    /// The bound on one write with its fsync, on every part: small ones, with as many pages in a
-    /// block.
+    /// The bound on one write with its fsync, on small parts of every kind with the kind's pages
+    /// per block.
     #[test]
     fn no_write_takes_50_ms_on_any_part() {
         for part in Part::ALL {

@@ -1,7 +1,7 @@
 //! The whole file system on modelled NAND: figures and power cuts.
 //!
-//! docs/inside/FLASH.md says what the figures mean. Everything is counted in operations of the part
-//! and priced in its modelled time, so no result depends on the machine.
+//! docs/inside/FLASH.md explains the figures. All costs are counted in operations of the part and
+//! converted to its modelled time, so no result depends on the machine.
 
 mod account;
 mod campaign;
@@ -17,13 +17,13 @@ pub use tally::{CutTally, Struck};
 use steadfast::{FormatOptions, TransactionMask};
 use steadfast_flash::nand::NandGeometry;
 
-/// Blocks of the intent log on flash: as many as a mount can read. A group of records takes two, of
-/// which it reads one.
+/// Blocks of the intent log on flash: as many as a mount can read. A group of records takes two
+/// blocks, and the mount reads one of them.
 const LOG_BLOCKS: u64 = 40;
 
-/// How a volume on flash is formatted: blocks and nodes of a page, so that nothing is written twice
-/// that changes once; metadata once, because every page below is checked and corrected, and moved
-/// before it goes bad.
+/// The format of a volume on flash. Blocks and nodes have the size of a page, so that one change
+/// does not write a page twice. Metadata has one copy, because the translation layer checks and
+/// corrects every page, and moves it before it goes bad.
 #[must_use]
 pub fn format_options(geometry: &NandGeometry) -> FormatOptions {
     FormatOptions {

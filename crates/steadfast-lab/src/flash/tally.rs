@@ -1,17 +1,17 @@
-//! What a campaign of power cuts has tried, by what was under way.
+//! The counts of a campaign of power cuts, by the interrupted operation.
 
 use steadfast_flash::ftl::{PageKind, page_kind};
 use steadfast_flash::nand::NandOperation;
 
-/// The operation of the part that a cut was in.
+/// The operation of the part that a cut interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Struck {
     /// The program of a page of the host.
     HostPage,
-    /// The program of a page that garbage collection moves.
+    /// The program of a page moved by garbage collection.
     MovedPage,
-    /// The program of a page of map, directory or block table, of their second copies, or of counts
-    /// of reads.
+    /// The program of a page of map, directory or block table, of their second copies, or of read
+    /// counts.
     MapPage,
     /// The program of a spill page.
     SpillPage,
@@ -38,7 +38,7 @@ impl Struck {
         Struck::BadMark,
     ];
 
-    /// Its name, a word or two.
+    /// Its name, one or two words.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,8 +53,8 @@ impl Struck {
         }
     }
 
-    /// What the model says that was struck. `moved`: in the block into which garbage collection
-    /// moves.
+    /// The operation that the model reports as interrupted. `moved`: it was in the block that
+    /// garbage collection fills.
     pub(super) fn of(
         struck: Option<&steadfast_flash::model::Struck>,
         moved: bool,
@@ -73,26 +73,26 @@ impl Struck {
     }
 }
 
-/// What was tried.
+/// Counts of the tries.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CutTally {
-    /// Power cuts, all of the following included.
+    /// All power cuts, including those counted below.
     pub cuts: u64,
-    /// By the operation that was interrupted, in the order of [`Struck::ALL`].
+    /// Cuts by interrupted operation, in the order of [`Struck::ALL`].
     pub struck: [u64; Struck::ALL.len()],
-    /// Cuts in the recovery from a cut before.
+    /// Cuts during the recovery from an earlier cut.
     pub recovery_cuts: u64,
-    /// Cuts in a step of a checkpoint of the file system, or in the discards behind it.
+    /// Cuts in a step of a checkpoint of the file system, or in the discards after it.
     pub checkpoint_cuts: u64,
     /// Cuts within a few operations after a block went bad.
     pub bad_block_cuts: u64,
     /// Blocks that the translation layer found bad.
     pub bad_blocks: u64,
-    /// Cuts after which the point in flight was found.
+    /// Cuts after which the volume was at the point in flight.
     pub later_points: u64,
-    /// Pages moved by garbage collection meanwhile.
+    /// Pages that garbage collection moved during the campaign.
     pub moved_pages: u64,
-    /// Most page reads of a mount after a cut, that of the file system included.
+    /// Most page reads of a mount after a cut, including those of the file system.
     pub mount_page_reads_max: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Files and names for operations, drawn from those that the model has, so that most operations
-//! find something.
+//! Files and names for operations, drawn from those in the model, so that most operations find a
+//! file.
 
 use steadfast::InodeNumber;
 use steadfast::fs::FileKind;
@@ -8,9 +8,9 @@ use super::Generator;
 use crate::model::{Body, Model};
 use crate::operation::{Name, Place};
 
-/// Depth of directories that operations are drawn in.
+/// Maximum depth of the directories that are drawn.
 const DEPTH_MAX: usize = 4;
-/// Files that are looked for.
+/// Maximum number of files that are searched.
 const FILES_MAX: usize = 32;
 
 impl Generator {
@@ -45,7 +45,7 @@ impl Generator {
         Place::Path(path)
     }
 
-    /// A name in a directory, most often one that exists.
+    /// A name in a directory, usually an existing one.
     pub(super) fn entry(&mut self, model: &Model) -> (Place, Name) {
         let directory = self.directory(model);
         let Place::Path(path) = &directory else { return (directory, Name(0)) };
@@ -63,7 +63,7 @@ impl Generator {
         (directory, name)
     }
 
-    /// Anything.
+    /// Any place.
     pub(super) fn place(&mut self, model: &Model) -> Place {
         match self.random.below(12) {
             0 => Place::Slot(self.slot()),
@@ -81,7 +81,7 @@ impl Generator {
         }
     }
 
-    /// A regular file where there is one.
+    /// A regular file, if there is one.
     pub(super) fn file(&mut self, model: &Model) -> Place {
         for attempt in 0..6 {
             let place = self.place(model);
@@ -109,7 +109,7 @@ impl Generator {
     }
 }
 
-/// Paths of regular files, of the first few in the order of names.
+/// Paths of regular files: the first few in the order of names.
 fn regular_files(model: &Model) -> Vec<Vec<Name>> {
     let mut found = Vec::new();
     let mut ahead = vec![(Vec::new(), InodeNumber::ROOT)];

@@ -1,10 +1,10 @@
-//! Short plans: a few operations that belong together, for faults that operations drawn one by one
-//! hardly ever meet.
+//! Short plans: a few related operations, for faults that independently drawn operations rarely
+//! meet.
 //!
 //! Each plan makes what it needs (a file of some length, many extents, three snapshots in a row)
-//! and ends where the fault would show. Between its operations those of other clients, background
-//! work and power cuts come as anywhere. The plans draw from numbers of their own: what is drawn
-//! beside them stays the same.
+//! and ends where the fault would show. Operations of other clients, background work and power cuts
+//! may come between its operations. Plans use a separate random generator, so the other operations
+//! stay the same.
 
 use steadfast::TransactionMask;
 use steadfast::fs::AllocateMode;
@@ -13,13 +13,13 @@ use super::Generator;
 use crate::model::Model;
 use crate::operation::{Change, Make, Name, Operation, Place};
 
-/// One in so many operations begins a plan.
+/// One in this many operations begins a plan.
 const ONE_IN: u64 = 25;
-/// Pieces of a file that a truncation does not remove in one step.
+/// Number of pieces of a file that a truncation cannot remove in one step.
 const PIECES: (u64, u64) = (58, 75);
 
 impl Generator {
-    /// The next operation of the present plan, or the first of a new one.
+    /// The next operation of the current plan, or the first one of a new plan.
     pub(super) fn planned(&mut self, model: &Model) -> Option<Operation> {
         if self.planned.is_empty() && self.plans.chance(1, ONE_IN) {
             std::mem::swap(&mut self.random, &mut self.plans);
@@ -37,7 +37,7 @@ impl Generator {
         self.planned.pop_front()
     }
 
-    /// The bytes behind the end of the source must not come back when the clone grows.
+    /// The bytes after the end of the source must not reappear when the clone grows.
     fn clone_of_a_truncated_file(&mut self, model: &Model) -> Vec<Operation> {
         let (from, to) = (self.a_name(model), self.a_name(model));
         let blocks = self.random.between(1, 4);
@@ -58,7 +58,7 @@ impl Generator {
         ]
     }
 
-    /// Ranges that end at the end of a file, a byte before it and a byte behind it.
+    /// Ranges that end at the end of a file, one byte before it and one byte after it.
     fn zeros_at_the_end(&mut self, model: &Model) -> Vec<Operation> {
         let file = self.a_name(model);
         let blocks = self.random.between(1, 5);
@@ -88,8 +88,8 @@ impl Generator {
         plan
     }
 
-    /// A transaction point for which nothing has changed but the mask or the timer; or one by an
-    /// O_SYNC write alone.
+    /// A transaction point after a change of only the mask or the timer, or one set by an O_SYNC
+    /// write alone.
     fn parameters_alone(&mut self, model: &Model) -> Vec<Operation> {
         if !self.extras.fixed_mask && self.random.chance(1, 3) {
             let file = self.a_name(model);
@@ -111,8 +111,8 @@ impl Generator {
         vec![Operation::Transact, change, Operation::Transact, remount]
     }
 
-    /// A file in more pieces than one step removes becomes short while it has no name; it may get
-    /// one on the way.
+    /// A file without a name, in more pieces than one step removes, is truncated. It may get a name
+    /// during the truncation.
     fn long_truncation(&mut self, model: &Model) -> Vec<Operation> {
         let (slot, directory) = (self.slot(), self.directory(model));
         let place = Place::Slot(slot);
@@ -136,9 +136,9 @@ impl Generator {
         plan
     }
 
-    /// Three snapshots, of which the middle one and then the newest go; then what is older than
-    /// both is written over. Or the oldest goes, and the volume goes back to the middle one, which
-    /// had it.
+    /// Three snapshots are taken. Either the middle one and then the newest are deleted, and data
+    /// older than both is overwritten. Or the oldest is deleted, and the volume rolls back to the
+    /// middle one, in whose state the oldest still existed.
     fn snapshots_that_go(&mut self, model: &Model) -> Vec<Operation> {
         let (file, other) = (self.a_name(model), self.a_name(model));
         let scatter = |generator: &mut Generator| Operation::Scatter {
@@ -168,7 +168,7 @@ impl Generator {
         plan
     }
 
-    /// A name for a regular file: the plan makes the file where there is none.
+    /// A name for a regular file; the plan makes the file if it does not exist.
     fn a_name(&mut self, model: &Model) -> Place {
         let Place::Path(mut path) = self.directory(model) else {
             return Place::Path(vec![Name(20)]);
@@ -177,7 +177,7 @@ impl Generator {
         Place::Path(path)
     }
 
-    /// Writes so many blocks from the start of a file.
+    /// Writes this many blocks from the start of a file.
     fn whole_blocks(&mut self, place: &Place, blocks: u64) -> Operation {
         let length = (blocks * self.block) as u32;
         Operation::Write { place: place.clone(), offset: 0, length, fill: self.fill(), sync: false }

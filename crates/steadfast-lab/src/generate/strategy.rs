@@ -1,11 +1,11 @@
-//! Operations as a proptest strategy: they shrink.
+//! Operations as a proptest strategy, so that failing cases shrink.
 
 use proptest::prelude::*;
 use steadfast::fs::{AllocateMode, RenameMode, SetXattrMode};
 
 use crate::operation::{Change, Make, Name, Operation, Place, SLOTS};
 
-/// A proptest strategy for one operation over a handful of names; shrinks towards simple ones.
+/// A proptest strategy for one operation over a few names; it shrinks towards simple ones.
 pub fn operation() -> impl Strategy<Value = Operation> {
     let name = || prop_oneof![8 => (0..4u8).prop_map(Name), 1 => Just(Name::LONGEST), 1 => Just(Name::BINARY)];
     let directory = move || proptest::collection::vec(name(), 0..2).prop_map(Place::Path);

@@ -1,11 +1,11 @@
-//! An image taken apart, from docs/FORMAT.md alone: where the fields are, and how checksums are
-//! made right again.
+//! The structure of an image, taken from docs/FORMAT.md alone: the positions of fields, and how
+//! checksums are corrected.
 
 use steadfast::checksum::crc32c_portable;
 
-/// Bytes of superblock and metaroot.
+/// Bytes of a superblock or metaroot.
 const STRUCTURE: usize = 512;
-/// Where their digest is.
+/// Position of their digest.
 const STRUCTURE_DIGEST: usize = 496;
 /// Bytes of a node before its slots.
 pub const NODE_HEADER: usize = 48;
@@ -15,10 +15,10 @@ pub const SLOT: usize = 21;
 pub const POINTER: usize = 40;
 /// Bytes of a log record before its payload.
 pub const RECORD_HEADER: usize = 72;
-/// Nodes that are listed at most.
+/// Maximum number of nodes listed.
 const NODES_MAX: usize = 2048;
 
-/// Reads a little-endian number of up to eight bytes; zeros where the image ends.
+/// Reads a little-endian number of up to eight bytes; bytes beyond the image are zeros.
 pub fn get(bytes: &[u8], at: usize, length: usize) -> u64 {
     let mut value = [0; 8];
     if let Some(found) = bytes.get(at..at + length) {
@@ -27,7 +27,7 @@ pub fn get(bytes: &[u8], at: usize, length: usize) -> u64 {
     u64::from_le_bytes(value)
 }
 
-/// Writes one, where it lies inside.
+/// Writes such a number, if it lies inside the image.
 pub fn set(bytes: &mut [u8], at: usize, length: usize, value: u64) {
     if let Some(place) = bytes.get_mut(at..at + length) {
         place.copy_from_slice(&value.to_le_bytes()[..length]);
@@ -40,18 +40,18 @@ fn digest(bytes: &[u8]) -> [u8; 16] {
     digest
 }
 
-/// A node and the way to it: the index of the child in each branch from the root on.
+/// A node and its path: the index of the child in each branch from the root on.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// First bytes of its copies in the image.
+    /// Positions of its copies in the image.
     pub copies: Vec<usize>,
-    /// Way from the root.
+    /// Path from the root.
     pub path: Vec<usize>,
     /// Its level.
     pub level: u8,
 }
 
-/// The parameters of an image that is sound to begin with.
+/// The parameters of an image that is still valid.
 #[derive(Debug, Clone)]
 pub struct Anatomy {
     /// Bytes of a block.
@@ -69,7 +69,7 @@ pub struct Anatomy {
 }
 
 impl Anatomy {
-    /// Of the image's superblock.
+    /// The parameters in the image's superblock.
     pub fn of(image: &[u8]) -> Anatomy {
         let block = get(image, 64, 4) as usize;
         Anatomy {
@@ -82,18 +82,18 @@ impl Anatomy {
         }
     }
 
-    /// Where the copies of the newest metaroot are.
+    /// The positions of the copies of the newest metaroot.
     pub fn metaroot(&self, image: &[u8]) -> [usize; 2] {
         let slot = usize::from(get(image, 2 * self.cell + 24, 8) > get(image, self.cell + 24, 8));
         [self.cell * (1 + slot), image.len() - self.cell * (3 - slot)]
     }
 
-    /// Where the copies of the superblock are.
+    /// The positions of the copies of the superblock.
     pub fn superblock(&self, image: &[u8]) -> [usize; 2] {
         [0, image.len() - self.cell]
     }
 
-    /// Makes the digest of a superblock or metaroot right, and its second copy equal to the first.
+    /// Corrects the digest of a superblock or metaroot, and copies the first copy to the second.
     pub fn seal_structure(&self, image: &mut [u8], copies: [usize; 2]) {
         let [first, second] = copies;
         let right = digest(&image[first..first + STRUCTURE_DIGEST]);
@@ -101,7 +101,7 @@ impl Anatomy {
         image.copy_within(first..first + STRUCTURE, second);
     }
 
-    /// Bytes of the copies behind a pointer.
+    /// Positions of the copies that a pointer names.
     fn copies(&self, image: &[u8], pointer: usize) -> Vec<usize> {
         let address = |at| get(image, at, 8);
         let inside = |address: &u64| {
@@ -116,12 +116,12 @@ impl Anatomy {
             .collect()
     }
 
-    /// Number of items of the node at `at`, no more than fit.
+    /// Number of items of the node at `at`, limited to those that fit.
     pub fn count(&self, image: &[u8], at: usize) -> usize {
         (get(image, at + 6, 2) as usize).min((self.node - NODE_HEADER) / SLOT)
     }
 
-    /// Where the value of an item is, if that is inside its node.
+    /// The position of an item's value, if it lies inside its node.
     pub fn value(&self, image: &[u8], node: usize, index: usize) -> Option<(usize, usize)> {
         let slot = node + NODE_HEADER + index * SLOT;
         let (offset, length) =
@@ -129,7 +129,7 @@ impl Anatomy {
         (offset + length <= self.node).then_some((node + offset, length))
     }
 
-    /// All nodes that can be reached, parents first.
+    /// All reachable nodes, parents first.
     pub fn nodes(&self, image: &[u8]) -> Vec<Found> {
         let root = self.metaroot(image)[0] + 32;
         let level = (get(image, root + POINTER, 4) as u8).wrapping_sub(1);
@@ -157,11 +157,11 @@ impl Anatomy {
         found
     }
 
-    /// Makes everything right above a node whose first copy was changed: its other copy, the digest
-    /// in each pointer on the way, and the metaroot.
+    /// Corrects everything above a node whose first copy was changed: its other copy, the digest in
+    /// each pointer on its path, and the metaroot.
     pub fn seal(&self, image: &mut [u8], path: &[usize]) {
         let copies = self.metaroot(image);
-        // The pointers on the way, from the metaroot's down.
+        // The pointers on the path, from the metaroot's down.
         let mut pointers = vec![copies[0] + 32];
         for index in path {
             let last = pointers[pointers.len() - 1];
@@ -184,8 +184,8 @@ impl Anatomy {
         self.seal_structure(image, copies);
     }
 
-    /// The log records behind the metaroot: where each begins and the length of its payload.
-    /// Records that wrap around the end of the log are left out with all that follow.
+    /// The log records after the metaroot: the position of each, and the length of its payload. The
+    /// list ends before the first record that wraps around the end of the log.
     pub fn records(&self, image: &[u8]) -> Vec<(usize, usize)> {
         let metaroot = self.metaroot(image)[0];
         let mut lsn = get(image, metaroot + 112, 8);
@@ -208,12 +208,12 @@ impl Anatomy {
         found
     }
 
-    /// The longest payload in as many blocks as one of this length takes.
+    /// The longest payload that fits into the same number of blocks as one of this length.
     pub fn record_room(&self, payload: usize) -> usize {
         (RECORD_HEADER + payload).next_multiple_of(self.block) - RECORD_HEADER
     }
 
-    /// Makes the digests of all records from `first` on right, and the chain between them.
+    /// Corrects the digests of all records from `first` on, and the chain between them.
     pub fn seal_records(&self, image: &mut [u8], records: &[(usize, usize)], first: usize) {
         let mut previous: Option<[u8; 16]> = None;
         for (at, payload) in records.iter().copied().skip(first) {

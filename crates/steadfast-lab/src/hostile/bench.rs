@@ -1,4 +1,4 @@
-//! The medium under a hostile image: memory, with a bound on how much may be asked of it.
+//! The medium under a hostile image: memory, with a limit on the number of requests.
 
 use parking_lot::Mutex;
 use steadfast_media::{ErrorClass, FailureModel, Geometry, Medium, MediumError, MediumOperation};
@@ -6,8 +6,8 @@ use steadfast_media::{ErrorClass, FailureModel, Geometry, Medium, MediumError, M
 /// A medium in memory.
 ///
 /// # Panics
-/// When more than its budget is asked of it: the work that an image causes is bounded, whatever the
-/// image says.
+/// The number of requests exceeds the budget: the work that an image causes must be bounded,
+/// whatever it contains.
 #[derive(Debug)]
 pub struct Bench {
     size: u64,
@@ -30,7 +30,7 @@ impl Bench {
         }
     }
 
-    /// From now on so many requests are allowed.
+    /// Allows this many requests from now on.
     pub fn allow(&self, requests: u64) {
         let mut inner = self.inner.lock();
         inner.budget = inner.requests + requests;

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 
-/// A stream of decisions. When the bytes are used up every decision is the first possibility.
+/// A stream of decisions. After the bytes are used up, every decision is the first possibility.
 #[derive(Debug, Clone)]
 pub struct Choices<'a> {
     bytes: &'a [u8],
@@ -20,7 +20,7 @@ impl<'a> Choices<'a> {
         (0..length).map(|_| random.bits() as u8).collect()
     }
 
-    /// Nothing is left to decide with.
+    /// Whether all bytes are used up.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -36,7 +36,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// A number below `bound`, from as many bytes as it needs; 0 where `bound` is 0.
+    /// A number below `bound`, from as many bytes as it needs; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         let mut value = 0;
         let mut reach = 1usize;
@@ -47,7 +47,7 @@ impl<'a> Choices<'a> {
         if bound == 0 { 0 } else { value % bound }
     }
 
-    /// A number as a hostile writer would choose it: small, at a limit, near `old`, or anything.
+    /// A number as an attacker would choose it: small, at a limit, near `old`, or arbitrary.
     pub fn number(&mut self, old: u64, near: &[u64]) -> u64 {
         match self.byte() % 12 {
             0 => 0,

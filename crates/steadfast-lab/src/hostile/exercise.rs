@@ -1,4 +1,4 @@
-//! Using a volume that may be hostile, in every way, within bounds.
+//! Use of a possibly hostile volume, in every way, within limits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,35 +12,35 @@ use steadfast::{Error, InodeNumber, OpenOptions, Result, Volume};
 use super::bench::Bench;
 use crate::platform::{Clock, LabPlatform};
 
-/// Inodes that are visited at most.
+/// Maximum number of inodes visited.
 const INODES_MAX: usize = 300;
-/// Requests that one call may make of the medium. The images have a few hundred nodes; a call takes
-/// one path a key, looks for space in a handful of groups, and may wait for a checkpoint.
+/// Requests to the medium allowed for one call. The images have a few hundred nodes. A call uses
+/// one path per key, searches a few groups for space, and may wait for a checkpoint.
 const CALL_REQUESTS: u64 = 20_000;
 /// The same for opening and checking, which may read everything.
 const WHOLE_REQUESTS: u64 = 200_000;
-/// Steps of background work that are taken.
+/// Maximum number of steps of background work.
 const BACKGROUND_STEPS: usize = 64;
 
-/// How far it came.
+/// The progress of the exercise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// It opened.
+    /// The volume opened.
     pub opened: bool,
-    /// Inodes that could be seen.
+    /// Number of visible inodes.
     pub inodes: usize,
-    /// Calls that were answered with an error.
+    /// Calls that returned an error.
     pub errors: usize,
-    /// Calls.
+    /// Number of calls.
     pub calls: usize,
 }
 
 type Hostile = Volume<Arc<Bench>, LabPlatform>;
 
-/// Opens, walks, reads, changes, commits, rolls back, opens again and checks.
+/// Opens the volume, walks, reads, changes, commits, rolls back, opens again and checks.
 ///
 /// # Panics
-/// When the core does, or does more work than it may.
+/// The core panics, or does more work than it may.
 pub fn exercise(image: Vec<u8>) -> Outcome {
     let bench = Arc::new(Bench::new(image));
     let platform = LabPlatform::new(Clock::default());
@@ -83,7 +83,7 @@ impl Visit<'_> {
         answer.ok()
     }
 
-    /// Looks at everything that can be reached.
+    /// Visits everything that is reachable.
     fn walk(&mut self) -> Vec<(InodeNumber, InodeNumber, Vec<u8>)> {
         let mut seen = BTreeSet::from([InodeNumber::ROOT]);
         let mut ahead = vec![InodeNumber::ROOT];
@@ -93,7 +93,7 @@ impl Visit<'_> {
         self.call(|volume| volume.snapshots());
         while let Some(directory) = ahead.pop() {
             let mut cookie = 0;
-            // A listing moves strictly on, but a directory may seem to have 2^63 entries.
+            // A listing always advances, but a directory may claim to have 2^63 entries.
             for _ in 0..INODES_MAX {
                 let listed = self.call(|volume| volume.read_directory_plus(directory, cookie, 16));
                 let Some(last) = listed.as_ref().and_then(|listed| listed.last()) else { break };
@@ -147,7 +147,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Changes much of what was seen.
+    /// Changes many of the inodes found.
     fn change(&mut self, names: &[(InodeNumber, InodeNumber, Vec<u8>)]) {
         let caller = Caller::default();
         let root = InodeNumber::ROOT;

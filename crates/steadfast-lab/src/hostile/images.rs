@@ -1,4 +1,4 @@
-//! Small volumes with something of everything, to be mutated: several levels, extents, inline
+//! Small volumes with examples of every structure, to be mutated: several levels, extents, inline
 //! files, attributes, links, orphans, log records, snapshots.
 
 use std::sync::{Arc, OnceLock};
@@ -10,13 +10,13 @@ use super::bench::Bench;
 use crate::platform::{Clock, LabPlatform};
 use crate::random::pattern_vec;
 
-/// How many base images there are.
+/// Number of base images.
 pub const IMAGES: usize = 5;
 
-/// One of them.
+/// One of the base images.
 ///
 /// # Panics
-/// When a sound volume cannot be made, which is a bug of its own.
+/// A valid volume cannot be made, which is a bug too.
 pub fn base_image(index: usize) -> &'static [u8] {
     static MADE: [OnceLock<Vec<u8>>; IMAGES] = [const { OnceLock::new() }; IMAGES];
     MADE[index % IMAGES].get_or_init(|| match make(index % IMAGES) {

@@ -1,13 +1,12 @@
-//! Hostile images: volumes that no honest writer has written, with all checksums right.
+//! Hostile images: volumes with valid checksums that no correct program has written.
 //!
-//! A checksum finds rot, not malice and not a writer's mistake. So an image is taken apart by the
-//! specification alone ([`anatomy`]), a field of a node, a value, a log record, the metaroot or the
-//! superblock is changed ([`mutate()`]), and every checksum from there up to the metaroot is made
-//! right again. Then the volume is used ([`exercise()`]): opened, walked, read, written, committed,
-//! rolled back, checked. Errors are welcome; a panic, an endless loop, unbounded memory or
-//! unbounded I/O is not.
+//! A checksum detects rot. It detects neither an attack nor a bug of the writer. So [`anatomy`]
+//! parses an image by the specification alone. [`mutate()`] changes a field of a node, a value, a
+//! log record, the metaroot or the superblock, and corrects every checksum up to the metaroot. Then
+//! [`exercise()`] uses the volume: it opens, walks, reads, writes, commits, rolls back and checks.
+//! Errors are allowed. A panic, an endless loop, unbounded memory or unbounded I/O is a finding.
 //!
-//! Tests draw the mutations by seed, the fuzzer by coverage: both through [`Choices`].
+//! Tests draw the mutations by seed, the fuzzer draws them by coverage; both use [`Choices`].
 
 pub mod anatomy;
 mod bench;
@@ -25,8 +24,7 @@ pub use images::{IMAGES, base_image};
 pub use mutate::{mutate, rot};
 pub use stream::run_stream;
 
-/// What the fuzz target `image` does with its input: the first byte picks a base image, the rest
-/// mutates it.
+/// The fuzz target `image`: the first byte of the input selects a base image, the rest mutates it.
 pub fn hostile_image(input: &[u8]) -> Outcome {
     let mut choices = Choices::new(input);
     let mut image = base_image(choices.below(IMAGES)).to_vec();
@@ -34,7 +32,7 @@ pub fn hostile_image(input: &[u8]) -> Outcome {
     exercise(image)
 }
 
-/// What the fuzz target `raw_image` does with its input: the same without making checksums right.
+/// The fuzz target `raw_image`: the same without correcting checksums.
 pub fn raw_image(input: &[u8]) -> Outcome {
     let mut choices = Choices::new(input);
     let mut image = base_image(choices.below(IMAGES)).to_vec();

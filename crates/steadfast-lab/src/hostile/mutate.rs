@@ -1,14 +1,13 @@
-//! Changes to an image: of fields whose meaning is known, with checksums made right, or of any
-//! byte.
+//! Changes to an image: of fields with a known meaning, with corrected checksums, or of any byte.
 
 use super::anatomy::{Anatomy, Found, NODE_HEADER, POINTER, RECORD_HEADER, SLOT, get, set};
 use super::choices::Choices;
 use super::unpack::unpack;
 
-/// Mutations of one image at most.
+/// Maximum number of mutations of one image.
 const MUTATIONS_MAX: usize = 6;
 
-/// Changes some fields and makes every checksum above them right.
+/// Changes some fields and corrects every checksum above them.
 pub fn mutate(image: &mut [u8], choices: &mut Choices<'_>) {
     let anatomy = Anatomy::of(image);
     let count = 1 + choices.below(MUTATIONS_MAX);
@@ -36,7 +35,7 @@ pub fn rot(image: &mut [u8], choices: &mut Choices<'_>) {
     }
 }
 
-/// Numbers that mean something on this volume: addresses, sizes, generations.
+/// Numbers with a meaning on this volume: addresses, sizes, generations.
 fn near(image: &[u8], anatomy: &Anatomy) -> Vec<u64> {
     let metaroot = anatomy.metaroot(image)[0];
     let mut numbers = vec![
@@ -108,7 +107,7 @@ fn metaroot(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
     let copies = anatomy.metaroot(image);
     let (field, length) = FIELDS[choices.below(FIELDS.len())];
     if field == 24 && choices.byte().is_multiple_of(2) {
-        // The next generation goes to the other slot; this one keeps its place, so its parity
+        // The parity of the generation selects the slot. This one keeps its slot, so its parity
         // stays.
         let old = get(image, copies[0] + 24, 8);
         set(image, copies[0] + 24, 8, old.wrapping_add(2 * (1 + choices.below(1 << 20) as u64)));
@@ -158,7 +157,7 @@ fn header_or_slot(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>
             number(image, anatomy, choices, slot + field, length);
         }
         2 => {
-            // Fewer items, and the count of live bytes that goes with them.
+            // Reduces the number of items, and adjusts the count of live bytes.
             let keep = choices.below(count + 1);
             let live: usize = (0..keep)
                 .filter_map(|index| anatomy.value(image, node, index))
@@ -168,7 +167,7 @@ fn header_or_slot(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>
             set(image, node + 36, 4, live as u64);
         }
         3..=5 => {
-            // A key that stays between its neighbours if it can.
+            // Changes a key so that it stays between its neighbours if possible.
             let slot = node + NODE_HEADER + choices.below(count) * SLOT;
             match choices.byte() % 3 {
                 0 => image[slot + 8] = choices.byte() % 24,
@@ -177,7 +176,7 @@ fn header_or_slot(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>
             }
         }
         6 => {
-            // Two items swap what they hold.
+            // Swaps the values of two items.
             let (one, two) = (choices.below(count), choices.below(count));
             for byte in 17..SLOT {
                 image.swap(
@@ -194,7 +193,7 @@ fn header_or_slot(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>
     anatomy.seal(image, &found.path);
 }
 
-/// A child pointer that leads somewhere else: to a sibling, an ancestor, data, the log, outside.
+/// Makes a child pointer lead elsewhere: to a sibling, an ancestor, data, the log, or outside.
 fn pointer(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
     let branches: Vec<Found> =
         anatomy.nodes(image).into_iter().filter(|found| found.level > 0).collect();
@@ -285,8 +284,7 @@ fn value(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
     anatomy.seal(image, &found.path);
 }
 
-/// Makes a packed record one that is not, where there is room: then its keys and the fields of its
-/// values are known.
+/// Unpacks a packed record, if there is room. Then its keys and the fields of its values are known.
 fn unpack_record(image: &mut [u8], anatomy: &Anatomy, (at, payload): &mut (usize, usize)) {
     const PACKED: u64 = 2;
     let flags = get(image, *at + 4, 4);
@@ -303,7 +301,7 @@ fn unpack_record(image: &mut [u8], anatomy: &Anatomy, (at, payload): &mut (usize
     }
 }
 
-/// A field of a log record, or a byte of what it changes, with the chain behind it made right.
+/// Changes a field of a log record, or a byte of its mutations, and corrects the chain after it.
 fn record(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
     let mut records = anatomy.records(image);
     if records.is_empty() {
@@ -326,7 +324,7 @@ fn record(image: &mut [u8], anatomy: &Anatomy, choices: &mut Choices<'_>) {
             image[byte] = choices.byte();
         }
         _ => {
-            // A field of a value that it puts, or a key.
+            // Changes a field of a value that the record puts, or a key.
             let mut mutations = Vec::new();
             let mut next = 0;
             while next + 18 <= payload {

@@ -1,4 +1,4 @@
-//! A stream of operations drawn from bytes, on a volume and on the model side by side.
+//! A stream of operations drawn from bytes, applied to a volume and to the model.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::subject::{LabVolume, Subject};
 use crate::tape::{Lie, Tape};
 use crate::world::{Profile, World};
 
-/// Operations that are run at most.
+/// Maximum number of operations.
 const OPERATIONS_MAX: usize = 60;
 
-/// What the fuzz target `operations` does with its input: the first bytes draw the world, the rest
-/// the operations.
+/// The fuzz target `operations`: the first bytes of the input draw the world, the rest the
+/// operations.
 ///
 /// # Errors
 /// Volume and model disagree.

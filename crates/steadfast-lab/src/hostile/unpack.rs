@@ -1,8 +1,8 @@
-//! Packed payloads of log records, by the specification alone.
+//! Packed payloads of log records, decoded by the specification alone.
 
 use std::collections::BTreeMap;
 
-/// The payload that was packed; `None` where it is malformed.
+/// The unpacked payload; `None` if the packed form is malformed.
 pub(super) fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
     let mut payload = Vec::new();
     let mut last: BTreeMap<u8, Vec<u8>> = BTreeMap::new();

@@ -1,15 +1,16 @@
-//! Is what several callers saw the same as if one had come after the other?
+//! Checks whether several concurrent callers saw results that some sequential order explains.
 //!
-//! A history says for each operation when it was invoked, what it answered and when it returned. It
-//! is *linearisable* when there is an order of the operations that keeps what really was before
-//! what (an operation that returned before another one was invoked comes before it) and in which
-//! every answer is right for a sequential object. Operations that never returned (the process was
-//! killed) may have had their effect at any time after their invocation, or none.
+//! A history holds, for each operation, when it was invoked, what it answered, and when it
+//! returned. A history is *linearisable* if its operations have an order with two properties. It
+//! keeps real precedence: an operation that returned before another was invoked comes first. And
+//! every answer is right for a sequential object in this order. An operation that never returned,
+//! because the process was killed, may have taken effect at any time after its invocation, or not
+//! at all.
 //!
-//! The search is that of Wing and Gong: of the operations that may come next, try each; with Lowe's
-//! memory of the situations (which operations are in, what state they left) that are known to lead
-//! nowhere. Few callers keep it small: whatever has returned before the oldest open operation was
-//! invoked is in.
+//! The search is that of Wing and Gong: it tries each of the operations that may come next. It adds
+//! Lowe's memory of failed situations, that is, the operations placed so far and the resulting
+//! state. The search stays small with few callers: every operation that returned before the oldest
+//! open one was invoked is already placed.
 
 pub mod namespace;
 
@@ -18,15 +19,15 @@ use std::hash::Hash;
 
 /// A sequential object.
 pub trait Object {
-    /// What it is like; equal states behave the same for ever.
+    /// Its state; equal states behave the same forever.
     type State: Clone + Eq + Hash;
-    /// What callers ask for.
+    /// The operations of callers.
     type Operation;
-    /// What they are told.
+    /// The answers to callers.
     type Answer;
 
-    /// The state after the operation, if this answer is right in this state; `None` stands for an
-    /// answer that nobody got, and any is right.
+    /// The state after the operation, if this answer is right in this state. `None` stands for an
+    /// answer that no caller received; then any answer is right.
     fn step(
         &self,
         state: &Self::State,
@@ -38,28 +39,28 @@ pub trait Object {
 /// One operation of a history.
 #[derive(Debug, Clone)]
 pub struct Call<O, A> {
-    /// What was asked for.
+    /// The operation.
     pub operation: O,
-    /// When, in any unit that only grows.
+    /// Time of the invocation, in any unit that only grows.
     pub invoked: u64,
-    /// What was answered and when; `None`: nothing was.
+    /// The answer and its time; `None` if there was none.
     pub returned: Option<(A, u64)>,
 }
 
-/// Why a history is refused.
+/// The reason for refusing a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The longest order that could be found, as places in the history; what spoils it is among the
-    /// calls after it.
+    /// The longest valid order, as positions in the history. The offending call is among those
+    /// after it.
     pub longest: Vec<usize>,
 }
 
-/// Looks for an order in which every answer is right and whose last state satisfies `end`; returns
-/// the places of the calls in the history in that order. Calls without an answer may be left out of
+/// Searches for an order in which every answer is right and whose last state satisfies `end`.
+/// Returns the positions of the calls in that order. Calls without an answer may be missing from
 /// it.
 ///
 /// # Errors
-/// When there is none.
+/// There is no such order.
 pub fn check<T: Object>(
     object: &T,
     start: T::State,
@@ -72,8 +73,8 @@ pub fn check<T: Object>(
     let mut longest = Vec::new();
     let mut seen = HashSet::new();
     let mut order: Vec<usize> = Vec::new();
-    // Depth first with a stack of its own: an order so far on each level, and what is still to be
-    // tried after it.
+    // Depth first with an explicit stack: each level holds an order so far, and the calls still to
+    // try after it.
     let placed = vec![0u64; history.len().div_ceil(64)];
     let next = candidates(history, &by_invocation, &placed);
     let mut levels = vec![Level { placed, state: start, answered: 0, next }];
@@ -106,17 +107,16 @@ pub fn check<T: Object>(
 }
 
 struct Level<S> {
-    /// One bit a call.
+    /// One bit per call.
     placed: Vec<u64>,
     state: S,
-    /// How many of those placed were answered.
+    /// Number of placed calls that have an answer.
     answered: usize,
-    /// Calls to try, the last one first.
+    /// Calls to try; the last one is tried first.
     next: Vec<usize>,
 }
 
-/// The calls that may come next: those invoked before anything else that is still to be placed has
-/// returned.
+/// The calls that may come next: those invoked before any other unplaced call has returned.
 fn candidates<O, A>(history: &[Call<O, A>], by_invocation: &[usize], placed: &[u64]) -> Vec<usize> {
     let open = || {
         by_invocation.iter().copied().filter(|index| placed[index / 64] & (1 << (index % 64)) == 0)
@@ -131,8 +131,8 @@ fn candidates<O, A>(history: &[Call<O, A>], by_invocation: &[usize], placed: &[u
     }
     let mut next: Vec<usize> =
         open().take_while(|index| history[*index].invoked <= first_return).collect();
-    // Taken from the end: what returned first was most likely first; what nobody heard of comes
-    // last.
+    // The search takes calls from the end. The call that returned first was most likely the first;
+    // calls without an answer come last.
     next.sort_by_key(|index| std::cmp::Reverse(returned(*index)));
     next
 }
@@ -141,7 +141,7 @@ fn candidates<O, A>(history: &[Call<O, A>], by_invocation: &[usize], placed: &[u
 mod tests {
     use super::*;
 
-    /// A register that can be written and read.
+    /// A register with a write and a read operation.
     struct Register;
 
     #[derive(Debug, Clone)]
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_was_before_stays_before() {
-        // The value comes and goes again, with nobody who wrote it back.
+        // The value appears and disappears, and no call wrote the old value again.
         let history =
             [call(Do::Write(1), 0, 0, 10), call(Do::Read, 1, 1, 2), call(Do::Read, 3, 0, 4)];
         assert!(!accepts(&history, 1));
@@ -191,7 +191,7 @@ mod tests {
         let history = [call(Do::Write(1), 0, 0, 1), call(Do::Read, 2, 0, 3)];
         let refused = check(&Register, 0, &history, |_| true).unwrap_err();
         assert_eq!(refused.longest, [0]);
-        // A value that nobody wrote.
+        // A value that no call wrote.
         assert!(!accepts(&[call(Do::Read, 0, 7, 1)], 0));
         assert!(!accepts(&[call(Do::Write(1), 0, 0, 1)], 0), "the last state counts");
     }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn long_histories_of_few_callers_are_quick() {
-        // Four callers, always overlapping.
+        // Four callers, whose calls always overlap.
         let mut history = Vec::new();
         for round in 0..500u64 {
             for caller in 0..4 {

@@ -1,14 +1,14 @@
-//! Directories as a sequential object: names, the inodes behind them, and what a power cut would
-//! leave.
+//! Directories as a sequential object: names, the inodes they refer to, and the state that a power
+//! cut would leave.
 //!
-//! Operations that work on one path are one step here. Links are made from an inode that the caller
-//! holds, since a link by path is two steps, which others may come between, on every system.
+//! An operation on one path is one step here. A link is made from an inode that the caller holds. A
+//! link by path consists of two steps on every system, and other operations may come between them.
 
 use std::collections::BTreeMap;
 
 use super::Object;
 
-/// A name: its directory and its number there.
+/// A name: its directory and its number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     /// Which directory.
@@ -22,51 +22,52 @@ pub struct Path {
 pub enum Id {
     /// Its number.
     Number(u64),
-    /// The one made by the creation with this tag, whose answer nobody got.
+    /// The inode made by the creation with this tag, whose answer no caller received.
     Unknown(u32),
 }
 
 /// The names of all directories.
 pub type Names = BTreeMap<Path, Id>;
 
-/// What there is, and what there would be after a power cut.
+/// The visible state, and the state after a power cut.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct State {
     /// What callers see.
     pub live: Names,
-    /// What the last transaction point holds.
+    /// The state at the last transaction point.
     pub durable: Names,
 }
 
-/// What callers ask for.
+/// The operations of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// A new file, only if the name is free. The tag is the caller's, different for each creation.
+    /// Makes a new file, only if the name is free. The caller chooses the tag, different for each
+    /// creation.
     Create(Path, u32),
-    /// Another name for an inode that the caller has seen.
+    /// Adds a name for an inode that the caller has seen.
     Link(u64, Path),
-    /// A new name instead of the old one, and instead of what has it now.
+    /// Replaces the old name by the new one, and removes whatever has the new name.
     Rename(Path, Path),
     /// Removes a name.
     Unlink(Path),
-    /// Which inode has this name?
+    /// Asks which inode has this name.
     Lookup(Path),
-    /// A transaction point.
+    /// Sets a transaction point.
     Commit,
-    /// Back to the last one.
+    /// Returns to the last transaction point.
     Rollback,
 }
 
-/// What callers are told.
+/// The answers to callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done.
+    /// The operation is done.
     Done,
-    /// The inode created or found.
+    /// The inode that was created or found.
     Found(u64),
     /// The name is taken.
     Exists,
-    /// There is no such name, or the inode to link has none any more.
+    /// The name does not exist, or the inode to link has no name any more.
     Missing,
 }
 
@@ -82,7 +83,7 @@ impl Object for Namespace {
     fn step(&self, state: &State, operation: &Operation, answer: Option<&Answer>) -> Option<State> {
         let mut next = state.clone();
         let right = next.apply(*operation, answer.copied());
-        // Nobody heard the answer: whatever it was, it was right.
+        // No caller received the answer, so any answer is right.
         answer.is_none_or(|answer| right.contains(answer)).then_some(next)
     }
 }
@@ -93,8 +94,8 @@ impl State {
         State { live: names.clone(), durable: names }
     }
 
-    /// Whether a power cut in this state can leave these names. Numbers that nobody was told may be
-    /// any that are not otherwise in use.
+    /// Whether a power cut in this state can leave these names. An inode number that no caller
+    /// received may be any number that is otherwise unused.
     pub fn may_leave(&self, found: &BTreeMap<Path, u64>) -> bool {
         if self.durable.len() != found.len() {
             return false;
@@ -106,7 +107,7 @@ impl State {
                 Id::Number(expected) => expected == number,
                 Id::Unknown(_) => true,
             };
-            // One to one: two names of one inode stay so, two inodes stay two.
+            // The mapping is one to one: two names of one inode stay so, and two inodes stay two.
             path == found_path
                 && same
                 && meaning.insert(*id, *number).is_none_or(|before| before == *number)
@@ -114,7 +115,7 @@ impl State {
         })
     }
 
-    /// Makes the change; returns the answers that are right.
+    /// Makes the change and returns the right answers.
     fn apply(&mut self, operation: Operation, answer: Option<Answer>) -> Vec<Answer> {
         match operation {
             Operation::Create(path, tag) => self.create(path, tag, answer),
@@ -134,7 +135,7 @@ impl State {
             }
             Operation::Rename(from, to) => {
                 let Some(id) = self.live.get(&from).copied() else { return vec![Answer::Missing] };
-                // Two names of one inode: POSIX has nothing happen.
+                // For two names of one inode, POSIX requires that nothing happens.
                 if self.live.get(&to) != Some(&id) {
                     self.live.remove(&from);
                     self.live.insert(to, id);
@@ -170,7 +171,7 @@ impl State {
             return vec![Answer::Exists];
         }
         let id = match answer {
-            // A number that is in use is no new inode.
+            // A number in use cannot be that of a new inode.
             Some(Answer::Found(number)) if self.uses(number) => return Vec::new(),
             Some(Answer::Found(number)) => Id::Number(number),
             _ => Id::Unknown(tag),
@@ -186,7 +187,7 @@ impl State {
         self.live.values().chain(self.durable.values()).any(|id| *id == Id::Number(number))
     }
 
-    /// Somebody has seen the inode whose creator got no answer.
+    /// A caller has seen the inode whose creation got no answer.
     fn learn(&mut self, unknown: Id, number: u64) {
         for id in self.live.values_mut().chain(self.durable.values_mut()) {
             if *id == unknown {
@@ -220,7 +221,7 @@ mod tests {
     use Answer::*;
     use Operation::*;
 
-    /// Two callers who create and rename, a commit between.
+    /// Two callers that create and rename, with a commit between.
     fn good() -> Vec<Line> {
         vec![
             (Create(A, 0), 0, Some((Found(10), 5))),
@@ -236,7 +237,7 @@ mod tests {
     #[test]
     fn a_true_history_is_accepted_with_either_state_that_the_commit_may_have_caught() {
         assert!(accepts(&good(), &[(A, 10)]));
-        // The lookup of A after the commit had returned still found it there.
+        // The lookup of A after the commit had returned still found the file.
         assert!(!accepts(&good(), &[(B, 10)]));
         assert!(!accepts(&good(), &[]), "what was committed is there");
     }
@@ -257,14 +258,15 @@ mod tests {
         assert!(!with(3, Missing), "the name was there");
         assert!(!with(4, Found(9)), "an inode that nobody made");
         assert!(!with(5, Missing), "the renamed name has to be there");
-        // A name that comes back: found after its removal had returned.
+        // A name that reappears: a lookup finds it after its removal has returned.
         let ghost = [
             (Create(A, 0), 0, Some((Found(10), 1))),
             (Unlink(A), 2, Some((Done, 3))),
             (Lookup(A), 4, Some((Found(10), 5))),
         ];
         assert!(!accepts(&ghost, &[]));
-        // The two halves of a rename seen apart: neither name, by one caller, one after the other.
+        // One caller sees the two halves of a rename apart: first one name is missing, then the
+        // other.
         let halves = [
             (Create(A, 0), 0, Some((Found(10), 1))),
             (Rename(A, B), 2, Some((Done, 9))),

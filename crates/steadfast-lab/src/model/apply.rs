@@ -1,4 +1,4 @@
-//! One entry to the model for every call of the facade.
+//! One entry point of the model for every call of the facade.
 
 use steadfast::InodeNumber;
 
@@ -7,12 +7,12 @@ use crate::fault::{Fault, Faults};
 use crate::subject::{Call, Reply};
 
 impl Model {
-    /// Does what `call` asks. The model cannot guess inode numbers or how much of a long copy was
-    /// done at once, so those come from the `reply` of the volume; everything else in the reply is
-    /// for the caller to compare.
+    /// Applies `call`. The model cannot know inode numbers, or how much of a long copy was done at
+    /// once. So it takes these from the `reply` of the volume. The caller compares the rest of the
+    /// reply.
     ///
     /// # Errors
-    /// The refusals that would have been right; nothing has changed then.
+    /// The refusals that would have been correct; nothing has changed then.
     pub fn apply(&mut self, call: &Call<'_>, reply: Option<&Reply>) -> Result<(), Faults> {
         let made = match reply {
             Some(Reply::Attributes(attributes)) => attributes.inode,
@@ -47,8 +47,8 @@ impl Model {
             Call::Append { inode, data, .. } => {
                 let offset = self.append(inode, data)?;
                 match reply {
-                    // A wrong offset cannot be applied: let the comparison of the whole volume say
-                    // so.
+                    // A wrong offset cannot be applied; the comparison of the whole volume reports
+                    // it.
                     Some(Reply::Number(seen)) if *seen != offset => Err(Fault::Broken.into()),
                     _ => Ok(()),
                 }
@@ -62,7 +62,8 @@ impl Model {
                     Some(Reply::Number(count)) => *count,
                     _ => most,
                 };
-                // Less than asked is allowed, nothing or more than there is is not.
+                // A shorter copy than requested is allowed. An empty copy, or more than exists, is
+                // wrong.
                 if count > most || (count == 0 && most > 0) {
                     return Err(Fault::Broken.into());
                 }
@@ -72,7 +73,8 @@ impl Model {
                 let count = self.clone_length(from, from_offset, to, to_offset, length)?;
                 self.clone_range(from, from_offset, to, to_offset, count)
             }
-            // Whether they object to an inode that is gone is left open: they change nothing.
+            // A volume may accept or refuse these calls for an inode that no longer exists, because
+            // they change nothing.
             Call::Closed { inode } | Call::Fsync { inode, .. } => match reply {
                 Some(_) => Ok(()),
                 None => self.living(inode).map(|_| ()),

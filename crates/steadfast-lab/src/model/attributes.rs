@@ -118,7 +118,7 @@ fn object_to_xattr_name(name: &[u8], kind: FileKind, objections: &mut Objections
         !prefixed,
         &[Fault::Unsupported, Fault::InvalidName, Fault::InvalidArgument, Fault::NotPermitted],
     );
-    // Linux: everybody may write to a device or a FIFO, so users keep no attributes there.
+    // As in Linux: any user may write to a device or a FIFO, so it has no user attributes.
     let keeps = matches!(kind, FileKind::Regular | FileKind::Directory);
     objections.when(name.starts_with(b"user.") && !keeps, Fault::NotPermitted);
 }

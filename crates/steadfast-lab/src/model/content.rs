@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::digest::{Digest, digest_of};
 
-/// Bytes in a page; pages that are absent read as zeros.
+/// Bytes in a page. Absent pages read as zeros.
 const PAGE: u64 = 4096;
 
-/// The bytes of a regular file. Absent pages are zeros; whether zeros are a hole or data is not
+/// The bytes of a regular file. Absent pages are zeros. Whether zeros are a hole or data is not
 /// part of the content.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
@@ -22,7 +22,7 @@ impl Content {
         self.size
     }
 
-    /// Fills `buffer` from `offset`; beyond the end zeros.
+    /// Fills `buffer` from `offset`; bytes beyond the end are zeros.
     pub fn fill(&self, offset: u64, buffer: &mut [u8]) {
         buffer.fill(0);
         let mut done = 0;
@@ -37,7 +37,7 @@ impl Content {
         }
     }
 
-    /// What a read of `length` bytes at `offset` gives.
+    /// The result of a read of `length` bytes at `offset`.
     pub fn read(&self, offset: u64, length: usize) -> Vec<u8> {
         let count = self.size.saturating_sub(offset).min(length as u64) as usize;
         let mut data = vec![0; count];
@@ -45,7 +45,7 @@ impl Content {
         data
     }
 
-    /// Stores `data` at `offset` and grows the file where needed.
+    /// Stores `data` at `offset` and grows the file if needed.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         self.store(offset, data);
         self.size = self.size.max(offset.saturating_add(data.len() as u64));
@@ -64,8 +64,8 @@ impl Content {
         }
     }
 
-    /// Makes `count` bytes from `at` on those of `source` from `from` on, and grows the file where
-    /// needed. Costs what the source holds, not what the range is long.
+    /// Copies `count` bytes of `source` from `from` on to `at`, and grows the file if needed. The
+    /// cost depends on the stored bytes of the source, not on the length of the range.
     pub fn copy_from(&mut self, source: &Content, from: u64, at: u64, count: u64) {
         if count == 0 {
             return;
@@ -80,7 +80,7 @@ impl Content {
         self.size = self.size.max(at + count);
     }
 
-    /// Sets the size; what is cut off is gone and what is added reads as zeros.
+    /// Sets the size. Bytes beyond it are dropped, and added bytes read as zeros.
     pub fn set_size(&mut self, size: u64) {
         if size < self.size {
             self.zero(size, self.size - size);
@@ -107,7 +107,7 @@ impl Content {
         }
     }
 
-    /// Ranges, in order, that may hold something else than zeros: (first byte, length). Everything
+    /// Ranges, in order, that may hold bytes other than zeros: (first byte, length). Everything
     /// between them reads as zeros.
     pub fn ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();

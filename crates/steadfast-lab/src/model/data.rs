@@ -29,7 +29,7 @@ impl Model {
         }
     }
 
-    /// Writes `data` at `offset`; no bytes change nothing.
+    /// Writes `data` at `offset`; empty data changes nothing.
     ///
     /// # Errors
     /// See [`Faults`].
@@ -49,7 +49,7 @@ impl Model {
         Ok(())
     }
 
-    /// Writes at the end and says where that was.
+    /// Writes at the end and returns that offset.
     ///
     /// # Errors
     /// See [`Faults`].
@@ -59,7 +59,7 @@ impl Model {
         Ok(offset)
     }
 
-    /// Notes what speaks against changing the bytes of this inode; the size where it is a regular
+    /// Notes the objections to changing the bytes of this inode. Returns the size of a regular
     /// file.
     fn object_to_content(&self, inode: InodeNumber, objections: &mut Objections) -> u64 {
         match self.content(inode) {
@@ -107,7 +107,7 @@ impl Model {
         Ok(())
     }
 
-    /// What speaks against a copy, and how many bytes it copies at most.
+    /// Checks a copy and returns the most bytes that it copies.
     ///
     /// # Errors
     /// See [`Faults`].
@@ -123,7 +123,7 @@ impl Model {
         let size = self.object_to_content(from, &mut objections);
         self.object_to_content(to, &mut objections);
         let count = size.saturating_sub(from_offset).min(length);
-        // As in Linux what counts is what there is to copy, not what was asked for.
+        // As in Linux, the length that is really copied counts, not the requested one.
         let overlap = from == to && from_offset.abs_diff(to_offset) < count;
         let beyond = to_offset.checked_add(count).is_none_or(|end| end > FILE_SIZE_MAX);
         objections
@@ -133,7 +133,7 @@ impl Model {
         Ok(count)
     }
 
-    /// What speaks against a clone, and how many bytes it makes the same.
+    /// Checks a clone and returns the number of bytes that it shares.
     ///
     /// # Errors
     /// See [`Faults`].
@@ -151,8 +151,8 @@ impl Model {
         let count = if length == 0 { size.saturating_sub(from_offset) } else { length };
         let (end, to_end) = (from_offset.checked_add(count), to_offset.checked_add(count));
         let whole = |bytes: u64| bytes.is_multiple_of(self.limits.block_size);
-        // The last block of a file may be cloned although it is not full, where it becomes the last
-        // of the other.
+        // The partial last block of a file may be cloned if it becomes the last block of the other
+        // file.
         let ends_whole = end.is_none_or(|end| {
             whole(end) || (end == size && to_end.is_none_or(|to_end| to_end >= to_size))
         });
@@ -167,7 +167,7 @@ impl Model {
         Ok(count)
     }
 
-    /// Clones `count` bytes as [`clone_length`](Self::clone_length) allowed.
+    /// Clones `count` bytes, as returned by [`clone_length`](Self::clone_length).
     ///
     /// # Errors
     /// See [`Faults`].
@@ -190,7 +190,7 @@ impl Model {
         Ok(())
     }
 
-    /// Copies `count` bytes as [`copy_length`](Self::copy_length) allowed.
+    /// Copies `count` bytes, as returned by [`copy_length`](Self::copy_length).
     ///
     /// # Errors
     /// See [`Faults`].

@@ -1,9 +1,9 @@
 //! The model: a file system in memory, written from POSIX and from the facade's documentation, not
 //! from the core.
 //!
-//! It is as plain as it can be made, because it decides who is right. Every operation is one
-//! function that either names the [`Faults`] that speak against it and changes nothing, or changes
-//! the state completely. The model cannot know how much fits on a volume, so it never says
+//! The model decides what is correct, so it is as plain as possible. Every operation is one
+//! function. It either returns the [`Faults`] that forbid it and changes nothing, or it changes the
+//! state completely. The model cannot know how much fits on a volume, so it never returns
 //! `NoSpace`.
 //!
 //! A [`State`] is the whole file system at one moment; cloning it copies pointers. The test keeps
@@ -32,12 +32,12 @@ use crate::fault::{Fault, Faults};
 /// Largest size of a file, bytes.
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 
-/// What the volume under test says about itself.
+/// Properties of the volume under test, as it reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Longest name in bytes.
     pub name_max: usize,
-    /// Size of a block in bytes: what clones are aligned to.
+    /// Size of a block in bytes: the alignment of clones.
     pub block_size: u64,
 }
 
@@ -47,21 +47,21 @@ impl Default for Limits {
     }
 }
 
-/// What an inode holds.
+/// The contents of an inode.
 #[derive(Debug, Clone)]
 pub enum Body {
     /// A regular file's bytes.
     Regular(Content),
-    /// A directory's entries, and the directory that it is in.
+    /// A directory's entries, and its parent.
     Directory {
         /// Name to inode.
         entries: BTreeMap<Vec<u8>, InodeNumber>,
-        /// What `..` is.
+        /// The inode of `..`.
         parent: InodeNumber,
     },
     /// A symbolic link's target.
     Symlink(Vec<u8>),
-    /// FIFO, socket or device: nothing.
+    /// FIFO, socket or device: no contents.
     Special,
 }
 
@@ -74,8 +74,8 @@ pub struct Node {
     pub permissions: u32,
     /// Hard links.
     pub links: u32,
-    /// Whether a name can be given to it although it has none (made without a name and never had
-    /// one).
+    /// Whether it can get a name although it has none: it was made without a name and never had
+    /// one.
     pub nameable: bool,
     /// Owner.
     pub uid: u32,
@@ -93,7 +93,7 @@ pub struct Node {
     pub created: Timestamp,
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
-    /// What it holds.
+    /// Its contents.
     pub body: Body,
 }
 
@@ -165,9 +165,9 @@ pub struct State {
     nodes: BTreeMap<InodeNumber, Arc<Node>>,
     /// Snapshots, oldest first.
     snapshots: Arc<Vec<Kept>>,
-    /// What sets transaction points, where it is known.
+    /// The transaction mask, if it is known.
     pub mask: Option<TransactionMask>,
-    /// Interval of the timer, milliseconds, where it is known.
+    /// Interval of the timer, milliseconds, if it is known.
     pub timer_ms: Option<u32>,
 }
 
@@ -201,7 +201,7 @@ impl State {
         }
     }
 
-    /// A digest of everything that can be seen.
+    /// A digest of everything that is visible.
     pub fn digest(&self) -> u128 {
         let mut digest = Digest::default();
         for (inode, node) in &self.nodes {
@@ -217,8 +217,7 @@ impl State {
         digest.value()
     }
 
-    /// Whether this is the same state, unchanged: nothing was touched since one was copied from the
-    /// other.
+    /// Whether this is the same state, unchanged since one was copied from the other.
     pub fn is_untouched(&self, other: &State) -> bool {
         self.nodes.len() == other.nodes.len()
             && Arc::ptr_eq(&self.snapshots, &other.snapshots)
@@ -229,19 +228,18 @@ impl State {
                 .all(|(one, two)| one.0 == two.0 && Arc::ptr_eq(one.1, two.1))
     }
 
-    /// Drops every inode that has no name and that `open` does not keep.
+    /// Drops every inode that has no name and is not in `open`.
     pub fn reap(&mut self, open: &BTreeMap<InodeNumber, u32>) {
         self.nodes.retain(|inode, node| node.links > 0 || open.contains_key(inode));
     }
 
-    /// The inode for changing; only for inodes that were looked up before.
+    /// The inode, to be changed; only for inodes that were looked up before.
     fn change(&mut self, inode: InodeNumber) -> Option<&mut Node> {
         self.nodes.get_mut(&inode).map(Arc::make_mut)
     }
 }
 
-/// A file system that is open: the state, the descriptors that keep unlinked files alive, and the
-/// time.
+/// An open file system: the state, the descriptors that keep unlinked files alive, and the time.
 #[derive(Debug, Clone)]
 pub struct Model {
     /// The names, attributes and bytes.
@@ -250,20 +248,21 @@ pub struct Model {
     pub open: BTreeMap<InodeNumber, u32>,
     /// The time of the next operation.
     pub now: Timestamp,
-    /// What the volume under test allows.
+    /// The limits of the volume under test.
     pub limits: Limits,
-    /// Whether an atomic command holds the volume: nothing else may set a transaction point then.
+    /// Whether an atomic command holds the volume. Then no other operation may set a transaction
+    /// point.
     pub held: bool,
 }
 
 impl Model {
-    /// Opens `state`: unlinked files that were kept open before are gone.
+    /// Opens `state` without the unlinked files that were open before.
     pub fn open(mut state: State, limits: Limits, now: Timestamp) -> Model {
         state.reap(&BTreeMap::new());
         Model { state, open: BTreeMap::new(), now, limits, held: false }
     }
 
-    /// Goes back to an earlier state; what is acquired stays so where it exists there. Mask and
+    /// Returns to an earlier state. Acquired inodes stay acquired if they exist there. Mask and
     /// timer stay: they are the user's present choice.
     pub fn roll_back(&mut self, state: &State) {
         let (mask, timer_ms) = (self.state.mask, self.state.timer_ms);
@@ -271,7 +270,7 @@ impl Model {
         self.state.reap(&self.open);
     }
 
-    /// Refuses what has to wait for the end of an atomic command.
+    /// Refuses an operation that must wait for the end of an atomic command.
     ///
     /// # Errors
     /// Held.
@@ -279,10 +278,10 @@ impl Model {
         if self.held { Err(Fault::Held.into()) } else { Ok(()) }
     }
 
-    /// Keeps an inode alive until as many [`release`](Self::release).
+    /// Keeps an inode alive until an equal number of calls to [`release`](Self::release).
     ///
     /// # Errors
-    /// Stale where the inode is gone.
+    /// Stale, if the inode no longer exists.
     pub fn acquire(&mut self, inode: InodeNumber) -> Result<(), Faults> {
         self.living(inode)?;
         *self.open.entry(inode).or_default() += 1;
@@ -300,7 +299,7 @@ impl Model {
         self.state.reap(&self.open);
     }
 
-    /// The inode, if there is one.
+    /// The inode, if it exists.
     fn living(&self, inode: InodeNumber) -> Result<&Node, Faults> {
         self.state.node(inode).ok_or_else(|| [Fault::Stale, Fault::NotFound].into())
     }

@@ -8,7 +8,7 @@ use steadfast::fs::{Caller, FileKind, NewNode, RenameMode};
 use super::{Body, Content, Model, Node};
 use crate::fault::{Fault, Faults, Objections};
 
-/// Where a name is to appear or disappear.
+/// A name that is to appear or disappear.
 #[derive(Debug, Clone, Copy)]
 pub struct NewName<'a> {
     /// The directory.
@@ -20,7 +20,7 @@ pub struct NewName<'a> {
 const SET_GROUP_ID: u32 = 0o2000;
 
 impl Model {
-    /// What speaks against using `name` in `directory` at all.
+    /// Notes the objections to any use of `name` in `directory`.
     fn object_to_name(&self, at: NewName<'_>, objections: &mut Objections) {
         match self.state.node(at.directory) {
             None => objections.any(true, &[Fault::Stale, Fault::NotFound]),
@@ -33,13 +33,13 @@ impl Model {
         objections.when(at.name.len() > self.limits.name_max, Fault::NameTooLong);
     }
 
-    /// What speaks against giving the name `at` to something.
+    /// Notes the objections to a new entry with the name `at`.
     fn object_to_new_name(&self, at: NewName<'_>, objections: &mut Objections) {
         self.object_to_name(at, objections);
         objections.when(self.state.entry(at.directory, at.name).is_some(), Fault::AlreadyExists);
         let dots = at.name == b"." || at.name == b"..";
         objections.when(dots, Fault::AlreadyExists);
-        // A directory that was removed while somebody holds it takes no new entries.
+        // A removed directory that is held open accepts no new entries.
         let removed = self.state.node(at.directory).is_some_and(|node| node.links == 0);
         objections.any(removed, &[Fault::NotFound, Fault::Stale]);
     }
@@ -80,7 +80,7 @@ impl Model {
         Some(made)
     }
 
-    /// Makes an inode with a name. `inode` is the number that it shall have.
+    /// Makes an inode with a name and with the number `inode`.
     ///
     /// # Errors
     /// See [`Faults`].
@@ -134,7 +134,7 @@ impl Model {
         Ok(())
     }
 
-    /// Gives an inode a further name.
+    /// Adds a name to an inode.
     ///
     /// # Errors
     /// See [`Faults`].
@@ -162,7 +162,7 @@ impl Model {
         Ok(())
     }
 
-    /// Removes the name of anything but a directory.
+    /// Removes a name that does not belong to a directory.
     ///
     /// # Errors
     /// See [`Faults`].
@@ -236,7 +236,8 @@ impl Model {
         objections.settle()?;
         let Some(source) = source else { return Ok(()) };
         if target == Some(source) {
-            // Two names of one file, or the same name twice: POSIX says that nothing happens.
+            // For two names of one file, or the same name twice, POSIX requires that nothing
+            // happens.
             return Ok(());
         }
         self.remove(from, moves_directory);
@@ -271,7 +272,7 @@ impl Model {
         self.is_directory(inode) && self.state.node(inode).is_some_and(|node| node.size() > 0)
     }
 
-    /// Whether `upper` is `inode` or one of the directories that it is in.
+    /// Whether `upper` is `inode` itself or a directory above it.
     fn is_at_or_above(&self, upper: InodeNumber, inode: InodeNumber) -> bool {
         let mut at = inode;
         for _ in 0..=self.state.nodes.len() {
@@ -286,7 +287,7 @@ impl Model {
         false
     }
 
-    /// Puts a name into a directory; a subdirectory counts as a link of its parent.
+    /// Adds a name to a directory; a subdirectory counts as a link of its parent.
     fn insert(&mut self, at: NewName<'_>, inode: InodeNumber, is_directory: bool) {
         self.touch(at.directory);
         if let Some(directory) = self.state.change(at.directory) {
@@ -302,7 +303,7 @@ impl Model {
         }
     }
 
-    /// Takes a name out of a directory.
+    /// Removes a name from a directory.
     fn remove(&mut self, at: NewName<'_>, is_directory: bool) {
         self.touch(at.directory);
         if let Some(directory) = self.state.change(at.directory) {
@@ -313,7 +314,7 @@ impl Model {
         }
     }
 
-    /// One name less; a directory loses its only name and its own `.`.
+    /// Removes one link; a directory loses its only name and its own `.`.
     fn drop_link(&mut self, inode: InodeNumber) {
         self.touch_attributes(inode);
         if let Some(node) = self.state.change(inode) {

@@ -1,4 +1,4 @@
-//! Snapshots: a copy of the whole state each, which must never change.
+//! Snapshots: each is a copy of the whole state and must never change.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub struct Kept {
     pub name: String,
     /// The state that it holds.
     pub state: Arc<State>,
-    /// The digest of that.
+    /// The digest of that state.
     pub digest: u128,
 }
 
@@ -31,7 +31,7 @@ impl State {
 }
 
 impl Model {
-    /// Keeps the present state under a name.
+    /// Keeps the current state under a name.
     ///
     /// # Errors
     /// See [`Faults`].
@@ -41,7 +41,7 @@ impl Model {
             .when(name.len() > NAME_MAX, Fault::NameTooLong)
             .when(self.state.snapshot(name).is_some(), Fault::AlreadyExists)
             .settle()?;
-        // Snapshots of a snapshot cannot be seen. Files without a name that are held now are in it.
+        // The snapshots of a snapshot are not visible. It contains unnamed files that are held now.
         let state = State { snapshots: Arc::default(), ..self.state.clone() };
         let digest = state.digest();
         let kept = Kept { name: name.to_owned(), state: Arc::new(state), digest };
@@ -49,7 +49,7 @@ impl Model {
         Ok(())
     }
 
-    /// Forgets a snapshot.
+    /// Deletes a snapshot.
     ///
     /// # Errors
     /// See [`Faults`].
@@ -61,7 +61,8 @@ impl Model {
         Ok(())
     }
 
-    /// Returns to a snapshot; what is newer goes, what is acquired stays so where it exists there.
+    /// Returns to a snapshot. Newer snapshots are dropped, and acquired inodes stay acquired if
+    /// they exist there.
     ///
     /// # Errors
     /// See [`Faults`].

@@ -1,4 +1,4 @@
-//! The judge: opens the image after a cut, compares, works on, and cuts again.
+//! The judge: opens the image after a cut, compares it, continues to work, and cuts again.
 
 use super::{Effort, Script, Seen, Start, Tally, Violation, guard};
 use crate::cut::{Cutter, Survival};
@@ -15,17 +15,17 @@ use crate::subject::Subject;
 use crate::tape::Tape;
 use crate::world::World;
 
-/// Where in the recursion a run is.
+/// The position of a run in the recursion.
 #[derive(Clone, Copy)]
 pub(super) enum Stage<'s> {
     /// The sequence itself; cuts begin with operation number `from`.
     Sequence { script: &'s Script, from: usize },
-    /// After so many power cuts, the last of which interrupted these operations.
+    /// A run after this many power cuts, the last of which interrupted these operations.
     Recovery(usize, &'s [Operation]),
 }
 
 impl Stage<'_> {
-    /// How many cuts lie before.
+    /// The number of cuts before this run.
     fn depth(&self) -> usize {
         match self {
             Stage::Sequence { .. } => 0,
@@ -45,12 +45,12 @@ pub(super) struct Judge<'a> {
     digest: Digest,
 }
 
-/// What a run leaves: the tape and the states that cuts in it may leave.
+/// The result of a run: the tape, and the states that cuts in it may leave.
 struct Recorded {
     tape: Tape,
     ledger: Ledger,
-    /// Events up to which the volume was being opened; until then the states allowed are those from
-    /// before.
+    /// Number of events while the volume was being opened. Up to there, the states from before are
+    /// allowed.
     opened: usize,
     found: usize,
     tick: u64,
@@ -80,13 +80,13 @@ impl<'a> Judge<'a> {
         Judge { world, start, effort, seen, tally, random, digest: Digest::default() }
     }
 
-    /// Adds what happened to the tally.
+    /// Adds the digest of the run to the tally.
     pub fn finish(self) {
         self.tally.digest = self.tally.digest.wrapping_add(self.digest.value() as u64);
     }
 
-    /// Opens `image`, which is in one of the `allowed` states, works on it, and cuts the power in
-    /// that.
+    /// Opens `image`, which is in one of the `allowed` states, works on it, and cuts the power
+    /// during that.
     pub fn run<S: Subject>(
         &mut self,
         image: Image,
@@ -135,8 +135,8 @@ impl<'a> Judge<'a> {
                 choices.truncate(1);
             }
             for survival in choices {
-                // While the volume was opening it had not yet said which state it found, but what a
-                // recovery finds may not depend on how often it was interrupted.
+                // During the opening the volume had not yet shown which state it found. But the
+                // result of a recovery must not depend on how often it was interrupted.
                 let left = if cut < recorded.opened {
                     &allowed[recorded.found..=recorded.found]
                 } else {
@@ -220,7 +220,7 @@ impl<'a> Judge<'a> {
             }
             Stage::Sequence { script: Script::Drawn, .. } => {
                 let mut scheduler = Scheduler::new(self.world);
-                // What a full volume has refused must be there to be used again.
+                // Space that a full volume has refused must become usable again.
                 let mut refill = Vec::new();
                 for _ in 0..self.effort.operations {
                     let again = refill.pop();
@@ -234,20 +234,20 @@ impl<'a> Judge<'a> {
                 }
             }
             Stage::Recovery(_, interrupted) => {
-                // The volume must work on: counts add up, something new can be done, committed and
-                // found again.
+                // The volume must continue to work: its counts are consistent, and new changes can
+                // be made, committed and found again.
                 session.compare_counts()?;
-                // Opening has compared what log and tree say together. To count, the log was
-                // replayed into the tree.
+                // The comparison at opening used log and tree together. Counting has replayed the
+                // log into the tree, so the tree is compared alone now.
                 session.compare()?;
                 match self.random.below(16) {
-                    // Everything goes, and every block comes back.
+                    // Removes everything; every block must be free again.
                     0 => {
                         session.drain(Some(self.start.nodes_when_new))?;
                         self.tally.emptied += 1;
                     }
-                    // As a program that tries again what the cut interrupted: the same bytes go to
-                    // the same places, and may complete what the first try has left torn.
+                    // This acts as a program that retries what the cut interrupted. The same bytes
+                    // go to the same places, and may complete a torn first try.
                     1..8 => {
                         for operation in interrupted {
                             step(&mut session, operation.clone())?;

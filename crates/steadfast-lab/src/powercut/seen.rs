@@ -1,4 +1,4 @@
-//! Images that were judged already.
+//! Images that were already judged.
 
 use std::collections::HashSet;
 
@@ -6,17 +6,17 @@ use crate::digest::Digest;
 use crate::image::Image;
 use crate::ledger::Point;
 
-/// Remembers which images were judged against which states. Many cuts leave the same bytes (nothing
-/// survived, twice in a row); opening and comparing them again would show nothing.
+/// Remembers the images judged against given states. Many cuts leave the same bytes, for example if
+/// nothing survived twice in a row. Judging them again would show nothing new.
 #[derive(Debug, Default)]
 pub struct Seen(HashSet<u128>);
 
-/// Images that are remembered at once: 4 million take some 150 MB.
+/// Most images remembered at once; 4 million take about 150 MB.
 const SEEN_MAX: usize = 4 << 20;
 
 impl Seen {
-    /// Whether this image, which was copied from `origin` and written, is new for these states. It
-    /// is known from now on.
+    /// Whether this image, a written copy of `origin`, is new for these states. It counts as known
+    /// afterwards.
     pub fn is_new(&mut self, image: &Image, origin: &Image, allowed: &[Point]) -> bool {
         let mut key = Digest::default();
         key.bytes(&image.digest_since(origin).to_le_bytes());
@@ -29,7 +29,7 @@ impl Seen {
         self.0.insert(key.value())
     }
 
-    /// How many.
+    /// The number of images.
     pub fn len(&self) -> usize {
         self.0.len()
     }

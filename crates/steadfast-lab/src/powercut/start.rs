@@ -1,4 +1,4 @@
-//! Where sequences begin: a volume on an image and the state that it is in.
+//! The start of sequences: a volume on an image, and its state.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::subject::Subject;
 use crate::tape::Tape;
 use crate::world::{Extras, World};
 
-/// A closed volume and what is in it.
+/// A closed volume and its state.
 #[derive(Debug, Clone)]
 pub struct Start {
     /// The medium.
@@ -28,14 +28,14 @@ pub struct Start {
     pub nodes_when_new: u64,
 }
 
-/// Operations at most on the volume that was there before.
+/// Maximum number of operations on an earlier volume of the medium.
 const EARLIER_OPERATIONS: u64 = 60;
 
 impl Start {
-    /// A fresh volume; `None` where the medium is too small for one.
+    /// A fresh volume; `None` if the medium is too small for one.
     ///
     /// # Errors
-    /// What went wrong, in words.
+    /// What went wrong, as text.
     pub fn format<S: Subject>(world: &World) -> Result<Option<Start>, String> {
         let clock = Clock::default();
         let Some(image) = Self::medium::<S>(world)? else { return Ok(None) };
@@ -60,11 +60,10 @@ impl Start {
         Ok(Some(Start { image, point, tick: 0, nodes_when_new }))
     }
 
-    /// The medium as it is before the volume is made: blank, or with what an earlier volume has
-    /// left.
+    /// The medium before the volume is made: blank, or with the remains of an earlier volume.
     ///
     /// # Errors
-    /// What went wrong, in words.
+    /// What went wrong, as text.
     pub fn medium<S: Subject>(world: &World) -> Result<Option<Image>, String> {
         let blank = Image::new(world.size);
         if !world.extras.used_medium {
@@ -90,10 +89,10 @@ impl Start {
         Ok(Some(tape.image()))
     }
 
-    /// The volume after these operations, closed in good order.
+    /// The volume after these operations, closed properly.
     ///
     /// # Errors
-    /// What went wrong, in words.
+    /// What went wrong, as text.
     pub fn after<S: Subject>(
         &self,
         world: &World,

@@ -1,6 +1,6 @@
-//! What was tried, in numbers.
+//! The counts of sequences and power cuts.
 
-/// How much was tried.
+/// The amount of work, and its outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     /// Sequences.
@@ -9,22 +9,22 @@ pub struct Tally {
     pub operations: u64,
     /// Power cuts (images after a cut that were opened and judged).
     pub cuts: u64,
-    /// Of these, cuts during the recovery from a cut.
+    /// Cuts during the recovery from a cut, contained in `cuts`.
     pub recovery_cuts: u64,
-    /// The same by depth: in the recovery, in the recovery from that, and so on.
+    /// These cuts by depth: in the recovery, in the recovery from that, and so on.
     pub deep_cuts: [u64; 3],
-    /// Cuts beside `cuts` that left an image which had been judged before against the same states.
+    /// Further cuts that left an image already judged against the same states.
     pub repeated: u64,
     /// Operations that found no space.
     pub no_space: u64,
-    /// Images that kept something of what was in flight: a later point than the last acknowledged
-    /// one.
+    /// Images at a later point than the last acknowledged one, because some of the writes in flight
+    /// survived.
     pub later_points: u64,
     /// Worlds whose medium is too small for a volume.
     pub too_small: u64,
-    /// Recoveries after which everything was deleted, and all space was free again to the block.
+    /// Recoveries after which everything was deleted, and every block was free again.
     pub emptied: u64,
-    /// Digests of all sequences together: operations, answers, I/Os, verdicts. Does not depend on
+    /// Digest of all sequences together: operations, answers, I/Os, verdicts. It does not depend on
     /// the order of seeds.
     pub digest: u64,
 }

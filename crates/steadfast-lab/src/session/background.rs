@@ -6,12 +6,12 @@ use super::{Session, Verdict};
 use crate::fault::Fault;
 use crate::subject::{Call, Reply, Subject};
 
-/// Turns after which background work has to be done.
+/// Number of turns after which background work must be finished.
 pub(super) const TURNS_MAX: u64 = 10_000;
 
 impl<S: Subject> Session<'_, S> {
-    /// Background work until there is none, in at most so many turns; one alone may leave more to
-    /// do.
+    /// Runs background work until there is none, in at most `turns` turns. A single turn may leave
+    /// work to do.
     pub(super) fn background(
         &mut self,
         advance_ms: u64,
@@ -44,8 +44,9 @@ impl<S: Subject> Session<'_, S> {
         let points =
             self.subject.witness().transaction_points.wrapping_sub(witness.transaction_points);
         if points > 0 {
-            // Reclaiming a removed file may need space, too. And where nothing is uncommitted, the
-            // checkpoint that follows a deleted snapshot commits nothing.
+            // Reclaiming a removed file may need space, which may need a transaction point. The
+            // checkpoint after a deleted snapshot also counts as one, but commits nothing if all
+            // changes are durable.
             let asked = timer || witness.mask.contains(TransactionMask::VOLUME_FULL);
             if !asked && self.dirty_since_ms.is_some() {
                 return Err(

@@ -1,4 +1,4 @@
-//! One call on volume and model: what they say is compared, and transaction points are noted.
+//! One call on volume and model: their answers are compared, and transaction points are recorded.
 
 use steadfast::fs::NewNode;
 use steadfast::{Error, TransactionMask};
@@ -10,23 +10,23 @@ use crate::model::State;
 use crate::subject::{Call, Reply, Subject};
 use crate::triggers::{is_commit, is_empty, is_freeing, triggers};
 
-/// A call and what is known about it when it has returned.
+/// A call, and the facts known after it has returned.
 pub(crate) struct Attempt<'c> {
     pub call: &'c Call<'c>,
-    /// The operation, for people.
+    /// The operation as text.
     pub label: &'c str,
     /// Events on the tape when it began.
     pub begun: usize,
-    /// What set transaction points then.
+    /// The transaction mask at that time.
     pub mask: TransactionMask,
-    /// Transaction points that it has set.
+    /// Transaction points that the call has set.
     pub points: u64,
-    /// The state before.
+    /// The state before the call.
     pub before: State,
 }
 
 impl<S: Subject> Session<'_, S> {
-    /// Does a call on both, compares what they say, and notes transaction points.
+    /// Does a call on both, compares the answers, and records transaction points.
     pub(super) fn call(
         &mut self,
         call: &Call<'_>,
@@ -39,7 +39,8 @@ impl<S: Subject> Session<'_, S> {
         self.digest.shown(&result);
         let points =
             self.subject.witness().transaction_points.wrapping_sub(witness.transaction_points);
-        // Going back to a snapshot sets the last point anew before its own: the same state twice.
+        // A rollback to a snapshot sets the last point again before its own, so the same state
+        // occurs twice.
         let points =
             if matches!(call, Call::SnapshotRollback { .. }) { points.min(1) } else { points };
         let attempt = Attempt { call, label, begun, mask: witness.mask, points, before };
@@ -52,13 +53,14 @@ impl<S: Subject> Session<'_, S> {
         }
     }
 
-    /// Judges a call that the volume has done.
+    /// Judges a call that succeeded on the volume.
     fn accept(&mut self, attempt: &Attempt<'_>, reply: Reply) -> Result<(), String> {
         let Attempt { call, mask, points, ref before, .. } = *attempt;
         self.check_fresh(call, &reply)?;
         match self.model.apply(call, Some(&reply)) {
             Ok(_) => {}
-            // Without a medium nothing can be taken apart: a file without names is still there.
+            // Without a working medium the volume cannot free a file: a file without names still
+            // exists.
             Err(faults) if self.tape.all_strikes() > 0 && faults.allow(Fault::Stale) => {
                 return Ok(());
             }
@@ -76,7 +78,7 @@ impl<S: Subject> Session<'_, S> {
         self.settle(attempt, required)
     }
 
-    /// Judges a call that the volume has refused.
+    /// Judges a call that the volume refused.
     fn refuse(&mut self, attempt: &Attempt<'_>, error: Error) -> Result<Fault, String> {
         let Attempt { call, points, .. } = *attempt;
         let fault = Fault::from(error);
@@ -102,7 +104,7 @@ impl<S: Subject> Session<'_, S> {
         Ok(fault)
     }
 
-    /// A new inode has a number that nobody had.
+    /// Checks that a new inode has a number that was never used.
     pub(super) fn check_fresh(&mut self, call: &Call<'_>, reply: &Reply) -> Result<(), String> {
         if let (Call::Create { .. } | Call::CreateUnnamed { .. }, Reply::Attributes(attributes)) =
             (call, reply)
@@ -113,7 +115,7 @@ impl<S: Subject> Session<'_, S> {
         Ok(())
     }
 
-    /// Attributes in a reply are those of the inode after the call.
+    /// Checks that the attributes in a reply are those of the inode after the call.
     pub(super) fn check_reply(&self, reply: &Reply) -> Result<(), String> {
         if let Reply::Attributes(attributes) = reply {
             let node = self.model.state.node(attributes.inode).ok_or_else(|| {
@@ -124,8 +126,7 @@ impl<S: Subject> Session<'_, S> {
         Ok(())
     }
 
-    /// Notes the transaction points that a successful call set; `required`: the mask asks it for
-    /// one.
+    /// Records the transaction points of a successful call. `required`: the mask demands one.
     fn settle(&mut self, attempt: &Attempt<'_>, required: bool) -> Result<(), String> {
         let Attempt { call, label, begun, mask, points, ref before } = *attempt;
         if required && points == 0 && self.dirty_since_ms.is_some() {
@@ -133,7 +134,7 @@ impl<S: Subject> Session<'_, S> {
         }
         let more = points.saturating_sub(u64::from(required));
         if more > 0 {
-            // The volume was full and committed what came before, to get at freed blocks.
+            // The volume was full, and committed the earlier changes to reuse freed blocks.
             if !mask.contains(TransactionMask::VOLUME_FULL) {
                 return Err(format!(
                     "{points} transaction points were set, {} asked for",
@@ -150,8 +151,8 @@ impl<S: Subject> Session<'_, S> {
         Ok(())
     }
 
-    /// Notes that what was there before a call, or between its steps, may have become durable in
-    /// it.
+    /// Records that the state before a call, or between its steps, may have become durable during
+    /// the call.
     pub(crate) fn points_before(
         &mut self,
         call: &Call<'_>,
@@ -167,8 +168,8 @@ impl<S: Subject> Session<'_, S> {
         let Attempt { call, label, begun, mask, points, ref before } = *attempt;
         self.no_space += 1;
         self.check_nothing_reserved()?;
-        // Where the mask keeps the volume from committing when it is full, "no space" says: commit
-        // or roll back.
+        // If the mask forbids a commit on a full volume, "no space" tells the caller to commit or
+        // roll back.
         let may_commit = mask.contains(TransactionMask::VOLUME_FULL);
         if is_freeing(call, &self.model) && (may_commit || is_commit(call)) {
             return Err("there is no space for an operation that always has to succeed".to_owned());
@@ -185,7 +186,7 @@ impl<S: Subject> Session<'_, S> {
     }
 }
 
-/// Attribute values and link targets up to this length fit whatever the node size, bytes.
+/// Attribute values and link targets up to this length fit any node size, bytes.
 const VALUE_ALWAYS: usize = 3000;
 
 /// Length of the value that a call stores under one name.

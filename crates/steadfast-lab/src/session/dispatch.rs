@@ -1,5 +1,4 @@
-//! From an operation as a test writes it down to calls of the facade: places become inodes, names
-//! bytes.
+//! Translates operations of tests to calls of the facade: places become inodes, names become bytes.
 
 use std::sync::Arc;
 
@@ -216,7 +215,8 @@ impl<S: Subject> Session<'_, S> {
             Operation::Transact => self.plain(&Call::Transact, &label),
             Operation::Checkpoint => self.plain(&Call::Checkpoint, &label),
             Operation::Rollback => self.roll_back(&Call::Rollback, &label),
-            // A hold that is not there has no end: the daemon knows who holds the volume.
+            // A hold is ended only if it exists, because the daemon knows which process holds the
+            // volume.
             Operation::Hold if S::EXTENDED => self.plain(&Call::Hold, &label),
             Operation::CommitHeld if self.model.held => self.plain(&Call::CommitHeld, &label),
             Operation::RollBackHeld if self.model.held => {
@@ -237,7 +237,7 @@ impl<S: Subject> Session<'_, S> {
                 if !S::EXTENDED {
                     return Ok(Verdict::Skipped);
                 }
-                // What was accepted becomes durable a moment before the snapshot does.
+                // Accepted changes become durable just before the snapshot does.
                 let (before, begun) = (Arc::new(self.model.state.clone()), self.tape.position());
                 self.snapshot_begins =
                     Some(Point::new(before, format!("before {label}"), begun, None));
@@ -259,7 +259,7 @@ impl<S: Subject> Session<'_, S> {
                 let name = snapshot_name(*name);
                 let call = Call::SnapshotRollback { name: &name, destroy_newer: *destroy_newer };
                 let verdict = self.plain(&call, &label)?;
-                // Where a fault has stopped it what is there was judged.
+                // If a fault stopped the call, the state was already judged.
                 if verdict != Verdict::Refused(Fault::Broken) {
                     self.compare()
                         .map_err(|what| format!("after going back to a snapshot: {what}"))?;
@@ -294,8 +294,8 @@ impl<S: Subject> Session<'_, S> {
         Err(format!("after the rollback it is in no state that is allowed{differences}"))
     }
 
-    /// Whether the inode went with the slot that was just freed. Until background work has
-    /// reclaimed it the volume may still know it; nobody may ask.
+    /// Whether the slot just freed was the last reference to the inode. Until background work has
+    /// reclaimed the inode, the volume may still know it, so the test does not ask.
     pub(super) fn slot_was_last(&self, inode: InodeNumber) -> bool {
         self.model.state.node(inode).is_none() && self.numbers.contains(&inode)
     }

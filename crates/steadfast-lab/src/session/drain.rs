@@ -1,5 +1,4 @@
-//! Empties a volume: what is left in use then must be the nodes of a tree that holds nothing, to
-//! the block.
+//! Empties a volume. The blocks still in use must then be exactly the nodes of an empty tree.
 
 use steadfast::fs::FileKind;
 use steadfast::{InodeNumber, TransactionMask};
@@ -12,17 +11,18 @@ use crate::subject::{Call, Subject};
 use crate::tape::Tape;
 
 impl<S: Subject> Session<'_, S> {
-    /// Deletes every snapshot, lets go of every held file, removes every name and attribute, lets
-    /// background work finish, makes a checkpoint that frees what the one before had to keep, and
-    /// counts what is in use. Every used block must then belong to a node of the tree, and the tree
-    /// must be as small as the one of a new volume (`nodes_when_new`), but for the nodes that the
-    /// allocation bitmap takes: how long that is depends on where the nodes lie. Returns the number
-    /// of nodes.
+    /// Deletes every snapshot, releases every held file, and removes every name and attribute. Then
+    /// background work finishes, a checkpoint frees what the previous one had to keep, and the
+    /// blocks in use are counted.
+    ///
+    /// Every used block must then belong to a node of the tree. The tree must be as small as that
+    /// of a new volume (`nodes_when_new`). Nodes of the allocation bitmap are an exception, because
+    /// their number depends on where the nodes are. Returns the number of nodes.
     ///
     /// # Errors
     /// Something could not be removed, or is still in use.
     pub fn drain(&mut self, nodes_when_new: Option<u64>) -> Result<u64, String> {
-        // A full volume may have to commit what was removed before it can remove more.
+        // A full volume may have to commit the removals so far before it can remove more.
         let mask = self.subject.witness().mask;
         let freeing = mask.union(TransactionMask::VOLUME_FULL);
         self.step(&Operation::SetMask { mask: freeing.0 })?;
@@ -71,7 +71,7 @@ impl<S: Subject> Session<'_, S> {
         Ok(census.nodes)
     }
 
-    /// Removes everything below a directory, the deepest first.
+    /// Removes everything below a directory, the deepest entries first.
     fn drain_directory(&mut self, directory: InodeNumber) -> Result<(), String> {
         let mut ahead = vec![(directory, None::<(InodeNumber, Vec<u8>)>)];
         while let Some((directory, name)) = ahead.last().cloned() {
@@ -97,7 +97,7 @@ impl<S: Subject> Session<'_, S> {
         Ok(())
     }
 
-    /// The root keeps its attributes when all names are gone.
+    /// Removes the attributes of the root, which stay when all names are removed.
     fn drain_attributes(&mut self) -> Result<(), String> {
         let names: Vec<Vec<u8>> = self
             .model

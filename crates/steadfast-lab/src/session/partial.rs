@@ -1,20 +1,20 @@
-//! Calls that are done in steps: what may be there between two of them.
+//! Calls that consist of steps: the possible states between two of them.
 //!
-//! A clone, and a copy that shares blocks, takes a few extents at a time. Between two steps a full
-//! volume may set a transaction point, and the next step may find no space or fail; what was shared
-//! before stays. So each state in which a prefix of the range, up to the end of a block, has been
-//! taken is one that can be seen then.
+//! A clone, and a copy that shares blocks, handles a few extents at a time. Between two steps a
+//! full volume may set a transaction point. The next step may find no space or fail, and the blocks
+//! shared before stay. So the possible states are those in which a prefix of the range, up to the
+//! end of a block, is done.
 
 use super::Session;
 use crate::model::{Model, State};
 use crate::subject::{Call, Subject};
 
-/// Prefixes that are tried at most, blocks. The generators draw shorter ranges.
+/// Maximum number of prefixes tried, blocks. The generators draw shorter ranges.
 const PREFIX_BLOCKS_MAX: u64 = 1024;
 
 impl<S: Subject> Session<'_, S> {
-    /// The states that a call passes through before it is done, in order: the one `before` it, and
-    /// those between steps.
+    /// The states that a call passes through before it is done, in order: the state `before` it,
+    /// and those between steps.
     pub(crate) fn steps(&self, call: &Call<'_>, before: &State) -> Vec<State> {
         let mut states = vec![before.clone()];
         let model = Model { state: before.clone(), ..self.model.clone() };
@@ -53,11 +53,11 @@ impl<S: Subject> Session<'_, S> {
         states
     }
 
-    /// Compares the volume with the model after a call that was refused; where the first steps of
-    /// the call were done, the model does them, too.
+    /// Compares the volume with the model after a refused call. If the volume did the first steps
+    /// of the call, the model does them too.
     ///
     /// # Errors
-    /// The difference, where the volume is in none of the states that the call passes through.
+    /// The difference, if the volume is in none of the states that the call passes through.
     pub(crate) fn compare_refused(&mut self, call: &Call<'_>) -> Result<(), String> {
         let Err(what) = self.compare() else { return Ok(()) };
         let before = self.model.state.clone();

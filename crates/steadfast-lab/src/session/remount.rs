@@ -1,4 +1,4 @@
-//! Closing a volume, or just dropping it, and opening it anew.
+//! Closing a volume, or just dropping it, and reopening it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::operation::ALL_SLOTS;
 use crate::subject::Subject;
 
 impl<S: Subject> Session<'_, S> {
-    /// Opens the volume anew. After faults it may be in one of several states.
+    /// Reopens the volume. After faults it may be in one of several states.
     pub(crate) fn remount(&mut self, clean: bool) -> Result<Verdict, String> {
         if clean && self.subject.failure().is_none() {
             self.close_for_remount()?;
@@ -20,7 +20,7 @@ impl<S: Subject> Session<'_, S> {
         self.reopen()
     }
 
-    /// Opens the volume, which is closed, and finds out which state it is in.
+    /// Opens the closed volume, and determines its state.
     pub(super) fn reopen(&mut self) -> Result<Verdict, String> {
         let strikes = self.tape.strikes(MediumOperation::Read);
         self.subject = self.open_subject()?;
@@ -29,8 +29,8 @@ impl<S: Subject> Session<'_, S> {
         let last: Vec<Arc<State>> =
             self.ledger.last_candidates().iter().map(|point| point.state.clone()).collect();
         let in_flight = std::mem::take(&mut self.in_flight);
-        // The log is kept once: a last record that can never be read is taken for one that was
-        // interrupted.
+        // The log has only one copy: a last record that stays unreadable looks like an interrupted
+        // one.
         let unread = self.tape.strikes(MediumOperation::Read) > strikes;
         let before = self.ledger.before_last().filter(|_| unread).map(|point| point.state.clone());
         for state in in_flight.iter().rev().chain(last.iter().rev()).chain(&before) {
@@ -68,8 +68,8 @@ impl<S: Subject> Session<'_, S> {
         }
     }
 
-    /// A fault may keep it from opening, with an error that says so, but not for longer than the
-    /// fault lasts.
+    /// Opens the volume. A fault may prevent that with an error that names it, but not for longer
+    /// than the fault lasts.
     pub(super) fn open_subject(&self) -> Result<S, String> {
         let open = || S::open(self.world, &self.tape, &self.clock);
         let strikes = self.tape.all_strikes();

@@ -1,5 +1,5 @@
-//! Changes of the volume's size: what is in it stays as it is, and a volume that was made smaller
-//! is opened anew.
+//! Changes of the volume's size: its contents stay the same, and a volume that was made smaller is
+//! reopened.
 
 use steadfast::Error;
 
@@ -7,11 +7,11 @@ use super::{Session, Verdict};
 use crate::fault::Fault;
 use crate::subject::{Call, Subject};
 
-/// The superblock is this long, bytes: a medium whose unit is smaller may tear it.
+/// Length of the superblock, bytes. A medium with a smaller unit may tear it.
 const SUPERBLOCK: u64 = 512;
 
 impl<S: Subject> Session<'_, S> {
-    /// Makes the volume so many eighths of the medium long.
+    /// Sets the size of the volume to this many eighths of the medium.
     pub(super) fn resize(&mut self, eighths: u8, label: &str) -> Result<Verdict, String> {
         if !S::EXTENDED {
             return Ok(Verdict::Skipped);
@@ -20,9 +20,9 @@ impl<S: Subject> Session<'_, S> {
         let (old, longest) = (self.subject.witness().size, self.world.size / cell * cell);
         let mut new = self.world.size / 8 * u64::from(eighths) / cell * cell;
         if self.world.medium.is_rough() {
-            // The contract asks for whole units. Where the medium leaves garbage the other
-            // superblock is found only at the end of the medium: the larger of the two volumes has
-            // to reach it.
+            // The contract requires whole units. If the medium leaves garbage, the other superblock
+            // is found only at the end of the medium. So the larger of the two volumes must reach
+            // that end.
             new = if new > old { longest } else { new };
             if old.max(new) != longest {
                 return Ok(Verdict::Skipped);
@@ -61,7 +61,7 @@ impl<S: Subject> Session<'_, S> {
             return Err(format!("refused with '{error}'"));
         }
         if points > 0 {
-            // What is to move has to be durable first.
+            // Data that must move has to be durable first.
             if matches!(error, Error::Held | Error::Unsupported(_) | Error::Truncated { .. }) {
                 return Err(format!("refused with '{error}' but set {points} transaction points"));
             }

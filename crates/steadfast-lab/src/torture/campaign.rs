@@ -1,7 +1,7 @@
-//! Seed after seed, on several threads, until enough is tried.
+//! Runs seed after seed, on several threads, until a limit is reached.
 //!
-//! Threads share nothing but the number of the next seed and the counts: which seeds a campaign
-//! plays depends on how fast the machine is, what a seed shows does not.
+//! Threads share only the number of the next seed and the counts. The speed of the machine decides
+//! which seeds a campaign plays, but not their results.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,71 +17,71 @@ use crate::subject::LabVolume;
 use crate::tape::Lie;
 use crate::world::Profile;
 
-/// What to try, and when it is enough. The seed in hand is always finished.
+/// The plan and its limits. A started seed is always finished.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The first seed; the others follow.
+    /// The first seed; the others follow it.
     pub first_seed: u64,
     /// One profile, or all in turn.
     pub profile: Option<Profile>,
     /// One kind of medium, or all in turn.
     pub medium: Option<MediumProfile>,
-    /// No seed is begun after so long.
+    /// After this time, no new seed is started.
     pub time_max: Option<Duration>,
-    /// No seed is begun after so many cuts.
+    /// After this many cuts, no new seed is started.
     pub cuts_max: Option<u64>,
-    /// No seed is begun after so many violations: each costs the time to shorten it.
+    /// After this many violations, no new seed is started, because shortening each one takes time.
     pub violations_max: usize,
     /// Threads, at least one.
     pub jobs: usize,
-    /// A medium that breaks its promises, to see what a violation looks like.
+    /// A medium that breaks its promises, to show a violation.
     pub lie: Lie,
 }
 
 /// A cell of the table: worlds of one profile on one kind of medium.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cell {
-    /// What was tried.
+    /// Counts of the tries.
     pub tally: Tally,
     /// Seeds that showed a violation.
     pub violations: u64,
 }
 
-/// A moment of a campaign.
+/// The progress at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// Since the start.
+    /// Seconds since the start.
     pub seconds: f64,
-    /// Power cuts until then.
+    /// Power cuts so far.
     pub cuts: u64,
-    /// Violations until then.
+    /// Violations so far.
     pub violations: u64,
 }
 
-/// What a campaign tried and found.
+/// The tries and findings of a campaign.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Seeds played, those whose medium is too small for a volume included.
+    /// Seeds played, including those whose medium is too small for a volume.
     pub seeds: u64,
-    /// Everything together.
+    /// The sum of everything.
     pub total: Tally,
     /// By profile and kind of medium.
     pub cells: BTreeMap<(&'static str, &'static str), Cell>,
-    /// In the order in which they were found.
+    /// The findings in the order of discovery.
     pub findings: Vec<Finding>,
-    /// Cuts over time, the end included.
+    /// Cuts over time, including the end.
     pub samples: Vec<Sample>,
-    /// How long it took.
+    /// Duration of the campaign.
     pub elapsed: Duration,
 }
 
-/// Moments kept for the picture; more are thinned out, the first and the last stay.
+/// Samples kept for the picture. If there are more, they are thinned out; the first and the last
+/// stay.
 const SAMPLES_MAX: usize = 400;
-/// Between two looks at the counts.
+/// Time between two checks of the counts.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs a campaign. `watch` is called about ten times a second, and the campaign ends early when
-/// `stop` is set.
+/// Runs a campaign. It calls `watch` about ten times a second, and ends early when `stop` is set.
 pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Sample, u64)) -> Outcome {
     let started = Instant::now();
     let next = AtomicU64::new(plan.first_seed);
@@ -133,7 +133,7 @@ fn play_one(plan: &Plan, name: Name, shared: &Mutex<Outcome>) {
         cell.tally.add(&tally);
         cell.violations += u64::from(result.is_err());
     }
-    // Shortening takes a while: not under the lock.
+    // Shortening takes a while, so it runs without the lock.
     if let Err(violation) = result {
         let finding = shorten::<LabVolume>(name, &world, *violation);
         shared.lock().findings.push(finding);
@@ -145,7 +145,7 @@ fn sample(started: Instant, shared: &Outcome) -> Sample {
     Sample { seconds: started.elapsed().as_secs_f64(), cuts: shared.total.cuts, violations }
 }
 
-/// Adds a moment; every second one goes when there are too many.
+/// Adds a sample; if there are too many, every second one is dropped.
 fn keep(samples: &mut Vec<Sample>, sample: Sample) {
     samples.push(sample);
     if samples.len() > SAMPLES_MAX {

@@ -1,9 +1,8 @@
-//! A violation as a person gets it: named by its world, as short as it will go, ready to be played
-//! again.
+//! A violation as the user gets it: named by its world, as short as possible, ready to be replayed.
 //!
-//! One seed is one world, and the cuts in it are drawn from it too. So a [`Name`] is enough to see
-//! a violation again: no sequence has to be carried around, and the shortest one found is found
-//! again.
+//! One seed is one world, and the cuts in it are drawn from it too. So a [`Name`] is enough to
+//! reproduce a violation. No sequence has to be stored, and the replay finds the same shortest
+//! sequence.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,19 +15,19 @@ use crate::subject::{LabVolume, Subject};
 use crate::tape::Lie;
 use crate::world::{Profile, World};
 
-/// Cuts and operations of one seed, the same in every campaign of this version: a seed has to mean
-/// the same run wherever it is played. Small, so that many worlds are seen and a run ends soon
-/// after it is told to.
+/// Cuts and operations of one seed, equal in every campaign of this version: a seed must mean the
+/// same run everywhere. The numbers are small, so that many worlds are tried and a run ends soon
+/// after a request to stop.
 pub const EFFORT: Effort =
     Effort { operations: 60, cuts: Some(48), survivals: 2, recovery_cuts: [1, 1, 1] };
 
-/// Attempts at leaving operations out of a failing sequence.
+/// Attempts to leave operations out of a failing sequence.
 const ATTEMPTS: usize = 150;
 
-/// What a run is drawn from: `SEED`, `SEED:PROFILE` or `SEED:PROFILE:MEDIUM`.
+/// The source of a run: `SEED`, `SEED:PROFILE` or `SEED:PROFILE:MEDIUM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
-    /// Draws everything.
+    /// The seed of all random choices.
     pub seed: u64,
     /// Which operations are likely.
     pub profile: Profile,
@@ -37,7 +36,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The run of `seed`; where no profile or no medium is asked for, seeds take them in turn.
+    /// The run of `seed`. If no profile or no medium is requested, seeds take them in turn.
     pub fn new(seed: u64, profile: Option<Profile>, medium: Option<MediumProfile>) -> Name {
         let turn = (seed % Profile::ALL.len() as u64) as usize;
         let profile = profile.or_else(|| Profile::ALL.get(turn).map(|(_, profile)| *profile));
@@ -48,13 +47,13 @@ impl Name {
         }
     }
 
-    /// Its world, on a medium and a volume with these faults.
+    /// The world of the run, with these faults of the medium and the volume.
     pub fn world(self, lie: Lie, bug: Bug) -> World {
         World { lie, bug, ..World::new(self.seed, self.profile).on(self.medium).with_extras() }
     }
 }
 
-/// The word for a profile on the command line and in reports.
+/// The name of a profile on the command line and in reports.
 pub fn profile_name(profile: Profile) -> &'static str {
     Profile::ALL.iter().find(|(_, known)| *known == profile).map_or("mixed", |(name, _)| name)
 }
@@ -83,16 +82,16 @@ impl FromStr for Name {
     }
 }
 
-/// A violation, made short.
+/// A shortened violation.
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// The run that shows it.
     pub name: Name,
-    /// Its world in words: block size, mask and so on.
+    /// The world as text: block size, mask and so on.
     pub world: String,
-    /// Operations of the sequence when it was found.
+    /// Operations of the sequence when the violation was found.
     pub operations_found: usize,
-    /// The violation with the shortest sequence found that still fails.
+    /// The violation with the shortest sequence that still fails.
     pub violation: Violation,
 }
 
@@ -104,10 +103,10 @@ pub fn play<S: Subject>(world: &World, tally: &mut Tally) -> Result<(), Box<Viol
     torture::<S>(world, &Script::Drawn, &EFFORT, tally)
 }
 
-/// Makes a violation short.
+/// Shortens a violation.
 pub fn shorten<S: Subject>(name: Name, world: &World, found: Violation) -> Finding {
     let operations = found.operations.clone();
-    // What follows the sequence itself was done in a recovery.
+    // The operations after the sequence itself ran in a recovery.
     let sequence = &operations[..operations.len().min(EFFORT.operations)];
     let mut best = found;
     minimise(sequence, ATTEMPTS, |shorter| {
@@ -123,7 +122,7 @@ pub fn shorten<S: Subject>(name: Name, world: &World, found: Violation) -> Findi
     Finding { name, world: world.to_string(), operations_found: sequence.len(), violation: best }
 }
 
-/// Plays a run as `--replay` does.
+/// Replays a run for `--replay`.
 pub fn replay(name: Name, lie: Lie, tally: &mut Tally) -> Option<Finding> {
     let world = name.world(lie, Bug::None);
     let violation = play::<LabVolume>(&world, tally).err()?;

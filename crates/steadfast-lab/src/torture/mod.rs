@@ -1,14 +1,14 @@
-//! The lab for users: what `steadfast torture` runs.
+//! The part of the lab behind `steadfast torture`.
 //!
-//! - [`campaign`]: seed after seed on the simulator, on several threads, until a time or a number
-//!   of cuts is reached;
-//! - [`finding`]: a violation made short, and the words with which it is played again;
+//! - [`campaign`]: runs seed after seed on the simulator, on several threads, until a time or a
+//!   number of cuts is reached;
+//! - [`finding`]: a shortened violation, and the name that replays it;
 //! - [`self_test`]: planted faults that a campaign must find, or it proves nothing;
-//! - [`report`]: the page that says what was tried and what was found;
-//! - [`device`]: the same question put to a real medium, as far as software can.
+//! - [`report`]: the page with the tries and the findings;
+//! - [`device`]: the same test on a real medium, as far as software can do it.
 //!
-//! Nothing here decides what is right: that is the business of [`powercut`](crate::powercut), the
-//! model and the ledger.
+//! This module does not define correctness: [`powercut`](crate::powercut), the model and the ledger
+//! do.
 
 pub mod campaign;
 pub mod device;

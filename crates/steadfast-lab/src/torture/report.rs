@@ -1,7 +1,7 @@
-//! The page about a campaign: what was tried, what was found, and how far that goes.
+//! The page about a campaign: the tries, the findings, and how much they prove.
 //!
-//! One file that needs nothing else: style and picture are in it, no script, readable by light and
-//! by night.
+//! It is one self-contained file: style and picture are inside, there is no script, and it has a
+//! light and a dark form.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use askama::Template;
 use super::campaign::{Cell, Outcome, Sample};
 use crate::medium::MediumProfile;
 
-/// What the page says beside the outcome.
+/// Facts on the page in addition to the outcome.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// Version of the program.
@@ -21,9 +21,9 @@ pub struct Facts {
     pub jobs: usize,
     /// The command that ran the campaign.
     pub command: String,
-    /// What was planted on purpose, if anything.
+    /// The planted fault, if any.
     pub planted: Option<String>,
-    /// For a violation's name, the command that plays it again.
+    /// Returns the command that replays a violation, given its name.
     pub replay: fn(&str) -> String,
 }
 
@@ -57,9 +57,9 @@ struct Page<'a> {
     clean: bool,
     violations_count: u64,
     cuts: String,
-    /// Worlds that were played.
+    /// Worlds played.
     worlds: String,
-    /// Seeds whose medium is too small for a volume: no worlds.
+    /// Seeds whose medium is too small for a volume; they are not worlds.
     too_small: u64,
     seconds: String,
     cuts_per_second: String,
@@ -78,7 +78,7 @@ struct Page<'a> {
 /// The page as HTML.
 ///
 /// # Errors
-/// When formatting fails, which writing to memory does not.
+/// Formatting fails, which does not happen when writing to memory.
 pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Error> {
     let violations_count = outcome.cells.values().map(|cell| cell.violations).sum();
     let seconds = outcome.elapsed.as_secs_f64();
@@ -153,8 +153,8 @@ fn row(profile: &'static str, medium: &'static str, cell: &Cell) -> Row {
     }
 }
 
-/// The share of worlds that could fail with this many clean ones seen, at 95 % confidence: the rule
-/// of three. Cuts of one world are too much alike to be counted one by one.
+/// The share of worlds that could fail if this many were clean, at 95 % confidence: the rule of
+/// three. The cuts of one world are too similar to be counted one by one.
 fn bound(sequences: u64) -> String {
     if sequences < 30 {
         "too few were tried to say".to_owned()
@@ -180,11 +180,11 @@ pub fn grouped(number: u64) -> String {
 struct Chart {
     line: String,
     area: String,
-    /// Where violations were seen: x, y.
+    /// Positions of violations: x, y.
     marks: Vec<(String, String)>,
     /// Height and text of each line of the grid.
     levels: Vec<(String, String)>,
-    /// Place and text below the picture.
+    /// Position and text below the picture.
     times: Vec<(String, String)>,
 }
 

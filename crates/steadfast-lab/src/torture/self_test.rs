@@ -1,8 +1,7 @@
-//! Does the campaign find what it is there to find?
+//! Tests whether the campaign finds the faults that it should find.
 //!
-//! Every lie of a medium and every planted bug between test and volume is played until the first
-//! violation. One that stays hidden means that a clean campaign says nothing about faults of its
-//! kind.
+//! Every lie of a medium, and every bug planted between test and volume, is played until the first
+//! violation. If a fault stays hidden, a clean campaign proves nothing about faults of its kind.
 
 use super::finding::{Finding, Name, play, shorten};
 use crate::powercut::Tally;
@@ -10,28 +9,28 @@ use crate::sabotage::{Bug, Sabotaged};
 use crate::subject::{LabVolume, Subject};
 use crate::tape::Lie;
 
-/// Seeds within which each fault must be found.
+/// Number of seeds within which each fault must be found.
 pub const SEEDS_MAX: u64 = 40;
 
-/// A fault on purpose.
+/// A deliberate fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
     /// The medium breaks a promise.
     Medium(Lie),
-    /// The volume breaks one.
+    /// The volume breaks a promise.
     Volume(Bug),
 }
 
-/// What became of a planted fault.
+/// The result of a planted fault.
 #[derive(Debug, Clone)]
 pub struct Caught {
     /// The fault.
     pub planted: Planted,
-    /// Seeds played, the one that showed it included.
+    /// Seeds played, including the one that showed the fault.
     pub seeds: u64,
-    /// Power cuts until then.
+    /// Power cuts so far.
     pub cuts: u64,
-    /// The violation; none when the fault went unnoticed.
+    /// The violation; `None` if the fault went unnoticed.
     pub finding: Option<Finding>,
 }
 
@@ -42,7 +41,7 @@ impl Planted {
         std::iter::once(Planted::Medium(Lie::Flush)).chain(volume).collect()
     }
 
-    /// In words.
+    /// The fault as text.
     pub fn text(self) -> String {
         match self {
             Planted::Medium(Lie::None) => "nothing".to_owned(),
@@ -53,8 +52,8 @@ impl Planted {
     }
 }
 
-/// Plays seeds from `first_seed` on until the fault shows. Its sequence is shortened only where
-/// `short` says so.
+/// Plays seeds from `first_seed` on until the fault shows. Shortens its sequence only if `short` is
+/// set.
 pub fn hunt(planted: Planted, first_seed: u64, short: bool) -> Caught {
     match planted {
         Planted::Medium(lie) => hunt_in::<LabVolume>(planted, lie, Bug::None, first_seed, short),

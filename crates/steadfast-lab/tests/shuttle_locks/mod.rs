@@ -1,5 +1,5 @@
-//! The surroundings of a volume under shuttle: its locks, and a medium where every I/O is a place
-//! to switch threads.
+//! The platform of a volume under shuttle: its locks, and a medium where every I/O may switch
+//! threads.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use shuttle::sync::{Condvar, Mutex, MutexGuard};
 use steadfast::{Platform, Timestamp};
 use steadfast_media::{Geometry, Medium, MediumError};
 
-/// Who has a lock.
+/// The holders of a lock.
 #[derive(Debug, Default)]
 struct Held {
     readers: u32,
@@ -17,9 +17,9 @@ struct Held {
     writers_waiting: u32,
 }
 
-/// A readers-writer lock of shuttle's pieces. As the host's locks do, it lets no new reader in
-/// while a writer waits: a thread that takes it twice for reading is a deadlock there, and has to
-/// be one here.
+/// A readers-writer lock built from shuttle's locks. Like the host's locks, it admits no new reader
+/// while a writer waits. A thread that takes it twice for reading can deadlock on the host, so it
+/// must deadlock here too.
 pub struct Lock {
     held: Mutex<Held>,
     changed: Condvar,
@@ -81,13 +81,13 @@ impl Lock {
     }
 }
 
-/// Witness of a lock that is held; stays on its thread, as the host's do.
+/// Proof of a held lock; it stays on its thread, like the host's.
 pub struct Guard(PhantomData<*const ()>);
 
 const GUARD: Guard = Guard(PhantomData);
 
-// SAFETY: `writer` is set only while it is unset and there are no readers, under the inner lock,
-// and unset only by `unlock`: one holder at a time.
+// SAFETY: `writer` is set only while it is unset and there are no readers, under the inner lock.
+// Only `unlock` unsets it. So there is one holder at a time.
 unsafe impl RawMutex for Lock {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Lock = Lock::new();
@@ -111,8 +111,8 @@ unsafe impl RawMutex for Lock {
     }
 }
 
-// SAFETY: as above; readers come in only while there is no writer, and a writer only while there
-// are no readers.
+// SAFETY: as above. Readers enter only while there is no writer, and a writer enters only while
+// there are no readers.
 unsafe impl RawRwLock for Lock {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Lock = Lock::new();
@@ -155,7 +155,7 @@ unsafe impl RawRwLock for Lock {
     }
 }
 
-/// Locks of shuttle, and a clock that moves whenever it is looked at.
+/// Locks of shuttle, and a clock that advances at each reading.
 #[derive(Default)]
 pub struct ShuttlePlatform(AtomicU64);
 
@@ -172,7 +172,7 @@ impl Platform for ShuttlePlatform {
     }
 }
 
-/// A medium at each of whose requests another thread may go on, before and after.
+/// A medium that may switch to another thread before and after each request.
 pub struct Yielding<M>(pub M);
 
 impl<M: Medium> Medium for Yielding<M> {

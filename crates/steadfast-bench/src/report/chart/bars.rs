@@ -8,33 +8,33 @@ use super::theme::Hue;
 /// A bar.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// What it is of.
+    /// Its name.
     pub label: String,
     /// Its colour.
     pub hue: Hue,
-    /// Its length; nothing if it was not measured.
+    /// Its length; `None` if it was not measured.
     pub value: Option<f64>,
     /// Least and largest sample.
     pub spread: Option<(f64, f64)>,
-    /// Stands at its end: the value with unit, or why there is none.
+    /// Text at its end: the value with unit, or the reason why there is none.
     pub text: String,
-    /// Whether it is better (or worse) than what it is compared with, by more than noise: a
-    /// triangle after the text.
+    /// Whether it is better (or worse) than its counterpart by more than noise; shown as a triangle
+    /// after the text.
     pub better: Option<bool>,
-    /// Shown when pointed at.
+    /// Shown on hover.
     pub tooltip: String,
 }
 
 /// A panel.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// Above the bars.
+    /// Text above the bars.
     pub title: String,
-    /// Under the title: what is measured, and whether more or less is better.
+    /// Text below the title: the measured quantity, and whether more or less is better.
     pub subtitle: String,
-    /// The bars, from above.
+    /// The bars, from top to bottom.
     pub bars: Vec<Bar>,
-    /// Values that the axis must hold beside those of the bars.
+    /// Values that the axis must contain in addition to those of the bars.
     pub include: Vec<f64>,
     /// Width in pixels.
     pub width: f64,
@@ -62,7 +62,7 @@ impl Panel {
                 .filter(|v| v.is_finite())
         });
         let longest = values.chain(self.include.iter().copied()).fold(0.0, f64::max);
-        // The longest bar ends at the end: no room is lost to a round number that nobody reads.
+        // The longest bar ends at the edge, so a round end of the axis wastes no room.
         let share =
             |value: f64| if longest > 0.0 { (value / longest).clamp(0.0, 1.0) } else { 0.0 };
         let place = |value: f64| left + share(value) * (right - left);
@@ -95,7 +95,7 @@ impl Panel {
                 );
                 continue;
             };
-            // A sliver for what is there but too short to see.
+            // A value that is too small to see gets a visible sliver.
             let width = (place(value) - left).max(1.0);
             drawing.rect(&bar.hue.fill(), (left, y + 4.0), (width, ROW - 8.0), 1.5, &bar.tooltip);
             let mut end = left + width;
@@ -130,7 +130,7 @@ impl Panel {
     }
 }
 
-/// An axis of whole steps for a panel whose bars are compared with those of another.
+/// An axis of whole steps, for a panel whose bars are compared with those of another one.
 #[must_use]
 pub fn common_end(values: impl IntoIterator<Item = f64>) -> f64 {
     let scale = Scale::around(Kind::Linear, values);

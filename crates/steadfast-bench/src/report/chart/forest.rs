@@ -1,5 +1,5 @@
-//! Ratios to one file system: for each test a mark for each of the others, with the interval that
-//! the samples allow.
+//! Ratios to one file system: each test has one mark for each other file system, with the interval
+//! from its samples.
 
 use super::scale::{Kind, Scale};
 use super::svg::{Anchor, Drawing};
@@ -9,26 +9,26 @@ use super::theme::{Hue, SERIES};
 /// A mark: a ratio with its interval.
 #[derive(Debug, Clone)]
 pub struct Mark {
-    /// Which of [`Panel::series`] it is of.
+    /// Its index in [`Panel::series`].
     pub series: usize,
     /// How many times better (more than 1) or worse.
     pub ratio: f64,
     /// The interval in which the true ratio lies.
     pub interval: Option<(f64, f64)>,
-    /// Whether the difference is more than noise: a full mark; a hollow one otherwise.
+    /// Whether the difference is more than noise. The mark is then filled, otherwise hollow.
     pub clear: bool,
-    /// Shown when pointed at.
+    /// Shown on hover.
     pub tooltip: String,
 }
 
 /// A panel.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// Above the rows.
+    /// Text above the rows.
     pub title: String,
-    /// What is at 1.
+    /// The name at 1.
     pub baseline: String,
-    /// Names and colours of what is compared with it.
+    /// Names and colours of the others.
     pub series: Vec<(String, Hue)>,
     /// Names of the tests with their marks.
     pub rows: Vec<(String, Vec<Mark>)>,
@@ -39,16 +39,16 @@ pub struct Panel {
 }
 
 const LEGEND_ROW: f64 = 16.0;
-/// Height of a mark, and of one that has its name beside it.
+/// Height of a mark, and of a mark with its name beside it.
 const MARK: f64 = 9.0;
 const NAMED_MARK: f64 = 11.5;
-/// Height of the name of a test, which stands over its marks: so a phone has its whole width for
-/// the scale.
+/// Height of a test's name. It is above the marks, so the scale has the whole width even on a
+/// phone.
 const NAME: f64 = 15.0;
 
-/// A factor as people say it.
+/// A factor as text.
 fn factor(value: f64) -> String {
-    // Marks are round; what binary fractions add is taken away.
+    // Marks are round; this removes errors of binary fractions.
     format!("{}×", (value * 1e6).round() / 1e6)
 }
 
@@ -71,7 +71,7 @@ impl Panel {
         let (least, most) = within
             .iter()
             .fold((1.0f64, 1.0f64), |(least, most), ratio| (least.min(*ratio), most.max(*ratio)));
-        // Powers of two as long as they are few.
+        // Powers of two, if there are few of them.
         let kind = if most / least > 100.0 { Kind::Decades } else { Kind::Doublings };
         let x = Scale::around(kind, within).over(left + 6.0, right - 6.0);
         let heights: Vec<f64> = self
@@ -170,7 +170,7 @@ impl Panel {
         }
     }
 
-    /// Whether marks have their names beside them: when there are more than colours.
+    /// Whether marks have their names beside them, because there are more series than colours.
     const fn is_named(&self) -> bool {
         self.series.len() > SERIES
     }

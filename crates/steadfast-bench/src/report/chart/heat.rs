@@ -1,4 +1,4 @@
-//! A heat map: a number in each cell, coloured by how far it is from "the same".
+//! A heat map: a number in each cell, coloured by its distance from "the same".
 
 use super::svg::{Anchor, Drawing};
 use super::{text, theme};
@@ -8,27 +8,27 @@ use super::{text, theme};
 pub struct Cell {
     /// How many times better (more than 1) or worse.
     pub ratio: f64,
-    /// Whether that is more than noise; a cell within it has the colour of "the same", whatever its
-    /// number.
+    /// Whether that is more than noise. A cell within the noise has the colour of "the same",
+    /// whatever its number.
     pub clear: bool,
-    /// Shown when pointed at.
+    /// Shown on hover.
     pub tooltip: String,
 }
 
 /// A panel.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// Above the cells.
+    /// Text above the cells.
     pub title: String,
-    /// Under the title.
+    /// Text below the title.
     pub subtitle: String,
-    /// Names of the columns, and what they are.
+    /// Names of the columns.
     pub columns: Vec<String>,
-    /// What the columns are.
+    /// The meaning of the columns.
     pub columns_are: String,
-    /// Names of the rows with their cells; nothing where it was not measured.
+    /// Names of the rows with their cells; `None` for a cell that was not measured.
     pub rows: Vec<(String, Vec<Option<Cell>>)>,
-    /// Least width in pixels.
+    /// Minimum width in pixels.
     pub width: f64,
 }
 
@@ -36,7 +36,7 @@ const TOP: f64 = 62.0;
 const CELL_HEIGHT: f64 = 20.0;
 const CELL_WIDTH: (f64, f64) = (25.0, 56.0);
 
-/// A ratio in three characters or little more.
+/// A ratio in about three characters.
 fn short(ratio: f64) -> String {
     match ratio {
         ratio if !ratio.is_finite() => "?".to_owned(),

@@ -1,14 +1,14 @@
-//! Labels at the ends of lines, moved apart where they would lie on each other.
+//! Labels at the ends of lines, moved apart if they would overlap.
 
-/// Places for labels that want to be at `wanted`, at least `apart` from each other, within `top`
-/// and `bottom` if there is room for all; in the order of `wanted`. Neighbours that collide move by
-/// the same amount, so that a label stays as near to its line as can be.
+/// Positions for labels that want to be at `wanted`, at least `apart` from each other, and within
+/// `top` and `bottom` if all of them fit. The result has the order of `wanted`. Colliding
+/// neighbours move by the same amount, so a label stays as near to its line as possible.
 pub fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     let want =
         |index: usize| wanted.get(index).copied().filter(|place| place.is_finite()).unwrap_or(top);
     order.sort_by(|a, b| want(*a).total_cmp(&want(*b)));
-    // Blocks of labels that touch: (sum of wishes for the block's first label, count).
+    // Blocks of touching labels: (sum of the positions wanted for the block's first label, count).
     let mut blocks: Vec<(f64, usize)> = Vec::new();
     let first = |block: &(f64, usize)| {
         let height = (block.1 - 1) as f64 * apart;

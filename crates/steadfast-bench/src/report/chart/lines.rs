@@ -6,37 +6,37 @@ use super::svg::{Anchor, Drawing};
 use super::text;
 use super::theme::Hue;
 
-/// An axis: what it says, how it counts, and how its marks are written.
+/// An axis: its label, its scale, and the format of its marks.
 #[derive(Debug, Clone)]
 pub struct Axis {
     /// What it measures, with the unit.
     pub label: String,
-    /// How it counts.
+    /// The scale.
     pub kind: Kind,
-    /// Values that it must hold beside those of the lines: the same in all panels that are to be
-    /// compared.
+    /// Values that it must contain in addition to those of the lines; the same in all panels that
+    /// are to be compared.
     pub include: Vec<f64>,
-    /// Writes a value at a mark.
+    /// Formats the value at a mark.
     pub format: fn(f64) -> String,
 }
 
 /// A line.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// What stands at its end.
+    /// Text at its end.
     pub label: String,
     /// Its colour.
     pub hue: Hue,
-    /// Its points, ascending; a value that is not finite is a gap.
+    /// Its points, ascending; a value that is not finite makes a gap.
     pub points: Vec<(f64, f64)>,
-    /// What a point says when pointed at; as many as there are points, or none.
+    /// Texts shown on hover: one per point, or none.
     pub tooltips: Vec<String>,
 }
 
 /// A panel.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// Above the plot.
+    /// Text above the plot.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -44,14 +44,14 @@ pub struct Panel {
     pub y: Axis,
     /// The lines.
     pub lines: Vec<Line>,
-    /// Whether points are marked with dots (few measured values) or not (many samples).
+    /// Whether points have dots (few measured values) or not (many samples).
     pub dots: bool,
     /// Width in pixels.
     pub width: f64,
 }
 
 const LABEL_SIZE: f64 = 10.5;
-/// Least distance of two labels.
+/// Minimum distance of two labels.
 const APART: f64 = 11.5;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 40.0;
@@ -122,7 +122,7 @@ impl Panel {
             let points: Vec<Option<(f64, f64)>> =
                 line.points.iter().map(|point| x.place(point.0).zip(y.place(point.1))).collect();
             drawing.path(&format!("line {}", line.hue.line()), &points, &line.label);
-            // A lone point would be invisible as a line.
+            // A single point would be invisible as a line.
             if self.dots || points.len() < 2 {
                 let class = line.hue.fill();
                 for (index, place) in points.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A drawing as PNG, at twice its size, for documents that take no SVG.
+//! A drawing as PNG, at twice its size, for documents that cannot show SVG.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,15 +8,15 @@ use resvg::usvg::{Options, Tree, fontdb};
 use super::svg::Drawing;
 use super::theme::Use;
 
-/// The fonts of the pictures, as in the page.
+/// The fonts of the pictures, the same as in the page.
 pub const FONTS: [(&str, &[u8]); 2] = [
     ("normal", include_bytes!("../../../assets/fonts/Roboto-Regular.ttf")),
     ("bold", include_bytes!("../../../assets/fonts/Roboto-Bold.ttf")),
 ];
 
-/// Pixels of the file to a pixel of the drawing.
+/// Pixels of the file per pixel of the drawing.
 const SCALE: f64 = 2.0;
-/// No picture is larger than this on a side: memory is bounded, whatever was measured.
+/// Maximum side of a picture. It bounds the memory, whatever was measured.
 const LONGEST: f64 = 12_000.0;
 
 static DATABASE: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
@@ -31,7 +31,7 @@ static DATABASE: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
 /// Renders a drawing.
 ///
 /// # Errors
-/// A sentence that says what the renderer could not do.
+/// A sentence about what the renderer could not do.
 pub fn render(drawing: &Drawing) -> Result<Vec<u8>, String> {
     let options = Options {
         font_family: "Roboto".to_owned(),

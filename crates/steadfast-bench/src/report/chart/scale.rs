@@ -1,19 +1,19 @@
-//! Axes: from values to pixels, and where the marks are.
+//! Axes: from values to pixels, and the positions of the marks.
 
-/// How an axis counts.
+/// The kind of a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Evenly, from zero.
+    /// Linear, from zero.
     Linear,
-    /// By factors, marked at 1, 2, 5 and powers of ten.
+    /// Logarithmic, with marks at 1, 2, 5 and powers of ten.
     Decades,
-    /// By factors, marked at powers of two: sizes.
+    /// Logarithmic, with marks at powers of two, for sizes.
     Doublings,
-    /// Percentiles (0 to 1), by how much is left above them: 90 %, 99 %, 99.9 % at equal distances.
+    /// Percentiles (0 to 1), by the share above them: 90 %, 99 %, 99.9 % at equal distances.
     Nines,
 }
 
-/// An axis between two values, laid over pixels.
+/// An axis between two values, mapped to pixels.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     kind: Kind,
@@ -23,12 +23,12 @@ pub struct Scale {
     to: f64,
 }
 
-/// The largest share that [`Kind::Nines`] tells apart from 1: beyond it are fewer samples than
-/// anybody takes.
+/// The smallest distance from 1 that [`Kind::Nines`] can show. Anything closer needs more samples
+/// than a test takes.
 const NINES_LIMIT: f64 = 1e-7;
 
 impl Kind {
-    /// The value on the axis' own even measure.
+    /// The position of a value on the axis, before scaling to pixels.
     fn even(self, value: f64) -> Option<f64> {
         let even = match self {
             Self::Linear => value,
@@ -36,14 +36,14 @@ impl Kind {
             Self::Doublings => value.log2(),
             Self::Nines => -(1.0 - value).max(NINES_LIMIT).log10(),
         };
-        // Half of what a number can be, so that a span is one, too.
+        // The limit is half of the number range, so that a span is finite too.
         (even.abs() < f64::MAX / 4.0).then_some(even)
     }
 }
 
 impl Scale {
-    /// An axis that holds all values that it can show, with whole marks at its ends where that
-    /// costs little room. Without any value it is an axis of 0 to 1, or of 1 to 10.
+    /// An axis that contains all values that it can show. Its ends are whole marks if that costs
+    /// little room. Without any value, the axis is 0 to 1, or 1 to 10.
     #[must_use]
     pub fn around(kind: Kind, values: impl IntoIterator<Item = f64>) -> Self {
         let even = values.into_iter().filter_map(|value| kind.even(value));
@@ -58,7 +58,7 @@ impl Scale {
                 let step = step(high - low.min(0.0));
                 ((low.min(0.0) / step).floor() * step, (high / step).ceil() * step)
             }
-            // Half a decade at least, so that a small difference does not look like a large one.
+            // At least half a decade, so that a small difference does not look large.
             Kind::Decades => {
                 let (low, high) = (floor_of_decade(low - 0.02), ceiling_of_decade(high + 0.02));
                 if high - low < 0.9 { (low - (0.9 - (high - low)), high) } else { (low, high) }
@@ -70,8 +70,8 @@ impl Scale {
         Self { kind, low, high, from: 0.0, to: 1.0 }
     }
 
-    /// The same axis over these pixels. `from` may be larger than `to`: the vertical axis grows
-    /// upwards.
+    /// The same axis over these pixels. `from` may be larger than `to`, because the vertical axis
+    /// grows upwards.
     #[must_use]
     pub const fn over(mut self, from: f64, to: f64) -> Self {
         self.from = from;
@@ -79,7 +79,7 @@ impl Scale {
         self
     }
 
-    /// Where a value is, if the axis can show it; values beyond the ends are at the end.
+    /// The position of a value, if the axis can show it; values beyond the ends are at the end.
     #[must_use]
     pub fn place(&self, value: f64) -> Option<f64> {
         let even = self.kind.even(value)?;
@@ -129,7 +129,7 @@ impl Scale {
                 .collect(),
         };
         if self.kind == Kind::Nines {
-            // They are not equally far apart: whichever has room, from the left.
+            // These marks have unequal distances, so each is taken from the left if it has room.
             let mut last = f64::NEG_INFINITY;
             let has_room = |value: &f64| match self.place(*value) {
                 Some(place) if place - last >= apart => {
@@ -140,7 +140,7 @@ impl Scale {
             };
             return candidates.into_iter().filter(has_room).collect();
         }
-        // Every second, third, … of them, so that what is marked is regular.
+        // Every second, third, … mark is taken, so that the marks are regular.
         let length = (self.to - self.from).abs();
         let mut every = 1;
         while every < candidates.len()
@@ -153,8 +153,8 @@ impl Scale {
 }
 
 impl Scale {
-    /// Values between the marks of an axis by decades, at 2 to 9 times a power of ten: by them one
-    /// sees that it is one. Not many, or none.
+    /// Values between the marks of a logarithmic axis, at 2 to 9 times a power of ten. They show
+    /// that the axis is logarithmic. There are few, or none.
     #[must_use]
     pub fn between(&self) -> Vec<f64> {
         if self.kind != Kind::Decades || self.high - self.low > 4.5 {
@@ -167,7 +167,7 @@ impl Scale {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten, of which four to ten make the span.
+/// A step of 1, 2 or 5 times a power of ten that divides the span into four to ten.
 fn step(span: f64) -> f64 {
     if !(span.is_finite() && span > 0.0) {
         return 1.0;
@@ -179,14 +179,14 @@ fn step(span: f64) -> f64 {
     if step.is_normal() { step } else { 1.0 }
 }
 
-/// The next 1, 2 or 5 times a power of ten, as logarithm, at or below.
+/// The logarithm of the next 1, 2 or 5 times a power of ten, at or below.
 fn floor_of_decade(even: f64) -> f64 {
     let whole = even.floor();
     let part = even - whole;
     whole + [5f64.log10(), 2f64.log10()].into_iter().find(|digit| *digit <= part).unwrap_or(0.0)
 }
 
-/// The next 1, 2 or 5 times a power of ten, as logarithm, at or above.
+/// The logarithm of the next 1, 2 or 5 times a power of ten, at or above.
 fn ceiling_of_decade(even: f64) -> f64 {
     let whole = even.floor();
     let part = even - whole;

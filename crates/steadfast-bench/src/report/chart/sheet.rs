@@ -1,4 +1,4 @@
-//! Several panels beside each other, as one picture with a title and a source.
+//! Several panels side by side, as one picture with a title and a source.
 
 use super::svg::{Anchor, Drawing};
 use super::text;
@@ -6,8 +6,8 @@ use super::text;
 const MARGIN: f64 = 20.0;
 const GAP: f64 = 22.0;
 
-/// Puts panels into rows of at most `columns`, under a title, over a line that says where the
-/// figures are from.
+/// Puts panels into rows of at most `columns`, below a title and above a line that names the source
+/// of the figures.
 #[must_use]
 pub fn sheet(
     title: &str,
@@ -21,7 +21,7 @@ pub fn sheet(
     let width = 2.0 * MARGIN + columns as f64 * column + (columns - 1) as f64 * GAP;
     let mut sheet = Drawing::new(width, 0.0);
     let room = width - 2.0 * MARGIN;
-    // Bold is a little wider than what is measured.
+    // Bold text is a little wider than the measured text.
     sheet.text("head", (MARGIN, MARGIN + 16.0), Anchor::Start, &text::fit(title, 21.0, room));
     let mut y = MARGIN + 38.0;
     for line in text::wrap(subtitle, 13.0, room) {

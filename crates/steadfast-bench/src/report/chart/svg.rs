@@ -1,7 +1,7 @@
 //! A drawing: elements of SVG with classes, written to a string.
 //!
-//! What is not finite is not drawn, and every text is escaped: whatever a result file holds, the
-//! drawing is well formed.
+//! Values that are not finite are not drawn, and every text is escaped. So the drawing is well
+//! formed, whatever a result file contains.
 
 use std::fmt::Write;
 
@@ -17,19 +17,19 @@ pub struct Drawing {
     body: String,
 }
 
-/// On which side of its place a text stands.
+/// The side of a text on which its anchor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// The text begins there.
+    /// The text begins at the anchor.
     Start,
-    /// The text's middle is there.
+    /// The text's middle is at the anchor.
     Middle,
-    /// The text ends there.
+    /// The text ends at the anchor.
     End,
 }
 
-/// The character, or the replacement character for one that XML does not allow, or that turns the
-/// direction of what follows, so that a page could say something else.
+/// The character, or the replacement character if XML does not allow it, or if it changes the
+/// direction of the following text. Such a character could change what a page seems to say.
 #[must_use]
 pub fn harmless(c: char) -> char {
     match c {
@@ -101,7 +101,7 @@ impl Drawing {
         }
     }
 
-    /// A line through points; broken where one of them is missing.
+    /// A line through points, with a gap at each missing point.
     pub fn path(&mut self, class: &str, points: &[Option<(f64, f64)>], tooltip: &str) {
         let mut data = String::new();
         let mut pen_down = false;
@@ -161,8 +161,8 @@ impl Drawing {
         }
     }
 
-    /// A triangle that points up (better) or down (worse), as high as a letter, whose base line is
-    /// at the place: fonts seldom have one.
+    /// A triangle that points up (better) or down (worse). It is as high as a letter, and its base
+    /// line is at the given position. Fonts often lack such a character.
     pub fn triangle(&mut self, class: &str, (x, y): (f64, f64), up: bool) {
         let (base, tip) = if up { (y, y - 7.5) } else { (y - 7.5, y) };
         if finite(&[x, base, tip]) {
@@ -177,12 +177,12 @@ impl Drawing {
         }
     }
 
-    /// A text, whose base line is at the place.
+    /// A text whose base line is at the given position.
     pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         self.text_with_tooltip(class, (x, y), anchor, text, "");
     }
 
-    /// A text whose full form, if it is another, is shown when pointed at.
+    /// A text that shows its full form on hover, if it differs.
     pub fn text_with_tooltip(
         &mut self,
         class: &str,
@@ -214,7 +214,7 @@ impl Drawing {
         );
     }
 
-    /// Another drawing, with its top left corner at the place.
+    /// Another drawing, with its top left corner at the given position.
     pub fn place(&mut self, (x, y): (f64, f64), other: &Self) {
         if finite(&[x, y]) {
             let _ = writeln!(
@@ -236,14 +236,14 @@ impl Drawing {
         )
     }
 
-    /// The drawing inside a page that has the style sheet for [`Use::Page`]. `name` is read to
-    /// those who do not see it.
+    /// The drawing inside a page that has the style sheet for [`Use::Page`]. Screen readers read
+    /// `name`.
     #[must_use]
     pub fn inline(&self, name: &str) -> String {
         format!("{}{}</svg>", self.open(name, ""), self.body)
     }
 
-    /// The drawing as a file of its own.
+    /// The drawing as a separate file.
     #[must_use]
     pub fn file(&self, name: &str, for_use: Use) -> String {
         format!(

@@ -1,7 +1,7 @@
-//! How wide a text is, and how to make it fit: drawings are laid out without a browser.
+//! The width of texts, and how to make them fit: drawings are laid out without a browser.
 
 /// Advance widths of Roboto Regular for the printable ASCII characters, in 1/2048 of the font size.
-/// Its figures are of one width.
+/// All digits have the same width.
 const ADVANCES: [u16; 95] = [
     508, 528, 656, 1261, 1151, 1500, 1274, 358, 701, 713, 882, 1162, 403, 566, 540, 845, 1151,
     1151, 1151, 1151, 1151, 1151, 1151, 1151, 1151, 1151, 496, 433, 1041, 1124, 1071, 968, 1839,
@@ -11,8 +11,8 @@ const ADVANCES: [u16; 95] = [
     694, 1057, 670, 1129, 992, 1539, 1016, 969, 1016, 693, 500, 693, 1393,
 ];
 
-/// Width of a text at a font size, in pixels. Characters beyond ASCII count as a wide letter, which
-/// is right for Latin and Greek and near enough for others.
+/// Width of a text at a font size, in pixels. Characters beyond ASCII count as a wide letter. That
+/// is right for Latin and Greek, and close enough for others.
 pub fn width(text: &str, size: f64) -> f64 {
     let units: f64 = text
         .chars()
@@ -28,7 +28,7 @@ pub fn width(text: &str, size: f64) -> f64 {
     units * size / 2048.0
 }
 
-/// The text, or as much of its beginning and end as fits with an ellipsis between: names of
+/// The text, or as much of its beginning and end as fits, with an ellipsis between: names of
 /// directories and tests differ at either end.
 pub fn fit(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {

@@ -1,31 +1,33 @@
-//! What the classes of a drawing look like: by day, by night, and in a PNG.
+//! The style of a drawing's classes: light, dark, and in a PNG.
 //!
-//! Colours have roles. In the page they are variables, so that the reader's setting chooses; in a
-//! file of its own they are written out, since renderers other than browsers know no variables. The
-//! hues are those that people with any of the common colour deficiencies tell apart (blue, orange,
-//! green, magenta, ochre, cyan, grey, brown), each checked against its ground.
+//! Colours have roles. In the page they are variables, so that the reader's setting selects them.
+//! In a separate file they are written out, because renderers other than browsers do not support
+//! variables.
+//!
+//! The hues are blue, orange, green, magenta, ochre, cyan, grey and brown. People with any of the
+//! common colour deficiencies can tell them apart, and each was checked against its background.
 
 use std::fmt::Write;
 
-/// Number of colours for file systems; further ones repeat them with dashes.
+/// Number of colours for file systems; further file systems repeat them with dashes.
 pub const SERIES: usize = 8;
-/// Steps of the ramp for ordered things, such as record sizes.
+/// Steps of the ramp for ordered series, such as record sizes.
 pub const RAMP: usize = 16;
 /// Steps of the scale from worse to better; the middle one is "the same".
 pub const HEAT: usize = 13;
 
-/// Where a style sheet is used.
+/// The use of a style sheet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// Inside the page: variables, which follow the reader's setting; paper is always light.
+    /// Inside the page: variables that follow the reader's setting; paper is always light.
     Page,
-    /// In an SVG file: light, and dark where the viewer asks for it.
+    /// In an SVG file: light, and dark if the viewer asks for it.
     File,
     /// For the renderer of PNG files: light only, plain selectors.
     Raster,
 }
 
-/// Role, by day, by night.
+/// Role, light colour, dark colour.
 const ROLES: [(&str, u32, u32); 8] = [
     ("ground", 0xfbfbf9, 0x14181a),
     ("card", 0xffffff, 0x1b2124),
@@ -37,7 +39,7 @@ const ROLES: [(&str, u32, u32); 8] = [
     ("accent", 0x0b66a8, 0x6cc0f2),
 ];
 
-/// Colours of file systems, by day and by night.
+/// Colours of file systems, light and dark.
 const HUES: [(u32, u32); SERIES] = [
     (0x0b6fb8, 0x5ab4f5),
     (0xcc4e0c, 0xff9358),
@@ -49,14 +51,14 @@ const HUES: [(u32, u32); SERIES] = [
     (0x7d4028, 0xcf9f8a),
 ];
 
-/// The ramp from small to large, by day and by night.
+/// The ramp from small to large, light and dark.
 const RAMP_DAY: [u32; 4] = [0x7db33c, 0x1f9e89, 0x2a6f9e, 0x44197a];
 const RAMP_NIGHT: [u32; 4] = [0xf5e663, 0x5fd08a, 0x4fb0d8, 0xa08cf0];
-/// From worse over equal to better, by day and by night.
+/// From worse over equal to better, light and dark.
 const HEAT_DAY: [u32; 5] = [0xb5480d, 0xf0b68c, 0xf1f2f0, 0x9cc8ea, 0x0b5c9e];
 const HEAT_NIGHT: [u32; 5] = [0xf08a4b, 0x7a4a2c, 0x2a3236, 0x2c5878, 0x63b9f7];
 
-/// A colour between those of a list, at `share` of the way.
+/// A colour between those of a list, at `share` of the distance.
 fn between(stops: &[u32], share: f64) -> u32 {
     let last = stops.len().saturating_sub(1);
     let place = share.clamp(0.0, 1.0) * last as f64;
@@ -70,18 +72,18 @@ fn between(stops: &[u32], share: f64) -> u32 {
     })
 }
 
-/// Black or white ink, whichever reads better on a colour.
+/// Black or white ink, whichever has more contrast on a colour.
 fn ink_on(colour: u32) -> u32 {
     let linear = |shift: u32| {
         let part = f64::from(colour >> shift & 0xff) / 255.0;
         if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
     };
     let luminance = 0.2126 * linear(16) + 0.7152 * linear(8) + 0.0722 * linear(0);
-    // Where the contrast with black and with white are the same.
+    // At this luminance, black and white have the same contrast.
     if luminance > 0.179 { 0x00_0000 } else { 0xff_ffff }
 }
 
-/// Every role with its colours by day and by night.
+/// Every role with its light and dark colours.
 fn roles() -> Vec<(String, u32, u32)> {
     let mut all: Vec<_> =
         ROLES.iter().map(|(name, day, night)| ((*name).to_owned(), *day, *night)).collect();
@@ -102,7 +104,7 @@ fn roles() -> Vec<(String, u32, u32)> {
     all
 }
 
-/// Selector and declarations; `$role` stands for the colour of a role.
+/// Selectors and declarations; `$role` stands for the colour of a role.
 fn rules() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = [
         (".bg", "fill:$card"),
@@ -136,7 +138,7 @@ fn rules() -> Vec<(String, String)> {
     .collect();
     for (kind, count) in [("s", SERIES), ("r", RAMP)] {
         for index in 0..count {
-            // Stroke of a line, fill of an area.
+            // The stroke of a line, and the fill of an area.
             all.push((format!(".l{kind}{index}"), format!("stroke:${kind}{index}")));
             all.push((format!(".f{kind}{index}"), format!("fill:${kind}{index}")));
         }
@@ -148,7 +150,7 @@ fn rules() -> Vec<(String, String)> {
     all
 }
 
-/// Puts colours, or variables, where roles are named.
+/// Replaces the names of roles by colours or variables.
 fn resolve(style: &str, colour: &dyn Fn(&str) -> String) -> String {
     let mut text = String::new();
     for (index, part) in style.split('$').enumerate() {
@@ -215,10 +217,10 @@ pub fn sheet(for_use: Use) -> String {
     text
 }
 
-/// What a line or a mark stands for, as a colour.
+/// The meaning of a line or mark, as a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hue {
-    /// One of several things of a kind, such as file systems, in the order of the run.
+    /// One of several objects of a kind, such as file systems, in the order of the run.
     Series(usize),
     /// A step of an ordered series, as (index, count), such as record sizes.
     Step(usize, usize),
@@ -237,7 +239,7 @@ impl Hue {
         }
     }
 
-    /// Classes of a line in this colour; dashed when the colours have been used up.
+    /// Classes of a line in this colour; dashed if the colours are used up.
     #[must_use]
     pub fn line(self) -> String {
         let dash =
@@ -252,8 +254,8 @@ impl Hue {
     }
 }
 
-/// The step of the scale from worse (0) to better for a ratio, where more than 1 is better; the
-/// strongest colour at eight times, or an eighth.
+/// The step of the scale from worse (0) to better for a ratio, where more than 1 is better. The
+/// strongest colours stand for eight times or an eighth.
 #[must_use]
 pub fn heat(ratio: f64) -> usize {
     let middle = (HEAT / 2) as f64;
@@ -310,7 +312,7 @@ mod tests {
             let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
             a.max(b) / a.min(b)
         };
-        // WCAG asks for 3 : 1 of what has to be seen in a picture, and 4.5 : 1 of text.
+        // WCAG requires 3 : 1 for visible parts of a picture, and 4.5 : 1 for text.
         for (day, night) in HUES {
             assert!(contrast(day, 0xffffff) >= 3.0, "{day:06x} on white");
             assert!(contrast(night, 0x1b2124) >= 3.0, "{night:06x} on the dark card");

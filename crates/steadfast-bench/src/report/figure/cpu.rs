@@ -1,4 +1,4 @@
-//! Processor load over time: who works while a test runs.
+//! Processor load over time: which part of the system works while a test runs.
 
 use super::{Figure, file_name};
 use crate::report::chart::lines::{Axis, Line, Panel};
@@ -9,8 +9,8 @@ use crate::report::comparison::{Group, View};
 use crate::report::format;
 use crate::result::{Cpu, CpuPoint, Suite, Target, Test};
 
-/// The pictures of a suite: one a group of tests that has curves, for the longest of its tests, a
-/// panel a file system.
+/// The pictures of a suite: one per group of tests with curves, for the longest of its tests, with
+/// one panel per file system.
 pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
     let groups = view.groups(suite);
     let chosen: Vec<(&Group, &Test)> =
@@ -27,7 +27,7 @@ fn curve<'a>(test: &'a Test, target: &str) -> Option<&'a Cpu> {
     (cpu.curve.len() >= 2).then_some(cpu)
 }
 
-/// The test that runs longest: a curve of two points says nothing.
+/// The test that runs longest, because a curve of two points shows nothing.
 fn longest<'a>(group: &Group<'a>) -> Option<&'a Test> {
     let points = |test: &Test| {
         test.measurements
@@ -86,7 +86,7 @@ fn panel(test: &Test, target: &Target, longest: f64, busiest: f64) -> Option<Dra
             include: vec![busiest],
             format: format::mark,
         },
-        // Grey for all of it, colours for the parts.
+        // Grey for the total, colours for the parts.
         lines: vec![
             line("machine", 6, |point| point.machine),
             line("process", 0, |point| point.process),

@@ -1,7 +1,8 @@
-//! Curves over a size: IOzone's picture, and its relatives.
+//! Curves over a size: IOzone's picture, and similar ones.
 //!
-//! A matrix of file and record sizes is one panel a file system, a line a record size, with the
-//! same axes in all of them. A test over one parameter only is one panel, a line a file system.
+//! A matrix of file and record sizes has one panel per file system and one line per record size.
+//! All panels have the same axes. A test over only one parameter is one panel with one line per
+//! file system.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use crate::report::format;
 use crate::result::{Status, Suite, Target, Test, Unit};
 use crate::statistics;
 
-/// The parameters over which a curve may go, in the order of preference.
+/// The parameters that a curve may have as its axis, in the order of preference.
 const AXES: [&str; 6] = ["file_size", "files", "threads", "processes", "record_size", "file_bytes"];
 
 /// The pictures of a suite.
@@ -41,7 +42,7 @@ pub fn is_matrix(group: &Group) -> bool {
     ["file_size", "record_size"].iter().all(|key| distinct(&group.tests, key).len() >= 2)
 }
 
-/// Whether a test is a point of a curve in this suite, and so needs no bar of its own.
+/// Whether a test is a point of a curve in this suite, and so needs no bar.
 pub fn is_on_a_curve(suite: &Suite, test: &Test) -> bool {
     let tests: Vec<&Test> = suite.tests.iter().collect();
     axis_of(&tests, test).is_some()
@@ -59,7 +60,7 @@ fn median(test: &Test, target: &Target) -> Option<f64> {
     statistics::median(&measurement.values())
 }
 
-/// How a vertical axis of this unit says its marks.
+/// The format for marks of a vertical axis in this unit.
 pub fn writer(unit: Unit) -> fn(f64) -> String {
     match unit {
         Unit::BytesPerSecond => format::mark_rate,
@@ -150,8 +151,7 @@ fn matrix(view: &View, suite: &Suite, group: &Group, first: bool) -> Figure {
     }
 }
 
-/// The parameter over which the curve goes to which a test belongs, if three points or more make
-/// one.
+/// The parameter of the curve that contains a test, if at least three points form one.
 fn axis_of(tests: &[&Test], test: &Test) -> Option<&'static str> {
     AXES.into_iter().find(|key| {
         test.number(key).is_some() && {
@@ -162,7 +162,7 @@ fn axis_of(tests: &[&Test], test: &Test) -> Option<&'static str> {
     })
 }
 
-/// Whether two tests differ in one parameter only.
+/// Whether two tests differ in only this parameter.
 fn is_sibling(a: &Test, b: &Test, key: &str) -> bool {
     let without = |test: &Test| {
         let mut parameters = test.parameters.clone();
@@ -173,7 +173,8 @@ fn is_sibling(a: &Test, b: &Test, key: &str) -> bool {
         && without(a) == without(b)
 }
 
-/// Curves over one parameter: a figure a workload, a panel a test, a line a file system.
+/// Curves over one parameter: one figure per workload, one panel per test, one line per file
+/// system.
 fn over_one(view: &View, suite: &Suite, tests: &[&Test]) -> Vec<Figure> {
     let mut taken: Vec<&str> = Vec::new();
     let mut by_workload: Vec<(&str, &'static str, Vec<Drawing>)> = Vec::new();
@@ -209,7 +210,7 @@ fn over_one(view: &View, suite: &Suite, tests: &[&Test]) -> Vec<Figure> {
         .collect()
 }
 
-/// What an axis over a parameter is called.
+/// The label of an axis over a parameter.
 fn axis_name(key: &str) -> &'static str {
     match key {
         "file_size" => "file size",

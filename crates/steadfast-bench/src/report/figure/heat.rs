@@ -1,4 +1,4 @@
-//! Heat maps: over the matrix of sizes, how many times better than the peer.
+//! Heat maps over the matrix of sizes: the factor to the peer.
 
 use super::curves::{distinct, is_matrix};
 use super::{Figure, file_name};
@@ -8,7 +8,7 @@ use crate::report::comparison::{Group, View};
 use crate::report::format;
 use crate::result::{Suite, Target};
 
-/// The pictures of a suite: one for each file system beside the peer, a panel a test.
+/// The pictures of a suite: one for each file system except the peer, with one panel per test.
 pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
     let Some(peer) = view.peer() else { return Vec::new() };
     let groups = view.groups(suite);

@@ -1,4 +1,4 @@
-//! How the times of single operations are distributed: the tail is where people wait.
+//! The distribution of the times of single operations; users notice its tail.
 
 use super::{Figure, file_name, hue};
 use crate::report::chart::lines::{Axis, Line, Panel};
@@ -8,7 +8,7 @@ use crate::report::comparison::View;
 use crate::report::format;
 use crate::result::{Latency, Suite, Test};
 
-/// The pictures of a suite: one a workload, a panel a test.
+/// The pictures of a suite: one per workload, with one panel per test.
 pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
     let mut by_workload: Vec<(&str, Vec<Drawing>)> = Vec::new();
     for test in &suite.tests {
@@ -73,7 +73,7 @@ fn panel(view: &View, test: &Test) -> Option<Panel> {
 }
 
 /// Share of the operations against time. The last point is the slowest operation, at the share that
-/// one operation of so many can show.
+/// a single operation of the total can show.
 fn points(latency: &Latency) -> Vec<(f64, f64)> {
     let total: u64 = latency.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(bucket.count));
     let mut points = vec![(0.0, latency.least)];
@@ -90,13 +90,14 @@ fn points(latency: &Latency) -> Vec<(f64, f64)> {
     for bucket in &latency.buckets {
         below = below.saturating_add(bucket.count);
         let share = below as f64 / total as f64;
-        // "All of them" has no place on this axis: half an operation short of it.
+        // A share of 1 has no position on this axis, so the last point is half an operation below
+        // it.
         points.push((share.min(1.0 - 0.5 / total as f64), bucket.upper.min(latency.most)));
     }
     points
 }
 
-/// A percentile as it is said.
+/// A percentile as text.
 fn nines(share: f64) -> String {
     // 0.999 × 100 is 99.9 only after rounding.
     let percent = (share * 1e7).round() / 1e5;

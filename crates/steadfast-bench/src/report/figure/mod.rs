@@ -1,7 +1,7 @@
-//! The pictures of a run: which there are, and what is in them.
+//! The pictures of a run and their contents.
 //!
-//! A [`Figure`] is a set of panels with a title and a sentence that says how to read it. What is
-//! drawn follows from the result alone: a suite whose tests have no latencies has no picture of
+//! A [`Figure`] is a set of panels with a title and a sentence that explains how to read it. Its
+//! contents follow from the result alone: a suite whose tests have no latencies has no picture of
 //! latencies.
 
 mod cpu;
@@ -23,22 +23,22 @@ use crate::result::Suite;
 pub struct Figure {
     /// Name of its files, unique in the run: letters, digits and hyphens.
     pub name: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// How to read it, in a sentence or two.
+    /// How to read it, in one or two sentences.
     pub caption: String,
-    /// What it is read as to those who do not see it.
+    /// The text for screen readers.
     pub alternative: String,
     /// Its panels.
     pub panels: Vec<Drawing>,
-    /// Panels in a row at most, in a file of its own.
+    /// Maximum number of panels in a row, in a separate file.
     pub columns: usize,
-    /// Whether the page shows it at once, or when asked for.
+    /// Whether the page shows it at once, or only on request.
     pub first: bool,
 }
 
 impl Figure {
-    /// The figure as one drawing, for a file of its own.
+    /// The figure as one drawing, for a separate file.
     #[must_use]
     pub fn sheet(&self, view: &View) -> Drawing {
         let provenance = &view.run.provenance;
@@ -58,7 +58,7 @@ fn overview(view: &View) -> Option<Figure> {
     overview::figure(view)
 }
 
-/// The pictures of a suite, in the order in which one wants to see them.
+/// The pictures of a suite, the most important ones first.
 fn of_suite(view: &View, suite: &Suite) -> Vec<Figure> {
     let mut figures = curves::figures(view, suite);
     figures.extend(heat::figures(view, suite));
@@ -88,12 +88,12 @@ pub fn all(view: &View) -> (Option<Figure>, Vec<Vec<Figure>>) {
     (overview, suites)
 }
 
-/// The colour of a target: the same in all pictures of a run, whoever the peer is.
+/// The colour of a target: the same in all pictures of a run, whichever target is the peer.
 fn hue(view: &View, target: &str) -> Hue {
     Hue::Series(view.run.targets.iter().position(|other| other.id == target).unwrap_or(0))
 }
 
-/// Words as the name of a file: at most 80 letters, digits and single hyphens.
+/// Words as a file name: at most 80 letters, digits and single hyphens.
 fn file_name(words: &[&str]) -> String {
     let mut name = String::new();
     for c in words.join("-").chars() {
@@ -108,7 +108,7 @@ fn file_name(words: &[&str]) -> String {
     if name.is_empty() { "figure".to_owned() } else { name.to_owned() }
 }
 
-/// "a, b and c"
+/// Joins names to "a, b and c".
 fn listed(names: &[&str]) -> String {
     match names {
         [] => String::new(),

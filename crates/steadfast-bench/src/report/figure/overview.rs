@@ -1,4 +1,4 @@
-//! Everything at once: how many times better than the peer, test by test.
+//! The overview: the factor to the peer, test by test.
 
 use super::{Figure, hue};
 use crate::report::chart::PANEL_WIDTH;
@@ -12,7 +12,7 @@ use crate::statistics::Verdict;
 /// The picture.
 pub fn figure(view: &View) -> Option<Figure> {
     let peer = view.peer()?;
-    // The goals have a table that says more, beside several peers.
+    // The goals have a separate table with more detail and several peers.
     let suites = view.run.suites.iter().filter(|suite| suite.id != goals::ID);
     let panels: Vec<_> = suites.filter_map(|suite| panel(view, suite)).collect();
     if panels.is_empty() {

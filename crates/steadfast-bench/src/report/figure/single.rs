@@ -1,4 +1,4 @@
-//! Bars: tests that have one value a file system, mount times among them.
+//! Bars: tests with one value per file system, including mount times.
 
 use super::curves::{is_matrix, is_on_a_curve};
 use super::{Figure, file_name, hue};
@@ -9,7 +9,7 @@ use crate::report::format;
 use crate::result::{Better, Suite, Test};
 use crate::statistics::Verdict;
 
-/// The pictures of a suite: one a workload, a panel a test.
+/// The pictures of a suite: one per workload, with one panel per test.
 pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
     let mut by_workload: Vec<(&str, Vec<&Test>)> = Vec::new();
     for group in view.groups(suite) {
@@ -28,7 +28,7 @@ pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
 
 fn figure(view: &View, suite: &Suite, workload: &str, tests: &[&Test]) -> Figure {
     let is_mount = workload == "mount";
-    // Mount times are about how they change with what is on the volume: one axis for all of them.
+    // Mount times show the influence of the volume's contents, so all of them share one axis.
     let all = tests
         .iter()
         .flat_map(|test| &test.measurements)

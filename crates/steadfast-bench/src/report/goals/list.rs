@@ -1,4 +1,4 @@
-//! What is asked for.
+//! The list of goals.
 
 use crate::report::format;
 use crate::result::Test;
@@ -6,20 +6,20 @@ use crate::result::Test;
 /// A goal.
 #[derive(Debug, Clone)]
 pub struct Goal {
-    /// For people.
+    /// The name in the table.
     pub name: &'static str,
-    /// Whose goal it is: the target.
+    /// The target that has this goal.
     pub on: &'static str,
     /// The purpose of the tests, as the suite names it.
     pub purpose: &'static str,
-    /// Which of these tests.
+    /// Selects the tests.
     pub tests: fn(&Test) -> bool,
-    /// What of them.
+    /// The property of the tests.
     pub measure: Measure,
-    /// What is asked; of several, one is enough.
+    /// The requirements; one of several is enough.
     pub asked: Vec<Asked>,
-    /// The target that shows how far one can come: it has the same transport, or the same medium,
-    /// and does less.
+    /// The target that shows the reachable limit: it has the same transport or the same medium, and
+    /// does less.
     pub floor: Option<&'static str>,
 }
 
@@ -29,41 +29,41 @@ impl Goal {
     }
 }
 
-/// What a goal looks at.
+/// The property that a goal considers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// The values of the rounds.
     Value,
     /// The time that 99.9 % of the operations do not exceed.
     P999,
-    /// Write requests with data at the medium for one operation.
+    /// Write requests with data at the medium, per operation.
     Writes,
-    /// Flushes of the medium for one operation.
+    /// Flushes of the medium, per operation.
     Flushes,
-    /// The largest median of the tests over the smallest.
+    /// The largest median of the tests divided by the smallest.
     Flatness,
     /// Memory of the daemon, bytes.
     Memory,
 }
 
-/// What is asked for.
+/// A requirement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Asked {
-    /// At least so many times better than this peer.
+    /// At least this many times better than this peer.
     Beside {
         /// Id of the target.
         peer: &'static str,
         /// The factor.
         factor: f64,
     },
-    /// No more than this.
+    /// At most this number.
     AtMost(f64),
-    /// Nothing: it is only shown, with these words.
+    /// No requirement: the value is only shown, with these words.
     Shown(&'static str),
 }
 
 impl Asked {
-    /// The target beside which it is asked.
+    /// The target of the comparison.
     pub fn peer(&self) -> Option<&'static str> {
         match self {
             Asked::Beside { peer, .. } => Some(peer),
@@ -71,7 +71,7 @@ impl Asked {
         }
     }
 
-    /// For people.
+    /// The requirement as text.
     pub fn text(&self) -> String {
         match self {
             Asked::Beside { peer, factor } => format!("≥ {} {peer}", format::factor(*factor)),
@@ -101,17 +101,17 @@ fn several(test: &Test) -> bool {
     test.number("clients") == Some(2)
 }
 
-/// The file system and not the kernel's cache is asked.
+/// The test reaches the file system, not only the kernel's cache.
 fn asked_for_real(test: &Test) -> bool {
     !matches!(test.name.as_str(), "stat" | "open-read" | "readdir")
 }
 
-/// As programs find it: the kernel may have it in its cache.
+/// The test runs as a program would: the kernel may answer from its cache.
 fn as_it_comes(test: &Test) -> bool {
     !test.name.ends_with("-forgotten")
 }
 
-/// All of them, in the order of the table.
+/// All goals, in the order of the table.
 pub fn goals() -> Vec<Goal> {
     let mut goals = Vec::new();
     durable(&mut goals);
@@ -136,8 +136,8 @@ fn beside(
 fn durable(goals: &mut Vec<Goal>) {
     let one = |test: &Test| is(test, "overwrite-fdatasync", "threads", 1);
     let purpose = "durable writes";
-    // bindfs passes each overwrite on to ext4, which has one page to write and to flush. It serves
-    // one caller at a time.
+    // bindfs passes each overwrite on to ext4, which writes and flushes one page. bindfs serves one
+    // caller at a time.
     let overwrite = "overwrite 4 KiB at random + fdatasync, 1 thread";
     goals
         .push(beside(overwrite, "steadfast", purpose, one, &[("ext4", 0.95)]).with_floor("bindfs"));
@@ -233,7 +233,7 @@ fn data(goals: &mut Vec<Goal>) {
         ("read 4 KiB with O_DIRECT, depth 16", "the same at depth 16, beside the floor", deep),
     ] {
         goals.push(beside(first, on, direct, depth, &[("ext4", 0.9)]));
-        // The null file system asks no device; ext4 asks nothing but the device.
+        // The null file system uses no device; ext4 uses only the device.
         goals.push(beside(second, on, direct, depth, &[("null", 0.8)]).with_floor("ext4"));
     }
 }

@@ -1,22 +1,21 @@
-//! The goals of Steadfast, and what a run of the suite `goals` says of each: reached, missed, or
-//! too close to say.
+//! The goals of Steadfast, and the verdict of a run of the suite `goals` on each: reached, missed,
+//! or too close to say.
 //!
-//! A goal asks for a factor beside a peer of the same run ("at least 0.95 × ext4", where more is
-//! always better: half the time is 2 ×), or for a plain number ("at most 2.5"). Where several tests
-//! belong to one goal, those of one column (the same test in other sizes) are taken together as a
-//! geometric mean, and the worst column counts: no average hides a column.
+//! A goal requires a factor to a peer of the same run ("at least 0.95 × ext4"), or a plain number
+//! ("at most 2.5"). For a factor, more is always better: half the time is 2 ×. If several tests
+//! belong to one goal, those of one column (the same test in other sizes) are combined as a
+//! geometric mean. The worst column counts, so no average hides a column.
 //!
 //! # The rule
-//!
-//! *met* and *not met* need the whole 95 % interval on one side of what is asked, and a distance of
-//! more than the noise of the machine. Anything else is *within noise*; with one round nothing is
-//! said. What is counted and not timed (requests at the medium) needs no interval.
+//! *met* and *not met* need two conditions. The whole 95 % interval is on one side of the
+//! requirement, and the distance is more than the noise of the machine. Anything else is *within
+//! noise*; with one round there is no verdict. Counts (requests at the medium) are not times, and
+//! need no interval.
 //!
 //! # The floor
-//!
-//! Beside some goals stands what another target reaches of the same, beside the same peer: one that
-//! has the transport or the medium in common with ours and does less. What is asked beyond it no
-//! code of ours can reach.
+//! Some goals also show the value of another target, compared with the same peer. That target has
+//! the transport or the medium in common with Steadfast and does less. No code of Steadfast can
+//! reach more than that.
 
 mod list;
 mod reached;
@@ -31,7 +30,7 @@ pub use crate::suite::goals::ID;
 use list::{Asked, Goal};
 use reached::{Judged, Reached};
 
-/// The table of the goals; nothing where the run has not measured them.
+/// The table of the goals; `None` if the run has not measured them.
 #[must_use]
 pub fn table(view: &View) -> Option<Table> {
     let suite = suite(view.run)?;
@@ -41,10 +40,10 @@ pub fn table(view: &View) -> Option<Table> {
     Some(Table { corner: "goal".into(), head: head.map(String::from).into(), rows })
 }
 
-/// The table without the columns for which a terminal of this width has no room.
+/// The table without the columns that do not fit a terminal of this width.
 #[must_use]
 pub fn fitting(table: &Table, width: u16) -> Table {
-    // The worst column of a goal goes first, then the interval, then the floor.
+    // Columns are dropped in this order: the worst column of a goal, the interval, the floor.
     let kept: &[usize] = match width {
         ..150 => &[0, 1, 3],
         150..170 => &[0, 1, 3, 4],
@@ -59,13 +58,13 @@ pub fn fitting(table: &Table, width: u16) -> Table {
     Table { corner: table.corner.clone(), head: only(&table.head, kept), rows: rows.collect() }
 }
 
-/// How many goals there are, reached or not.
+/// The number of goals, reached or not.
 #[must_use]
 pub fn all() -> usize {
     list::goals().len()
 }
 
-/// How many goals are met, are not, and are within the noise.
+/// The number of goals that are met, not met, and within the noise.
 #[must_use]
 pub fn count(table: &Table) -> String {
     let of = |judged: Judged| {
@@ -78,14 +77,14 @@ pub fn count(table: &Table) -> String {
     [Judged::Met, Judged::NotMet, Judged::WithinNoise, Judged::Unknown].map(of).join(", ")
 }
 
-/// The suite of the goals, if it is in the run.
+/// The suite of the goals, if the run contains it.
 fn suite(run: &RunResult) -> Option<&Suite> {
     run.suites.iter().find(|suite| suite.id == ID)
 }
 
-/// A goal's row; nothing if no target that it is about took part.
+/// A goal's row; `None` if its target did not take part.
 fn row(run: &RunResult, suite: &Suite, goal: &Goal) -> Option<Row> {
-    // Of alternatives the one that is nearest to being met.
+    // Of several requirements, the one nearest to being met counts.
     let judged = goal.asked.iter().filter_map(|asked| {
         let reached = reached::of(run, suite, goal, asked)?;
         Some((asked, reached))

@@ -1,4 +1,4 @@
-//! What was reached of a goal.
+//! The degree to which a goal was reached.
 
 use super::list::{Asked, Goal, Measure};
 use crate::report::format;
@@ -6,7 +6,7 @@ use crate::result::{Better, Measurement, Parameter, RunResult, Status, Suite, Te
 use crate::statistics::{self, Ratio, median};
 use crate::workload::purpose::PARAMETER;
 
-/// What may be said of a goal.
+/// The verdict on a goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judged {
     /// Reached.
@@ -15,14 +15,14 @@ pub enum Judged {
     NotMet,
     /// Too close to say.
     WithinNoise,
-    /// Too few rounds.
+    /// Too few rounds for a verdict.
     Unknown,
-    /// Nothing was asked.
+    /// There was no requirement.
     Shown,
 }
 
 impl Judged {
-    /// For people.
+    /// The verdict as text.
     pub const fn text(self) -> &'static str {
         match self {
             Judged::Met => "met",
@@ -39,28 +39,28 @@ impl Judged {
 pub struct Reached {
     /// A factor (more is better) or a plain number.
     pub value: f64,
-    /// Its 95 % interval, where there were rounds enough.
+    /// Its 95 % interval, if there were enough rounds.
     pub interval: Option<(f64, f64)>,
-    /// What may be said.
+    /// The verdict.
     pub judged: Judged,
-    /// How many times better than what is asked: 1 is just enough.
+    /// The ratio to the requirement: 1 is just enough.
     pub margin: f64,
-    /// The column, where there are several; or what the number belongs to.
+    /// The column, if there are several; or what the number belongs to.
     pub worst: String,
-    /// What the goal's floor reaches in that column, beside the same peer.
+    /// The value of the goal's floor in that column, compared with the same peer.
     pub floor: Option<f64>,
-    /// Of plain numbers.
+    /// The unit of plain numbers.
     unit: Unit,
 }
 
 impl Reached {
-    /// A plain number for people.
+    /// A plain number as text.
     pub fn text(&self, value: f64) -> String {
         format::value(self.unit, value)
     }
 }
 
-/// What a run says of a goal; nothing if it has no such tests on the targets.
+/// The verdict of a run on a goal; `None` if it has no such tests on the targets.
 pub fn of(run: &RunResult, suite: &Suite, goal: &Goal, asked: &Asked) -> Option<Reached> {
     let purpose = Parameter::Text(goal.purpose.into());
     let chosen =
@@ -68,7 +68,7 @@ pub fn of(run: &RunResult, suite: &Suite, goal: &Goal, asked: &Asked) -> Option<
     let tests: Vec<&Test> = suite.tests.iter().filter(chosen).collect();
     let mut columns: Vec<Vec<&Test>> = Vec::new();
     for test in tests {
-        // How flat something is shows over all of them.
+        // Flatness is a property of all tests together.
         let same = |first: Option<&&Test>| {
             goal.measure == Measure::Flatness || first.is_some_and(|first| same_column(first, test))
         };
@@ -91,7 +91,7 @@ pub fn of(run: &RunResult, suite: &Suite, goal: &Goal, asked: &Asked) -> Option<
     found.min_by(|one, other| one.margin.total_cmp(&other.margin))
 }
 
-/// Whether two tests are the same one in other sizes of file and record.
+/// Whether two tests differ only in the sizes of file and record.
 fn same_column(one: &Test, other: &Test) -> bool {
     let rest = |test: &Test| {
         let mut parameters = test.parameters.clone();
@@ -101,7 +101,7 @@ fn same_column(one: &Test, other: &Test) -> bool {
     one.name == other.name && rest(one) == rest(other)
 }
 
-/// What to call a column.
+/// The name of a column.
 fn worst(tests: &[&Test], several: bool) -> String {
     let Some(first) = tests.first() else { return String::new() };
     match (several, tests.len()) {
@@ -117,7 +117,7 @@ fn worst(tests: &[&Test], several: bool) -> String {
     }
 }
 
-/// The ratio or the number that a target has in a column, with its interval.
+/// The ratio or the number of a target in a column, with its interval.
 fn column(goal: &Goal, asked: &Asked, target: &str, tests: &[&Test]) -> Option<(Ratio, Unit)> {
     let good = |test: &'_ Test, target: &str| -> Option<Measurement> {
         test.measurement(target)
@@ -184,8 +184,8 @@ fn plain(measure: Measure, ours: &[(&Test, Measurement)]) -> Option<Ratio> {
         }
         Measure::P999 => Some(exactly(first.latency.as_ref()?.p999)),
         Measure::Writes => {
-            // The kernel counts a flush without data, which is what FDATASYNC of a device makes, as
-            // a write of nothing.
+            // The kernel counts a flush without data, which FDATASYNC of a device causes, as an
+            // empty write.
             let medium = first.medium?;
             let writes = medium.writes.saturating_sub(medium.flushes.unwrap_or(0));
             Some(exactly(writes as f64 / operations.max(1.0)))
@@ -227,7 +227,7 @@ fn judge(
     measure: Measure,
     worst: String,
 ) -> Reached {
-    // Both are turned so that more than 1 is enough.
+    // Both kinds are normalised so that more than 1 is enough.
     let (margin, ends) = match asked {
         Asked::Beside { factor, .. } => {
             (ratio.value / factor, (ratio.low / factor, ratio.high / factor))
@@ -235,8 +235,8 @@ fn judge(
         Asked::AtMost(most) => (most / ratio.value, (most / ratio.high, most / ratio.low)),
         Asked::Shown(_) => (1.0, (1.0, 1.0)),
     };
-    // What is counted does not vary with the machine; what several medians or a whole distribution
-    // say is near enough.
+    // Counts do not vary with the machine. A value from several medians or from a whole
+    // distribution is precise enough.
     let counted = matches!(measure, Measure::Writes | Measure::Flushes | Measure::Memory);
     let noise = if counted { 0.02 } else { noise };
     let distance = margin.max(1.0 / margin) - 1.0;

@@ -1,8 +1,8 @@
-//! The page of a run: one file that needs nothing else.
+//! The page of a run: one self-contained file.
 //!
-//! Style, fonts and pictures are in it; no script, no address of anything elsewhere. It follows the
-//! reader's choice of light or dark, prints on light ground, and is laid out for a phone as for a
-//! screen.
+//! Style, fonts and pictures are inside; there are no scripts and no external addresses. It follows
+//! the reader's choice of light or dark, prints on a light background, and fits a phone as well as
+//! a screen.
 
 mod origin;
 
@@ -28,7 +28,7 @@ struct Picture {
     panels: Vec<String>,
 }
 
-/// A published table beside ours.
+/// A published table next to the results of the run.
 struct Beside {
     source: &'static str,
     lesson: &'static str,
@@ -59,7 +59,7 @@ struct Section {
     answers: String,
     missing: Vec<String>,
     beside: Option<Beside>,
-    /// What is asked of Steadfast, and whether it was reached.
+    /// The goals of Steadfast, and whether they were reached.
     goals: Option<(Table, String)>,
     summary: Table,
     full: Option<Table>,
@@ -72,11 +72,12 @@ struct Section {
 struct Score {
     name: String,
     sentence: String,
-    /// What there is of each verdict.
+    /// The count of each verdict.
     parts: Vec<Part>,
 }
 
-/// A part of the bar of a score: class, share in percent, number, and whether there is room for it.
+/// A part of the bar of a score: class, share in percent, number, and whether the number fits into
+/// it.
 struct Part {
     class: &'static str,
     share: String,
@@ -108,10 +109,10 @@ struct Page {
     command: String,
 }
 
-/// The page, with the pictures that [`super::figure::all`] has.
+/// The page, with the pictures of [`super::figure::all`].
 ///
 /// # Errors
-/// When formatting fails, which writing to memory does not.
+/// Formatting fails, which does not happen when writing to memory.
 pub fn render(
     view: &View,
     overview: Option<&Figure>,
@@ -169,7 +170,7 @@ pub fn render(
         provenance: origin::provenance(view),
         command: format::command(&provenance.command),
     };
-    // What is invisible could hide something, or turn the direction of what follows.
+    // Invisible characters could hide text or change its direction.
     let text = page.render().map_err(|_| std::fmt::Error)?;
     Ok(text.chars().map(|c| if c == '\n' { c } else { svg::harmless(c) }).collect())
 }

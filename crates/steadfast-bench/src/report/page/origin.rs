@@ -1,11 +1,11 @@
-//! Where a result comes from, for the parts of the page that say so.
+//! The origin of a result, for the parts of the page that show it.
 
 use crate::report::chart::theme;
 use crate::report::comparison::View;
 use crate::report::format;
 use crate::result::{Status, Target};
 
-/// A target, for the list of what was measured.
+/// A target, for the list of measured targets.
 pub struct Subject {
     pub id: String,
     pub name: String,
@@ -25,7 +25,7 @@ pub struct Check {
     pub explanation: String,
 }
 
-/// How much was done, in a few numbers.
+/// The amount of work, in a few numbers.
 pub fn facts(view: &View) -> Vec<(&'static str, String)> {
     let run = view.run;
     let tests: usize = run.suites.iter().map(|suite| suite.tests.len()).sum();
@@ -48,7 +48,7 @@ pub fn facts(view: &View) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What was measured, or skipped.
+/// The targets that were measured or skipped.
 pub fn subjects(view: &View) -> Vec<Subject> {
     let subject = |(index, target): (usize, &Target)| {
         let (status, status_class) = match &target.status {
@@ -77,7 +77,7 @@ pub fn subjects(view: &View) -> Vec<Subject> {
     view.run.targets.iter().enumerate().map(subject).collect()
 }
 
-/// What fio has found on the same mounts.
+/// The results of fio on the same mounts.
 pub fn checks(view: &View) -> Vec<Check> {
     let tests = view.run.suites.iter().flat_map(|suite| &suite.tests);
     tests
@@ -96,7 +96,7 @@ pub fn checks(view: &View) -> Vec<Check> {
         .collect()
 }
 
-/// Where the figures come from.
+/// The origin of the figures.
 pub fn provenance(view: &View) -> Vec<(&'static str, String)> {
     let provenance = &view.run.provenance;
     let backing = &provenance.backing;

@@ -1,10 +1,9 @@
-//! The published comparisons, as they were published, and which of our tests answers which of their
-//! rows.
+//! The published comparisons, as they were published, and the lab's tests that answer their rows.
 //!
-//! Figures belong to their hardware, which is ten to twenty-five years old; what can be compared
-//! with ours is their shape: who is ahead of whom, by what factor. So a row has the factor between
-//! the two columns that the publication is about, and beside it ours between each target and the
-//! peer of the run.
+//! The published figures belong to hardware that is ten to twenty-five years old. Only their shape
+//! can be compared: which system is ahead, and by what factor. So a row has the factor between the
+//! two columns that the publication is about. Next to it is the factor between each target of the
+//! run and the peer.
 
 mod tables;
 
@@ -17,83 +16,83 @@ use crate::result::{Better, Parameter, Suite, Target, Test};
 pub struct Published {
     /// The suite that answers it.
     pub suite: &'static str,
-    /// What was compared.
+    /// The subject of the comparison.
     pub title: &'static str,
-    /// Where it is from: what, on which machine, with which tool.
+    /// Its source: publication, machine and tool.
     pub source: &'static str,
     /// The columns.
     pub columns: &'static [&'static str],
-    /// The column that the publication is about, and the one beside which it is put.
+    /// The column that the publication is about, and the column that it is compared with.
     pub factor: (usize, usize),
     /// The rows.
     pub rows: &'static [Row],
-    /// What one learns from it.
+    /// The conclusion from it.
     pub lesson: &'static str,
 }
 
-/// A row of it.
+/// A row of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// The test, in the publication's words.
+    /// The test, in the words of the publication.
     pub test: &'static str,
-    /// Unit of its figures; nothing for words.
+    /// Unit of its figures; empty for words.
     pub unit: &'static str,
-    /// In which direction they are better.
+    /// The direction in which they are better.
     pub better: Better,
     /// A value for each column.
     pub values: &'static [Value],
-    /// Which tests of ours answer it.
+    /// The tests that answer it.
     pub answer: Answer,
 }
 
-/// What a publication says.
+/// A value of a publication.
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
     /// A figure, in the row's unit, digit for digit.
     Is(&'static str),
-    /// Words: some publications have curves only.
+    /// Words, because some publications have only curves.
     Said(&'static str),
-    /// Nothing.
+    /// No value.
     Nothing,
 }
 
-/// Which of our tests answers a row.
+/// The test that answers a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
     /// The family of tests.
     pub workload: &'static str,
-    /// The tests.
+    /// The names of the tests.
     pub names: &'static [&'static str],
-    /// The parameters of the original: of several tests the nearest one answers. Without any, all
-    /// of them together do.
+    /// The parameters of the original: the nearest of several tests answers. Without parameters,
+    /// all of them answer together.
     pub near: &'static [(&'static str, u64)],
-    /// Words that the condition must contain; "half full" is not "full".
+    /// Words that the condition must contain; "half full" does not count as "full".
     pub condition: &'static str,
-    /// Only tests with a limit of memory, or only those without.
+    /// Only tests with a memory limit, or only those without.
     pub limited: Option<bool>,
 }
 
-/// A published row beside ours.
+/// A published row next to the lab's results.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// The test, in the publication's words.
+    /// The test, in the words of the publication.
     pub test: &'static str,
-    /// What the publication has, column by column.
+    /// The published values, column by column.
     pub published: Vec<String>,
-    /// The factor of the publication's subject to what it is compared with: "times better".
+    /// The published factor of the subject to its counterpart: "times better".
     pub factor: Option<f64>,
-    /// Which of our tests answers, with its parameters; nothing if none was run.
+    /// The test that answers, with its parameters; empty if none was run.
     pub ours: String,
-    /// Of each target of the view: its value, and how it compares with the peer.
+    /// For each target of the view: its value, and its comparison with the peer.
     pub found: Vec<Found>,
 }
 
-/// What a target has to say in a row.
+/// The result of a target in a row.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
     /// The value with its unit; empty if several tests answer, or none.
     pub value: String,
-    /// Together with the peer.
+    /// The comparison with the peer.
     pub tally: Option<Tally>,
 }
 
@@ -104,7 +103,7 @@ pub fn of_suite(suite: &str) -> Option<&'static Published> {
 }
 
 impl Published {
-    /// The rows beside what a suite has found.
+    /// The rows next to the results of a suite.
     #[must_use]
     pub fn beside<'a>(&self, view: &View<'a>, suite: &'a Suite) -> Vec<Line> {
         let line = |row: &Row| {
@@ -120,7 +119,7 @@ impl Published {
         self.rows.iter().map(line).collect()
     }
 
-    /// How many times better the publication's subject is, where it has figures.
+    /// How many times better the publication's subject is, if it has figures.
     #[must_use]
     pub fn row_factor(&self, row: &Row) -> Option<f64> {
         let figure = |index: usize| match row.values.get(index) {
@@ -136,7 +135,7 @@ impl Published {
 }
 
 impl Row {
-    /// What a column says.
+    /// The text of a column.
     fn text(&self, column: usize) -> String {
         match self.values.get(column) {
             Some(Value::Is(value)) => format!("{value} {}", self.unit).trim_end().to_owned(),
@@ -171,14 +170,14 @@ impl Answer {
                 Some(value) => ((value.max(1)) as f64 / *wanted as f64).log2().abs(),
                 None => 100.0,
             };
-            // Of tests that are as near, the plain one: with fewer parameters.
+            // Among equally near tests, the one with fewer parameters wins.
             self.near.iter().map(far).sum::<f64>() + test.parameters.len() as f64 * 1e-3
         };
         fitting.min_by(|a, b| distance(a).total_cmp(&distance(b))).into_iter().collect()
     }
 }
 
-/// Which of our tests these are.
+/// A description of these tests.
 fn describe(tests: &[&Test]) -> String {
     if let [only] = tests {
         return format::test(only);

@@ -1,4 +1,4 @@
-//! The tables, typed in.
+//! The published tables as data.
 
 use super::Value::{Is, Nothing, Said};
 use super::{Answer, Published, Row, Value};
@@ -12,7 +12,7 @@ const fn iozone(names: &'static [&'static str], near: &'static [(&'static str, u
     Answer { workload: "iozone", names, near, condition: "", limited: None }
 }
 
-/// All comparisons that a suite answers.
+/// All comparisons that suites answer.
 pub const ALL: &[Published] = &[B1, B2, B3, B4, B5];
 
 /// A row of a comparison that was published as curves: words, and all sizes of a test together.
@@ -24,7 +24,7 @@ const fn curve(
     Row { test, unit: "", better: Higher, values, answer: iozone(names, &[]) }
 }
 
-/// The same, of the tests with a limit of memory or of those without.
+/// The same for tests with a memory limit, or for those without.
 const fn configuration(
     test: &'static str,
     limited: bool,

@@ -1,7 +1,7 @@
 //! [`Files`] by calls of the `fatfs` crate.
 //!
-//! FAT has no links, no permissions and no rename over a file: the first two are not supported, the
-//! third is done in two steps, as everybody does it on FAT.
+//! FAT has no links, no permissions and no rename over a file. The first two are not supported. The
+//! third takes two steps, as usual on FAT.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,10 +14,10 @@ use self_cell::self_cell;
 use super::super::files::{Files, Kind, Open, OpenFile, Stat};
 use super::pages::{Below, Pages};
 
-/// What is below a FAT.
+/// The storage below a FAT.
 pub(super) type Store = Box<dyn Below>;
 
-/// The pages, of the file system and of who makes them durable.
+/// The pages, shared by the file system and by the code that makes them durable.
 pub(super) struct Shared(Rc<RefCell<Pages<Store>>>);
 
 impl Shared {
@@ -62,12 +62,12 @@ impl Seek for Shared {
 pub(super) struct FatFiles {
     system: Rc<FileSystem<Shared>>,
     pages: Shared,
-    /// Each flush below is a transaction point, and nothing else is.
+    /// Each flush of the storage below is a transaction point, and nothing else is.
     transactional: bool,
 }
 
 impl FatFiles {
-    /// Mounts.
+    /// Mounts the FAT.
     ///
     /// # Errors
     /// There is no FAT.
@@ -77,19 +77,19 @@ impl FatFiles {
         Ok(FatFiles { system: Rc::new(system), pages, transactional })
     }
 
-    /// Writes what is in memory, and that the volume was left in order.
+    /// Writes the contents of memory, and marks the volume as properly closed.
     ///
     /// # Errors
-    /// Of the medium.
+    /// Those of the medium.
     pub fn unmount(self) -> io::Result<()> {
-        // Every open file has ended by now; one that has not keeps the file system.
+        // Every open file has ended by now; a remaining one would keep the file system alive.
         if let Some(system) = Rc::into_inner(self.system) {
             system.unmount()?;
         }
         self.pages.pages().flush()
     }
 
-    /// What was not made durable is gone.
+    /// Drops everything that is not durable.
     pub fn cut_power(&self) {
         self.pages.pages().cut();
     }
@@ -99,7 +99,8 @@ impl FatFiles {
     }
 }
 
-/// What the operating system would say. The crate has words for most, and numbers for few.
+/// The error of an operating system for this error. The crate has texts for most errors, and
+/// numbers for few.
 fn translate(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::Other {
         let text = error.to_string();
@@ -112,7 +113,7 @@ fn translate(error: io::Error) -> io::Error {
         };
         return kind.into();
     }
-    // A cluster that is wanted and not there: the crate writes nothing and says so.
+    // A cluster is needed and none is free: the crate writes nothing and reports that.
     if error.kind() == io::ErrorKind::WriteZero { io::ErrorKind::StorageFull.into() } else { error }
 }
 
@@ -229,7 +230,7 @@ impl Files for FatFiles {
     }
 
     fn atomically(&self, work: &mut dyn FnMut() -> io::Result<()>) -> Option<io::Result<()>> {
-        // What came before has its own transaction point, so that this one has nothing else in it.
+        // Earlier changes get their own transaction point, so that this one contains nothing else.
         self.transactional.then(|| {
             self.sync()?;
             work()?;
@@ -238,8 +239,8 @@ impl Files for FatFiles {
     }
 }
 
-/// A file, and where it stands: a seek walks the chain of clusters, so there is none where it
-/// stands there already.
+/// A file and its position. A seek walks the chain of clusters, so it is skipped if the position is
+/// right already.
 struct Positioned<'s> {
     file: fatfs::File<'s, Shared>,
     position: u64,
@@ -255,11 +256,11 @@ impl Positioned<'_> {
 
     fn read(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         if self.go_to(offset)? != offset {
-            // Past the end.
+            // The offset is beyond the end.
             return Ok(0);
         }
         let mut done = 0;
-        // The crate reads one cluster at a time at most.
+        // The crate reads at most one cluster at a time.
         while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
             match self.file.read(rest).map_err(translate)? {
                 0 => break,
@@ -271,7 +272,7 @@ impl Positioned<'_> {
     }
 
     fn write(&mut self, data: &[u8], offset: u64) -> io::Result<()> {
-        // FAT has no holes: what is between is written.
+        // FAT has no holes, so the gap is written.
         const ZEROS: [u8; 4096] = [0; 4096];
         while self.go_to(offset)? < offset {
             let count =
@@ -285,7 +286,7 @@ impl Positioned<'_> {
         let written = self.file.write_all(data).map_err(translate);
         match written {
             Ok(()) => self.position += data.len() as u64,
-            // It may stand anywhere now.
+            // The position is unknown now.
             Err(_) => self.position = u64::MAX,
         }
         written
@@ -356,7 +357,7 @@ impl OpenFile for FatFile {
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {
-        // The directory entry is written when it is dropped; that never fails before the pages are
+        // Dropping the file writes its directory entry; that never fails before the pages are
         // written.
         Ok(())
     }

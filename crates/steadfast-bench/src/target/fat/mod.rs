@@ -1,10 +1,10 @@
 //! FAT by the `fatfs` crate, in this process, in two ways: on the device itself, and on a file in a
 //! Steadfast volume.
 //!
-//! The second is "FAT with a transactional layer": whoever is bound to FAT (a boot loader, a
-//! camera, a PC that a device exports its storage to) keeps it, and each flush of it is a
-//! transaction point of the volume below, so that a power cut never leaves a torn FAT. The volume
-//! has its transaction mask set to nothing but that.
+//! The second way is "FAT with a transactional layer". A device that must offer FAT (for a boot
+//! loader, as a camera, or to export storage to a PC) keeps it. Each flush of the FAT is a
+//! transaction point of the volume below, so a power cut never leaves a torn FAT. The volume's
+//! transaction mask is empty, so nothing else sets a point.
 
 mod files;
 mod pages;
@@ -29,7 +29,7 @@ use crate::result::{self, Access, Status};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// On what FAT is.
+/// The storage of the FAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FatOn {
     /// The device.
@@ -41,26 +41,26 @@ pub enum FatOn {
 /// The file in the volume.
 const FILE: &[u8] = b"fat.img";
 
-/// Its share of the volume, in eighths: what is overwritten is kept until the next transaction
-/// point.
+/// Share of the file in the volume, in eighths: overwritten blocks are kept until the next
+/// transaction point.
 const EIGHTHS: u64 = 6;
 
 /// A FAT volume, opened in this process.
 pub struct FatTarget {
     on: FatOn,
     site: Site,
-    // Taken away in this order.
+    // The fields are dropped in this order.
     opened: Option<FatFiles>,
     image: Option<Image>,
 }
 
 impl FatTarget {
-    /// Nothing is made yet.
+    /// A target without a volume yet.
     pub fn new(on: FatOn, site: &Site) -> FatTarget {
         FatTarget { on, site: site.clone(), opened: None, image: None }
     }
 
-    /// What FAT works on, as it is.
+    /// The storage of the FAT in its present state.
     fn below(&self) -> Outcome<Store> {
         let Some(image) = &self.image else { return Err(not_made(self.id())) };
         let medium = open_device(image, Cached::No)?;
@@ -75,7 +75,7 @@ impl FatTarget {
         Ok(Box::new(OnVolume { size: found.size, inode: found.inode, volume: Arc::new(volume) }))
     }
 
-    /// A Steadfast volume with the file in it.
+    /// Makes a Steadfast volume with the file in it.
     fn make_volume(&self) -> Outcome {
         let Some(image) = &self.image else { return Err(not_made(self.id())) };
         let medium = open_device(image, Cached::No)?;
@@ -191,7 +191,7 @@ impl Target for FatTarget {
     }
 }
 
-/// Files in a directory that can still be worked with: each search goes through all of them.
+/// Maximum number of files in a directory: each search reads all of them.
 const ENTRIES_MOST: u64 = 4096;
 
 struct OnDevice {
@@ -216,8 +216,8 @@ impl Below for OnDevice {
     }
 }
 
-/// Dropped without being closed when the power was cut; else there is nothing that the last flush
-/// has not made durable.
+/// A power cut drops it without a close. In all other cases the last flush has made everything
+/// durable.
 struct OnVolume {
     volume: Arc<HostVolume>,
     inode: InodeNumber,

@@ -1,27 +1,26 @@
-//! What FAT works on: a seekable stream of bytes, with a cache of pages above a medium that takes
-//! whole ones.
+//! The storage below a FAT: a seekable stream of bytes, with a page cache above a medium that takes
+//! only whole pages.
 //!
-//! A FAT driver reads and writes a few bytes at a time; every one of them keeps sectors in memory.
-//! Here it is 8 MiB of 4 KiB pages, written back when asked for ([`Write::flush`]) or when they are
-//! needed for others, neighbours together. Pages that are read one after the other are read ahead.
+//! A FAT driver reads and writes a few bytes at a time, so every such driver caches sectors. This
+//! cache holds 8 MiB of 4 KiB pages. It writes them back on request ([`Write::flush`]), or when it
+//! needs their memory; neighbours go together. Sequential reads cause read-ahead.
 //!
 //! # Invariants
-//!
-//! - After `flush` everything that was written is on the medium, and durable.
-//! - After [`Pages::cut`] nothing reaches the medium any more.
+//! - After `flush`, everything written is on the medium, and durable.
+//! - After [`Pages::cut`], nothing reaches the medium any more.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// What is below: whole pages.
+/// The storage below, in whole pages.
 pub(super) trait Below {
-    /// Bytes.
+    /// Size in bytes.
     fn size(&self) -> u64;
     /// Reads whole pages.
     fn read(&mut self, offset: u64, data: &mut [u8]) -> io::Result<()>;
     /// Writes whole pages.
     fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
-    /// Makes everything that was written durable.
+    /// Makes everything written so far durable.
     fn flush(&mut self) -> io::Result<()>;
 }
 
@@ -29,15 +28,15 @@ pub(super) trait Below {
 const PAGE: usize = 4096;
 /// Pages in memory.
 const PAGES_MOST: usize = 2048;
-/// Pages that are read at once when they are read one after the other.
+/// Pages read at once in a sequential read.
 const READ_AHEAD: u64 = 32;
-/// Pages that are written at once at most.
+/// Maximum number of pages written at once.
 const RUN_MOST: usize = 256;
 
 struct Page {
     data: Box<[u8]>,
     dirty: bool,
-    /// When it was last used.
+    /// Time of the last use.
     used: u64,
 }
 
@@ -48,25 +47,25 @@ pub(super) struct Pages<B> {
     position: u64,
     /// Counts uses.
     now: u64,
-    /// The page that comes behind what was last read from below.
+    /// The page after the last one that was read from below.
     expected: u64,
     cut: bool,
 }
 
 impl<B: Below> Pages<B> {
-    /// Empty.
+    /// An empty cache.
     pub fn new(below: B) -> Pages<B> {
         Pages { below, pages: BTreeMap::new(), position: 0, now: 0, expected: u64::MAX, cut: false }
     }
 
-    /// As if the power had been cut: what is only in memory is gone, and what is written from now
-    /// on is not kept.
+    /// Simulates a power cut: pages that are only in memory are lost, and later writes are not
+    /// kept.
     pub fn cut(&mut self) {
         self.cut = true;
     }
 
-    /// The page with this number, from memory or from below; `whole`: it will be overwritten, what
-    /// is below does not matter.
+    /// The page with this number, from memory or from below. `whole`: the caller overwrites all of
+    /// it, so the contents below do not matter.
     fn page(&mut self, number: u64, whole: bool) -> io::Result<&mut Page> {
         self.now += 1;
         let now = self.now;
@@ -100,7 +99,7 @@ impl<B: Below> Pages<B> {
         Ok(())
     }
 
-    /// When memory is full, the older half goes.
+    /// Evicts the older half if memory is full.
     fn make_room(&mut self) -> io::Result<()> {
         if self.pages.len() < PAGES_MOST {
             return Ok(());
@@ -113,7 +112,7 @@ impl<B: Below> Pages<B> {
         Ok(())
     }
 
-    /// Writes what is dirty, neighbours together.
+    /// Writes the dirty pages, neighbours together.
     fn write_back(&mut self) -> io::Result<()> {
         if self.cut {
             return Ok(());
@@ -137,8 +136,8 @@ impl<B: Below> Pages<B> {
         Ok(())
     }
 
-    /// Where the position is: page, place in it, and how much of `wanted` bytes is in it before the
-    /// end.
+    /// The current position: page, offset in it, and how many of `wanted` bytes the page holds
+    /// before the end.
     fn place(&self, wanted: usize) -> (u64, usize, usize) {
         let inside = (self.position % PAGE as u64) as usize;
         let left =
@@ -232,7 +231,7 @@ mod tests {
 
     #[test]
     fn it_is_the_medium_below_it() {
-        // More than fits into memory, at any place, in any size.
+        // More data than fits into memory, at random places, in random sizes.
         let size = PAGES_MOST * PAGE * 2;
         let mut pages = Pages::new(Memory { data: vec![0; size], ..Memory::default() });
         let mut model = vec![0u8; size];

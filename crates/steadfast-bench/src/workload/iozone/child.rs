@@ -1,8 +1,8 @@
-//! A process of throughput mode: it is told over a pipe which file is its own and which test to do,
-//! and answers with what it saw.
+//! A process of throughput mode: it receives its file and its tests through a pipe, and returns its
+//! results.
 //!
-//! Lines of JSON: one [`Job`], then any number of [`Order`]s, each answered with an [`Answer`]. It
-//! ends with its input.
+//! The protocol is lines of JSON: one [`Job`], then any number of [`Order`]s, each followed by an
+//! [`Answer`]. The process ends when its input ends.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use crate::run::Stop;
 use crate::target::SystemFiles;
 use crate::{Outcome, Trouble};
 
-/// What a process is for.
+/// The job of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Job {
-    /// Where the files are.
+    /// The directory of the files.
     pub directory: PathBuf,
     /// Number of its file.
     pub file: u64,
@@ -33,7 +33,7 @@ pub(super) struct Job {
     pub options: Options,
 }
 
-/// What it is to do next.
+/// The next task.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum Order {
     /// Write the file, untimed.
@@ -42,7 +42,7 @@ pub(super) enum Order {
     Pass(Pass),
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done {
@@ -52,11 +52,11 @@ pub(super) enum Answer {
         bytes: u64,
         verification: Verification,
     },
-    /// It cannot be done here.
+    /// The test cannot be done here.
     Skipped(String),
-    /// What was read is wrong.
+    /// The data read is wrong.
     Wrong(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(String),
 }
 
@@ -76,7 +76,7 @@ impl Answer {
         }
     }
 
-    /// As if it had been done here.
+    /// The result as if the test had run in this process.
     ///
     /// # Errors
     /// That of the process.
@@ -98,10 +98,10 @@ impl Answer {
     }
 }
 
-/// Does what it is told until there is nothing more.
+/// Executes orders until the input ends.
 ///
 /// # Errors
-/// The pipes broke, or what came through them is no order.
+/// The pipes broke, or a line is not an order.
 pub fn serve(mut input: impl BufRead, mut output: impl Write) -> std::io::Result<()> {
     let mut line = String::new();
     if input.read_line(&mut line)? == 0 {

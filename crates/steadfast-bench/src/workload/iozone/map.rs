@@ -10,20 +10,20 @@ use memmap2::{MmapMut, MmapOptions};
 pub(super) struct Map(MmapMut);
 
 impl Map {
-    /// Maps `length` bytes, shared when they are to be written; a map for reading is private, which
-    /// shows the same pages.
+    /// Maps `length` bytes: shared for writing, private for reading. A private map shows the same
+    /// pages.
     ///
     /// # Errors
-    /// Those of mmap(2); `Unsupported` where the file system has no such maps.
+    /// Those of mmap(2); `Unsupported` if the file system has no such maps.
     pub fn new(file: &File, length: usize, write: bool) -> io::Result<Map> {
         if file.metadata()?.len() < length as u64 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut options = MmapOptions::new();
         options.len(length);
-        // SAFETY: the file is the lab's own, in a directory made for this run: nobody else changes
-        // or shortens it. It is as long as the map, so no access is beyond its end. What it holds
-        // is only copied as bytes.
+        // SAFETY: the file is the lab's own, in a directory made for this run, and no other process
+        // changes or shortens it. It is as long as the map, so no access is beyond its end. Its
+        // contents are only copied as bytes.
         #[allow(unsafe_code)]
         let map = unsafe { if write { options.map_mut(file) } else { options.map_copy(file) } };
         map.map(Map).map_err(|error| match error.raw_os_error() {
@@ -32,19 +32,19 @@ impl Map {
         })
     }
 
-    /// Copies out of the map; `false` beyond its end.
+    /// Copies out of the map; `false` if the range is beyond its end.
     pub fn read(&self, start: usize, buffer: &mut [u8]) -> bool {
         let part = start.checked_add(buffer.len()).and_then(|end| self.0.get(start..end));
         part.map(|part| buffer.copy_from_slice(part)).is_some()
     }
 
-    /// Copies into the map; `false` beyond its end.
+    /// Copies into the map; `false` if the range is beyond its end.
     pub fn write(&mut self, start: usize, data: &[u8]) -> bool {
         let part = start.checked_add(data.len()).and_then(|end| self.0.get_mut(start..end));
         part.map(|part| part.copy_from_slice(data)).is_some()
     }
 
-    /// Makes what was written durable: msync(MS_SYNC).
+    /// Makes the written data durable: msync(MS_SYNC).
     ///
     /// # Errors
     /// Those of msync(2).

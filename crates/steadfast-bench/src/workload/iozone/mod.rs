@@ -1,18 +1,20 @@
 //! The tests of IOzone 3 (W. Norcott, D. Capps, iozone.org), as its source and documentation define
 //! them.
 //!
-//! For one file size and each record size, on one file: write, re-write, read, re-read, random
-//! read, random write, backward read, record re-write, stride read, fwrite and fread (through a
-//! buffered stream with a buffer of one record), pwrite and pread; each also through a memory map
-//! (`-B`) or around the page cache (`-I`). The file is opened before the clock starts; `fsync` is
-//! in the time with `-e`, `close` with `-c`. What is written without `-e` is made durable after the
-//! clock has stopped, so that no test pays for the one before.
+//! For one file size and each record size, the tests run on one file. They are write, re-write,
+//! read, re-read, random read, random write, backward read, record re-write, stride read, fwrite
+//! and fread, pwrite and pread. fwrite and fread use a buffered stream with a buffer of one record.
+//! Each test can also use a memory map (`-B`) or bypass the page cache (`-I`).
 //!
-//! With `-t N` as many processes do that at once, with `-T -t N` threads, each on a file of its
-//! own; the value is the sum of what they have seen.
+//! The file is opened before the clock starts. The time includes `fsync` with `-e`, and `close`
+//! with `-c`. Without `-e`, written data is made durable after the clock has stopped, so that no
+//! test pays for the previous one.
 //!
-//! Different from IOzone on purpose: only the calls are timed, so that every byte that is read can
-//! be compared.
+//! With `-t N` this many processes do that at once, with `-T -t N` this many threads. Each has its
+//! own file, and the value is the sum of their results.
+//!
+//! There is one deliberate difference from IOzone: only the calls are timed, so that every byte
+//! read can be compared.
 
 mod child;
 mod map;
@@ -38,13 +40,13 @@ use throughput::Crew;
 pub struct Iozone {
     /// Size of the file, bytes.
     pub file_size: u64,
-    /// Sizes of the records, bytes, each at most that of the file.
+    /// Sizes of the records, bytes, each at most the file size.
     pub record_sizes: Vec<u64>,
-    /// The rest.
+    /// The other options.
     pub options: Options,
 }
 
-/// Which test, in which order, with which calls. The number is IOzone's `-i`.
+/// The tests in their order, with their calls. The number is IOzone's `-i`.
 const TESTS: [(TestGroup, &str, Pattern, bool, Call); 17] = {
     use Call::{Positional, Sequential, Stream};
     use Pattern::{Backward, Forward, Random, Same};
@@ -83,7 +85,7 @@ impl Iozone {
             1 => spec,
             count => spec.with(self.options.crew(), count),
         };
-        // Without it, what was just written is still in the cache.
+        // Without it, the data just written is still in the cache.
         let cache = match (self.options.way, self.options.cold && !write) {
             (Way::Direct, _) => Cache::Bypassed,
             (_, true) => Cache::Cold,
@@ -92,8 +94,8 @@ impl Iozone {
         spec.cached(cache)
     }
 
-    /// What is run for a record size: tests of the groups that were asked for, and the write that
-    /// all need.
+    /// The tests for a record size: those of the selected groups, and the write that all of them
+    /// need.
     fn chosen(&self) -> impl Iterator<Item = (&'static str, Pattern, bool, Call)> {
         let groups = self.options.groups.clone();
         let stride = self.options.stride;
@@ -163,7 +165,7 @@ impl Workload for Iozone {
                     Err(Trouble::Skip(reason)) => bench.skip(&spec, reason),
                     Err(trouble) => return Err(trouble),
                 }
-                // What was written is durable by now, with -e or without.
+                // The written data is durable by now, with or without -e.
                 bench.add_costs(before, asked);
             }
             crew.remove(bench)?;

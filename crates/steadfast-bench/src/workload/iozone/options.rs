@@ -1,4 +1,4 @@
-//! IOzone's options, by its letters.
+//! IOzone's options, by letter.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,17 @@ use crate::{Outcome, Trouble};
 /// How the file is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Way {
-    /// By read and write.
+    /// Read and write calls.
     #[default]
     Calls,
     /// Through a memory map (`-B`).
     Map,
-    /// Around the page cache with O_DIRECT (`-I`).
+    /// O_DIRECT, which bypasses the page cache (`-I`).
     Direct,
 }
 
 impl Way {
-    /// For parameters.
+    /// The name for parameters.
     pub fn name(self) -> &'static str {
         match self {
             Way::Calls => "calls",
@@ -28,7 +28,7 @@ impl Way {
     }
 }
 
-/// A test of `-i`: IOzone runs some in pairs.
+/// A test group of `-i`: IOzone runs some tests in pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TestGroup {
     /// 0: write, re-write.
@@ -53,33 +53,34 @@ pub enum TestGroup {
     Pread,
 }
 
-/// Everything but the sizes.
+/// All options except the sizes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// `-i`: which tests; empty: all.
+    /// `-i`: the selected tests; empty means all.
     pub groups: Vec<TestGroup>,
-    /// `-e`: fsync is in the time.
+    /// `-e`: the time includes fsync.
     pub flush: bool,
-    /// `-c`: close is in the time.
+    /// `-c`: the time includes close.
     pub close: bool,
     /// `-o`: files are written with O_SYNC.
     pub sync: bool,
-    /// `-U`: unmounted, caches emptied and mounted again before each read test.
+    /// `-U`: the volume is unmounted, the caches are emptied, and it is mounted again before each
+    /// read test.
     pub cold: bool,
     /// `-B` and `-I`.
     pub way: Way,
-    /// `-+w`: percentage of each record that is the same everywhere.
+    /// `-+w`: percentage of each record that is identical everywhere.
     pub dedupable: u8,
     /// `-j`: stride in records.
     pub stride: u64,
-    /// `-t`: processes or threads, each with a file of its own; at least 1.
+    /// `-t`: number of processes or threads, each with its own file; at least 1.
     pub threads: u64,
-    /// Processes; threads of one with `-T`.
+    /// Whether `-t` counts processes; with `-T` it counts threads of one process.
     pub processes: bool,
 }
 
 impl Options {
-    /// What `-t` counts, as the name of a parameter.
+    /// The name of the parameter for `-t`.
     pub fn crew(&self) -> &'static str {
         if self.processes { "processes" } else { "threads" }
     }
@@ -107,11 +108,12 @@ const RECORD_LEAST: u64 = 4 << 10;
 const RECORD_MOST: u64 = 16 << 20;
 const FILE_LEAST: u64 = 64 << 10;
 const FILE_MOST: u64 = 512 << 20;
-/// From this file size on, records below [`SMALL_RECORD`] are left out unless `-z`.
+/// For files of at least this size, records below [`SMALL_RECORD`] are left out unless `-z` is
+/// given.
 const LARGE_FILE: u64 = 32 << 20;
 const SMALL_RECORD: u64 = 64 << 10;
 
-/// More threads than any machine has use for.
+/// More threads than any machine can use.
 const THREADS_MOST: u64 = 256;
 
 /// The matrix of `-a`: each doubling of the file size with each doubling of the record size that
@@ -135,8 +137,8 @@ pub(super) fn matrix(file: (u64, u64), record: (u64, u64), all: bool) -> Vec<(u6
 }
 
 impl Iozone {
-    /// The workloads that IOzone would run with these words: `-a -e -c -+w 1 -g 128m -q 16m`. Also
-    /// `-s` and `-r` (several times) instead of `-a`. `-R` (Excel output) means nothing here.
+    /// The workloads that IOzone would run with these words: `-a -e -c -+w 1 -g 128m -q 16m`. `-s`
+    /// and `-r` (several times) may replace `-a`. `-R` (Excel output) has no effect.
     ///
     /// # Errors
     /// `Skip` with the word that is not understood.
@@ -244,7 +246,7 @@ fn number(word: &str) -> Outcome<u64> {
     word.parse().map_err(|_| Trouble::Skip(format!("'{word}' is not a number")))
 }
 
-/// A size as IOzone takes it: KiB without a letter, else k, m or g.
+/// A size in IOzone's form: KiB without a letter, otherwise k, m or g.
 fn size(word: &str) -> Outcome<u64> {
     let lower = word.to_ascii_lowercase();
     let (digits, shift) = match lower.strip_suffix(['k', 'm', 'g']) {
@@ -266,7 +268,7 @@ mod tests {
         let cells = matrix((64 << 10, 512 << 20), (4 << 10, 16 << 20), false);
         assert_eq!(cells.len(), 14);
         assert_eq!(cells[0], (64 << 10, vec![4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10]));
-        // 4 KiB to 16 MiB is 13 doublings; below 64 KiB are four of them.
+        // 4 KiB to 16 MiB is 13 doublings; four of them are below 64 KiB.
         assert_eq!(cells[8].1.len(), 13);
         assert_eq!(cells[9].0, 32 << 20);
         assert_eq!(cells[9].1.len(), 9);

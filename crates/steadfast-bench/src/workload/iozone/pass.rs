@@ -1,4 +1,4 @@
-//! One pass over the records of a file: what is timed, and what is compared.
+//! One pass over the records of a file: the timed calls, and the comparison.
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 
@@ -13,7 +13,7 @@ use crate::target::{Files, Open, OpenFile};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// Where a pass is made: the file system, and the wish to stop.
+/// The place of a pass: the file system, and the request to stop.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'p> {
     pub files: &'p dyn Files,
@@ -26,10 +26,10 @@ impl Place<'_> {
     }
 }
 
-/// By which calls records are read and written.
+/// The calls that read and write records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Call {
-    /// `read` and `write`, with `lseek` where the next record is not the next one in the file.
+    /// `read` and `write`, with `lseek` if the next record is not adjacent in the file.
     Sequential,
     /// `pread` and `pwrite`.
     Positional,
@@ -43,13 +43,13 @@ pub(super) struct Pass {
     pub pattern: Pattern,
     pub write: bool,
     pub call: Call,
-    /// On a new, empty file.
+    /// The pass uses a new, empty file.
     pub fresh: bool,
 }
 
 /// One file with one record size.
 pub(super) struct Cell<'c> {
-    /// Number of the file: of the thread in throughput mode.
+    /// Number of the file; in throughput mode, that of the thread.
     file: u64,
     name: String,
     content: &'c Content,
@@ -57,14 +57,14 @@ pub(super) struct Cell<'c> {
     record_size: u64,
     records: u64,
     seed: u64,
-    /// How often each record has been written: all the same after each pass.
+    /// Number of writes of each record, equal for all records after each pass.
     version: u64,
     buffer: Aligned,
     expected: Aligned,
 }
 
 impl<'c> Cell<'c> {
-    /// Nothing is written yet.
+    /// A cell without any written data.
     pub fn new(
         file: u64,
         content: &'c Content,
@@ -81,7 +81,7 @@ impl<'c> Cell<'c> {
             options,
             record_size,
             records: file_size / record_size.max(1),
-            // Threads do not go through their files in step.
+            // Threads use different orders.
             seed: seed.wrapping_add(file),
             version: 0,
             buffer: Aligned::new(length),
@@ -96,7 +96,7 @@ impl<'c> Cell<'c> {
         self.run(place, pass).map(|_| ())
     }
 
-    /// Removes what the passes have made.
+    /// Removes the files of the passes.
     pub fn remove(&self, files: &dyn Files) -> Outcome {
         for name in [self.name.clone(), self.name_of_one_record()] {
             match files.unlink(&name) {
@@ -107,12 +107,12 @@ impl<'c> Cell<'c> {
         Ok(())
     }
 
-    /// The file of record re-write, which never has more than one record.
+    /// The file of record re-write, which always has one record.
     fn name_of_one_record(&self) -> String {
         format!("{}.one", self.name)
     }
 
-    /// One test.
+    /// Runs one test.
     pub fn run(&mut self, place: Place<'_>, pass: Pass) -> Outcome<Timed> {
         if self.options.way == Way::Direct && !self.record_size.is_multiple_of(Aligned::UNIT as u64)
         {
@@ -298,7 +298,7 @@ impl<'c> Cell<'c> {
     }
 }
 
-/// Reads until the buffer is full; the end of the file before that is an error.
+/// Reads until the buffer is full; an earlier end of the file is an error.
 fn read_whole(
     buffer: &mut [u8],
     mut read: impl FnMut(&mut [u8], u64) -> std::io::Result<usize>,

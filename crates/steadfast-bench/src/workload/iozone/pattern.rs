@@ -1,4 +1,4 @@
-//! The order in which IOzone's tests touch the records of a file.
+//! The order in which IOzone's tests visit the records of a file.
 
 use super::super::content::below;
 
@@ -9,18 +9,19 @@ pub enum Pattern {
     Forward,
     /// From the last to the first.
     Backward,
-    /// Each once, in an order drawn from the seed. (IOzone before 3.3 drew each offset by itself,
-    /// so that some records came twice and others not at all; later versions shuffle.)
+    /// Each record once, in an order drawn from the seed. IOzone before 3.3 drew each offset
+    /// independently, so that some records came twice and others not at all. Later versions
+    /// shuffle.
     Random,
-    /// Each 17th (IOzone's `-j`), from the first on; past the end again from the record behind the
-    /// last start, until each has been touched once.
+    /// Each 17th record (IOzone's `-j`), from the first one on. Past the end, the order continues
+    /// with the record after the previous start, until each was visited once.
     Stride(u64),
-    /// Always the first one.
+    /// Always the first record.
     Same,
 }
 
 impl Pattern {
-    /// The records that are touched, in order; as many as the file has.
+    /// The visited records, in order; as many as the file has.
     pub fn records(self, count: u64, seed: u64) -> Vec<u64> {
         match self {
             Pattern::Forward => (0..count).collect(),
@@ -35,7 +36,7 @@ impl Pattern {
             Pattern::Random => {
                 let mut records: Vec<u64> = (0..count).collect();
                 let mut state = seed;
-                // Fisher and Yates.
+                // The shuffle of Fisher and Yates.
                 for place in (1..records.len()).rev() {
                     records.swap(place, below(&mut state, place as u64 + 1) as usize);
                 }

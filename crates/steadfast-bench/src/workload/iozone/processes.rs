@@ -1,6 +1,7 @@
-//! Throughput mode with processes: each is the `steadfast` program again, with a file of its own.
+//! Throughput mode with processes: each is another instance of the `steadfast` program, with its
+//! own file.
 //!
-//! All are started before the first test and told each test one right after the other, so they
+//! All are started before the first test, and receive each test one right after the other, so they
 //! begin within microseconds of each other.
 
 use std::io::{BufRead, BufReader, Write};
@@ -12,21 +13,21 @@ use super::options::Options;
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// Processes, each with its file. They end when this is dropped.
+/// Processes, each with its file. Dropping this value ends them.
 pub(super) struct Processes(Vec<Process>);
 
 struct Process {
     child: Child,
-    // Closing it ends the process.
+    // Closing this pipe ends the process.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
 impl Processes {
-    /// Starts them.
+    /// Starts the processes.
     ///
     /// # Errors
-    /// `Skip` where there is no directory for other processes.
+    /// `Skip` if there is no directory for other processes.
     pub fn start(
         bench: &Bench<'_>,
         options: &Options,
@@ -62,15 +63,15 @@ impl Processes {
         Ok(processes)
     }
 
-    /// All do the same, at once.
+    /// Sends the same order to all, so that they work at once.
     ///
     /// # Errors
-    /// That of the first one that has one.
+    /// That of the first process that fails.
     pub fn each(&mut self, bench: &Bench<'_>, order: Order) -> Outcome<Vec<Timed>> {
         for process in &mut self.0 {
             process.tell(&order).map_err(|_| ended(bench))?;
         }
-        // All answers are taken, or the next test would get those of this one.
+        // All answers are read; otherwise the next test would get answers of this one.
         let answers: Vec<Outcome<Timed>> =
             self.0.iter_mut().map(|process| process.answer(bench)).collect();
         answers.into_iter().collect()
@@ -102,7 +103,7 @@ impl Drop for Process {
     }
 }
 
-/// A process is gone: the user's Ctrl-C reaches it, too.
+/// A process has ended: the user's Ctrl-C reaches it too.
 fn ended(bench: &Bench<'_>) -> Trouble {
     match bench.check_stop() {
         Err(stopped) => stopped,

@@ -1,8 +1,8 @@
-//! Throughput mode: several processes, or threads of one, each with a file of its own, in the same
-//! test at the same time.
+//! Throughput mode: several processes, or threads of one, run the same test at the same time, each
+//! with its own file.
 //!
-//! All begin together. The value is what IOzone calls "children see": the sum of what each got. A
-//! single one is the plain test, on the thread of the run.
+//! All begin together. The value is what IOzone calls "children see": the sum of their results.
+//! With only one, it is the ordinary test on the thread of the run.
 
 use super::super::content::Content;
 use super::super::{Bench, Timed, parallel};
@@ -13,18 +13,18 @@ use super::processes::Processes;
 use crate::Outcome;
 use crate::result::Unit;
 
-/// Those who do the tests, on files of one record size.
+/// The workers of a test, on files of one record size.
 pub(super) struct Crew<'c> {
-    /// The files. With processes they are only for removing them.
+    /// The files. With processes, they serve only to remove the files.
     cells: Vec<Cell<'c>>,
     processes: Option<Processes>,
 }
 
 impl<'c> Crew<'c> {
-    /// Nothing is written yet.
+    /// A crew without any written data.
     ///
     /// # Errors
-    /// `Skip` where the file system cannot be reached by processes.
+    /// `Skip` if processes cannot access the file system.
     pub fn new(
         bench: &Bench<'_>,
         iozone: &'c Iozone,
@@ -55,11 +55,11 @@ impl<'c> Crew<'c> {
         self.cells.iter_mut().try_for_each(|cell| cell.prepare(place))
     }
 
-    /// One test on all files: bytes per second of all together, and what was seen. The time is that
-    /// of the slowest.
+    /// Runs one test on all files. Returns the sum of bytes per second, and the observations. The
+    /// time is that of the slowest worker.
     ///
     /// # Errors
-    /// That of the first one that has one; `Skip` where the file system is for one thread only.
+    /// That of the first worker that fails; `Skip` if the file system supports only one thread.
     pub fn run(&mut self, bench: &Bench<'_>, pass: Pass) -> Outcome<(f64, Timed)> {
         let passed = match &mut self.processes {
             Some(processes) => processes.each(bench, Order::Pass(pass))?,

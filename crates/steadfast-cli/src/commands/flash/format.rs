@@ -1,4 +1,4 @@
-//! `steadfast flash format`: an empty translation layer on a part.
+//! `steadfast flash format`: makes an empty translation layer on a part.
 
 use std::fs;
 use std::path::Path;
@@ -16,13 +16,13 @@ use crate::{mtd, size};
 
 /// Make an empty translation layer on a part; 'steadfast mkfs' does that too, and makes the volume
 ///
-/// Erase counts of a translation layer that is there are kept, bad blocks stay as they are marked.
-/// A file that does not exist becomes the image of an erased part; --part says of which.
+/// Keeps the erase counts of an existing translation layer and the marks of bad blocks. A file that
+/// does not exist becomes the image of an erased part; --part names the part.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Also over a part that is not empty: everything on it is lost
+    /// Also format a part that is not empty: everything on it is lost
     #[arg(short = 'F', long)]
     force: bool,
     /// Print JSON: what 'flash info' prints
@@ -30,10 +30,10 @@ pub struct Args {
     json: bool,
 }
 
-/// What is printed as JSON.
+/// The JSON document.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// Erase counts of an earlier translation layer go on.
+    /// The erase counts of an earlier translation layer were kept.
     erase_counts_kept: bool,
     #[serde(flatten)]
     info: info::Report,
@@ -42,7 +42,7 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// There is no NAND; it is in use, or too small, or holds something and `--force` is not given.
+/// There is no NAND. It is in use or too small. It holds data and `--force` is not given.
 pub fn run(args: &Args) -> Outcome {
     let path = args.place.target.as_path();
     let made = !FlashPlace::exists(path) && args.place.part.is_some();
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Outcome {
         let _ = fs::remove_file(&place.path);
     }
     result?;
-    // Read back what was made.
+    // The result is read back from the part.
     let survey = Survey::take(&place)?;
     let report = Report { erase_counts_kept: kept, info: info::Report::new(&place, &survey) };
     if args.json {
@@ -86,7 +86,7 @@ fn format(nand: HostNand, path: &Path) -> Outcome {
     device.with(|ftl| ftl.close()).map_err(failed)
 }
 
-/// Fails when the part holds anything that somebody may miss.
+/// Fails if the part holds data that formatting would destroy.
 fn refuse_contents(nand: &mut HostNand, ours: bool, path: &Path) -> Outcome {
     if is_blank(&mut **nand).map_err(|error| mtd::failure(&error, path))? {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `steadfast flash info`: what a part is, how its blocks are used, and how worn it is.
+//! `steadfast flash info`: the identity of a part, the use of its blocks, and its wear.
 
 use serde::Serialize;
 
@@ -9,12 +9,12 @@ use crate::flash_place::FlashPlace;
 use crate::output::{self, Output};
 use crate::size;
 
-/// Bad blocks that are named in the text; JSON names all.
+/// Bad blocks listed in the text; JSON lists all.
 const NAMED_MAX: usize = 16;
 
 /// Show what a part is, how its erase blocks are used, how worn they are, what a mount costs
 ///
-/// Nothing is written. A mounted volume may change while it is looked at.
+/// Writes nothing. A mounted volume may change during the command.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -24,12 +24,12 @@ pub struct Args {
     json: bool,
 }
 
-/// What is printed as JSON. Fields are added over time and never change their meaning.
+/// The JSON document. Fields are added over time and never change their meaning.
 #[derive(Debug, Serialize)]
 pub struct Report {
     target: String,
     part: String,
-    /// First erase block and the one behind the last, where only a run of them is meant.
+    /// First erase block and the one after the last, if the target is a range of blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<[u32; 2]>,
     /// The number of the volume, hexadecimal.
@@ -49,11 +49,11 @@ pub struct Report {
     mount_page_reads: u64,
     clean: bool,
     in_use: bool,
-    /// Page reads since its erasure of the block that was read most, and after how many a block is
-    /// moved.
+    /// Most page reads of any block since its erasure, and the number of reads after which a block
+    /// is moved.
     reads_max: u32,
     reads_bound: u32,
-    /// The block that the patrol goes on with.
+    /// The block at which the patrol continues.
     patrol_position: u32,
     blocks_waiting: u32,
     memory_bytes: u64,
@@ -96,7 +96,7 @@ impl Report {
 /// Runs the command.
 ///
 /// # Errors
-/// There is no NAND, or no translation layer on it that can be read.
+/// There is no NAND, or it holds no readable translation layer.
 pub fn run(args: &Args) -> Outcome {
     let place = args.place.find()?;
     let survey = Survey::take(&place)?;

@@ -12,13 +12,13 @@ use crate::failure::{Failure, Outcome};
 use crate::grid::{Cell, Grid, Kind, svg, text};
 use crate::output::{self, Output};
 
-/// Cells of a picture in a file, at most: 64 rows of 128.
+/// Maximum number of cells of a picture in a file: 64 rows of 128.
 const CELLS_SVG: usize = 8192;
 
 /// Draw the erase blocks of a part by state: data, structures, journal, anchors, pending, free, bad
 ///
-/// A block is drawn as strongly as its pages are needed. Nothing is written; a mounted volume may
-/// change while it is drawn.
+/// The strength of a block's colour shows how many of its pages are needed. Writes nothing; a
+/// mounted volume may change during the command.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -31,8 +31,8 @@ pub struct Args {
     json: bool,
 }
 
-/// How each use is drawn, in the order of [`BlockUse::ALL`], and at the end pages in blocks of data
-/// and structures that nothing needs any more.
+/// How each use is drawn, in the order of [`BlockUse::ALL`]. The last entry stands for unneeded
+/// pages in blocks of data and structures.
 const KINDS: [Kind; BlockUse::ALL.len() + 1] = [
     Kind { name: "free", mark: '·', color: 90, class: "f", light: "#e8ebf0", dark: "#2a303b" },
     Kind { name: "data", mark: '█', color: 34, class: "d", light: "#2b6cb0", dark: "#63a4e8" },
@@ -57,7 +57,7 @@ const KINDS: [Kind; BlockUse::ALL.len() + 1] = [
         dark: "#4a5568",
     },
 ];
-/// Index of the last of them.
+/// Index of the last entry.
 const STALE: usize = BlockUse::ALL.len();
 
 /// The index of a use in [`KINDS`].
@@ -65,7 +65,8 @@ fn index(usage: BlockUse) -> usize {
     BlockUse::ALL.iter().position(|other| *other == usage).unwrap_or(STALE)
 }
 
-/// Whether only pages that something refers to are needed of such a block, and not all of it.
+/// Whether such a block is needed only by those of its pages that are referenced, and not as a
+/// whole.
 fn by_pages(usage: BlockUse) -> bool {
     matches!(usage, BlockUse::Data | BlockUse::Structures)
 }
@@ -83,7 +84,7 @@ struct Block {
 /// Runs the command.
 ///
 /// # Errors
-/// There is no NAND, or no translation layer on it that can be read; the file cannot be written.
+/// There is no NAND, or it holds no readable translation layer; the file cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let survey = Survey::take(&args.place.find()?)?;
     if args.json {
@@ -112,7 +113,7 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// The blocks in at most `cells` cells.
+/// Groups the blocks into at most `cells` cells.
 fn grid(survey: &Survey, cells: usize) -> Grid {
     let geometry = survey.report.geometry;
     let block_bytes = geometry.block_bytes();
@@ -136,7 +137,7 @@ fn grid(survey: &Survey, cells: usize) -> Grid {
     let cell = |blocks: &[BlockDetail]| {
         let of = |usage: BlockUse| blocks.iter().filter(move |block| block.usage == usage);
         let count = |usage: BlockUse| of(usage).count();
-        // A bad block is seen whatever is around it; free is what has nothing else in it.
+        // A bad block always shows; a cell is free only if nothing else is in it.
         let most =
             BlockUse::ALL.into_iter().filter(|usage| *usage != BlockUse::Free && count(*usage) > 0);
         let most = most.max_by_key(|usage| count(*usage)).unwrap_or(BlockUse::Free);
@@ -169,7 +170,7 @@ mod tests {
         let block = survey.report.geometry.block_bytes();
         assert_eq!((whole.bytes[1], whole.bytes[STALE]), (30 * block / 4, 30 * block * 3 / 4));
         assert_eq!(whole.cells[1], Cell { kind: 1, fill: 0.25 });
-        // Three blocks a cell: each has a bad one.
+        // Three blocks per cell: each cell has a bad one.
         let coarse = grid(&survey, 30);
         assert_eq!((coarse.cells.len(), coarse.total()), (30, whole.total()));
         assert!(coarse.cells.iter().all(|cell| KINDS[cell.kind].name == "bad"));

@@ -1,6 +1,6 @@
 //! `steadfast flash`: raw NAND, and the translation layer on it.
 //!
-//! [`survey`] looks at a part; `info`, `map` and `top` show what it has found.
+//! [`survey`] examines a part; `info`, `map` and `top` show the result.
 
 mod format;
 mod info;
@@ -21,8 +21,8 @@ use crate::{mounts, mtd};
 
 /// Raw NAND flash: make and inspect the translation layer on a part, and try it on a model
 ///
-/// DEVICE is an MTD device such as /dev/mtd0, IMAGE the image of a part with its out-of-band bytes;
-/// DEVICE@64..512 means the erase blocks 64 to 511 of it, here and wherever a volume can be named.
+/// DEVICE is an MTD device such as /dev/mtd0, IMAGE the image of a part with its out-of-band bytes.
+/// DEVICE@64..512 means its erase blocks 64 to 511. That form works wherever a volume can be named.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -56,21 +56,21 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// What the commands are pointed at.
+/// The target of the commands.
 #[derive(Debug, clap::Args)]
 struct PlaceArgs {
     /// MTD device, image of a NAND part, or where its volume is mounted; @FIRST..END: only these
     /// erase blocks
     #[arg(value_name = "DEVICE|IMAGE|DIR")]
     target: PathBuf,
-    /// The part that an image is of, where nothing in it says so: slc-1gbit, spi-1gbit, slc-4k or
+    /// The part that an image is of, if nothing in it says so: slc-1gbit, spi-1gbit, slc-4k or
     /// mlc-16gbit
     #[arg(long, value_name = "PART", value_parser = mtd::parse_part)]
     part: Option<Part>,
 }
 
 impl PlaceArgs {
-    /// The NAND that is meant.
+    /// Finds the target's NAND.
     ///
     /// # Errors
     /// There is none.

@@ -1,4 +1,4 @@
-//! `steadfast flash rebuild`: the last resort for a part whose translation layer does not open, or
+//! `steadfast flash rebuild`: the last resort for a part whose translation layer does not open or
 //! cannot read its map.
 
 use serde::Serialize;
@@ -10,17 +10,17 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::flash_place::Access;
 use crate::{mtd, output};
 
-/// Make map, block table and journal of the translation layer anew, from what every page of the
-/// part says of itself
+/// Rebuild map, block table and journal of the translation layer, from what every page of the part
+/// records about itself
 ///
 /// The last resort, for a flash volume that does not open or cannot read a page of its map. Small
-/// writes and trims shortly before may be lost: run 'steadfast check' afterwards. It can be
-/// interrupted and run again.
+/// writes and trims of the last moments may be lost: run 'steadfast check' afterwards. The command
+/// can be interrupted and run again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Also where the flash volume opens
+    /// Rebuild even if the flash volume opens
     #[arg(short = 'F', long)]
     force: bool,
     /// Print JSON
@@ -28,27 +28,27 @@ pub struct Args {
     json: bool,
 }
 
-/// What was found. Fields are added over time and never change their meaning.
+/// The JSON document. Fields are added over time and never change their meaning.
 #[derive(Debug, Serialize)]
 struct Report {
     pages_read: u64,
-    /// Pages that were programmed and cannot be corrected, counted each time that they were read;
-    /// most are what power cuts left.
+    /// Programmed pages that cannot be corrected, counted at each read. Power cuts leave most of
+    /// them.
     unreadable_pages: u64,
-    /// Logical pages that were found in pages of their own.
+    /// Logical pages found in data pages.
     data_pages: u32,
-    /// Logical pages that were found in the journal and its spill pages.
+    /// Logical pages found in the journal and its spill pages.
     short_pages: u32,
-    /// Spill pages that the journal names and that cannot be read: small writes shortly before may
-    /// be lost.
+    /// Spill pages that the journal names and that cannot be read. Small writes of the last moments
+    /// may be lost.
     spills_lost: u32,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// There is no NAND, no journal of a translation layer on it, it is in use, or it opens and
-/// `--force` is not given; the part's.
+/// There is no NAND, or no journal of a translation layer on it. It is in use. It opens and
+/// `--force` is not given. Those of the part.
 pub fn run(args: &Args) -> Outcome {
     let place = args.place.find()?;
     let failed = |error: FlashError| mtd::failure(&error, &place.path);

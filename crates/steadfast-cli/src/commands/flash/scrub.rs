@@ -1,5 +1,5 @@
-//! `steadfast flash scrub`: the patrol over a part, so that flipped bits are found while they can
-//! be corrected.
+//! `steadfast flash scrub`: runs the patrol over a part, so that flipped bits are found while they
+//! can be corrected.
 
 use std::path::Path;
 
@@ -14,21 +14,21 @@ use crate::failure::Outcome;
 use crate::flash_place::Access;
 use crate::{mtd, output};
 
-/// Pages of one step, after which the progress is shown.
+/// Pages per step; progress is shown after each step.
 const STEP: u32 = 256;
 
-/// Read what nobody asks for, and move what has too many flipped bits
+/// Read what nothing else reads, and move what has too many flipped bits
 ///
-/// Goes on where the last patrol has stopped, also after a remount. The volume must not be mounted;
-/// with --dry-run the part is only read, and may be.
+/// Continues where the last patrol has stopped, also after a remount. The volume must not be
+/// mounted. With --dry-run the part is only read, and the volume may be mounted.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Pages to read at most; by default all that are in use
+    /// Most pages to read; by default all that are in use
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(1..))]
     budget: Option<u32>,
-    /// Only read and count: nothing is moved
+    /// Only read and count; move nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Print JSON
@@ -36,22 +36,22 @@ pub struct Args {
     json: bool,
 }
 
-/// What the patrol has found. Fields are added over time and never change their meaning.
+/// The result of the patrol. Fields are added over time and never change their meaning.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     pages_read: u64,
-    /// Pages with corrected bits, and the most corrected bits of a codeword among them.
+    /// Pages with corrected bits, and the most corrected bits in one codeword.
     corrected_pages: u64,
     bits_max: u16,
-    /// Corrected bits from which on a block is moved.
+    /// Number of corrected bits from which a block is moved.
     bits_bound: u16,
-    /// Pages that were programmed and cannot be corrected; most are what power cuts left, and
-    /// needed by nothing.
+    /// Programmed pages that cannot be corrected. Power cuts leave most of them, and nothing needs
+    /// them.
     unreadable_pages: u64,
     moved_pages: u64,
     /// Blocks that are still to be moved.
     blocks_waiting: u32,
-    /// The block that the next patrol goes on with.
+    /// The block at which the next patrol continues.
     position: u32,
     /// Everything in use was read.
     complete: bool,
@@ -60,7 +60,7 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// There is no NAND, no translation layer on it, or it is in use; the part's.
+/// There is no NAND, or no translation layer on it, or it is in use; those of the part.
 pub fn run(args: &Args) -> Outcome {
     let place = args.place.find()?;
     let failed = |error: FlashError| mtd::failure(&error, &place.path);
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Outcome {
     show(&report, &args.place.target, args.json)
 }
 
-/// One pass over the part, or as far as the budget goes; then what was found bad is moved.
+/// Makes one pass over the part, within the budget. Then moves the blocks that were found bad.
 fn patrol<N: Nand>(ftl: &mut Ftl<N>, budget: u32) -> Result<Report, FlashError> {
     let seen = ftl.report()?;
     let (start, blocks) = (seen.patrol_position, seen.geometry.blocks);
@@ -85,7 +85,7 @@ fn patrol<N: Nand>(ftl: &mut Ftl<N>, budget: u32) -> Result<Report, FlashError> 
         let left = u64::from(budget) - report.pages_read;
         let progress = ftl.scrub(STEP.min(u32::try_from(left).unwrap_or(STEP)))?;
         add(&mut report, &progress);
-        // Behind the end it begins at block 0, and is complete where it started.
+        // After the end the patrol continues at block 0. It is complete when it reaches its start.
         report.complete = match (progress.pass_finished, around) {
             (true, false) => start == 0,
             (true, true) => true,
@@ -100,7 +100,7 @@ fn patrol<N: Nand>(ftl: &mut Ftl<N>, budget: u32) -> Result<Report, FlashError> 
         bar.set_position(u64::from(done));
     }
     bar.finish_and_clear();
-    // Each step moves a quarter of a block and more.
+    // Each step moves at least a quarter of a block.
     let mut steps = 8 * blocks;
     while report.complete && writable && report.blocks_waiting > 0 && steps > 0 {
         let progress = ftl.scrub(STEP)?;

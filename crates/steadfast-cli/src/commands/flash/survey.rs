@@ -1,8 +1,8 @@
-//! What a part holds: the block table and what a mount has cost, read without writing anything.
+//! The contents of a part: its block table and the cost of a mount, read without writing anything.
 //!
-//! While the volume is mounted its part is read beside the one who writes it, without a lock: what
-//! is found is the state of some moment of the last seconds, or nothing that fits together, and
-//! then it is looked at again.
+//! While the volume is mounted, the part is read next to the writer without a lock. The result is a
+//! state of the last few seconds. If the pages that were read do not fit together, the survey is
+//! repeated.
 
 use std::thread;
 use std::time::Duration;
@@ -15,50 +15,50 @@ use crate::failure::{Exit, Outcome};
 use crate::flash_place::{Access, FlashPlace};
 use crate::mtd;
 
-/// Looks at a part that somebody writes, until one fits together.
+/// Maximum number of surveys of a part that is being written.
 const LOOKS: u32 = 8;
-/// Time between two of them.
+/// Pause between two of them.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// What a part holds.
+/// The contents of a part.
 #[derive(Debug, Clone)]
 pub struct Survey {
     /// The name of the part.
     pub part: String,
-    /// What the translation layer says of it.
+    /// The report of the translation layer.
     pub report: FlashReport,
-    /// Each erase block of the part, or of the partition where it is one.
+    /// Each erase block of the part, or of the partition if there is one.
     pub blocks: Vec<BlockDetail>,
     /// Page reads of the mount, without those of the whole block table.
     pub mount_page_reads: u64,
-    /// Somebody has it open for writing.
+    /// Another process has the part open for writing.
     pub live: bool,
 }
 
 /// Erasures of the good blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Wear {
-    /// Of the block with the fewest.
+    /// Erasures of the least erased block.
     pub erases_min: u32,
-    /// Of the block in the middle.
+    /// Erasures of the median block.
     pub erases_median: u32,
-    /// Of the block with the most.
+    /// Erasures of the most erased block.
     pub erases_max: u32,
-    /// Of all together.
+    /// Erasures of all blocks together.
     pub erases_total: u64,
     /// Erasures that a block is rated for.
     pub cycles_rated: u32,
-    /// Most less fewest, percent of the rated ones.
+    /// Most erasures minus fewest, in percent of the rated ones.
     pub spread_percent: f64,
-    /// Mean, percent of the rated ones: how much of the part's life is used.
+    /// Mean erasures in percent of the rated ones: the used share of the part's life.
     pub used_percent: f64,
 }
 
 impl Survey {
-    /// Looks at a part.
+    /// Surveys a part.
     ///
     /// # Errors
-    /// It cannot be used, or holds no translation layer that can be read.
+    /// It cannot be used, or holds no readable translation layer.
     pub fn take(place: &FlashPlace) -> Outcome<Survey> {
         match Survey::look(place, Access::Read) {
             Err(failure) if failure.exit == Exit::Busy => {}
@@ -80,18 +80,18 @@ impl Survey {
         Ok(Survey { live: access == Access::Watch, ..survey })
     }
 
-    /// Looks at a part that is open; nothing is written.
+    /// Surveys an open part; writes nothing.
     ///
     /// # Errors
-    /// It holds no translation layer that can be read.
+    /// It holds no readable translation layer.
     pub fn take_from<N: Nand>(place: &FlashPlace, nand: N) -> Outcome<Survey> {
         let failed = |error| mtd::failure(&error, &place.path);
         let mut ftl = Ftl::mount(nand, true).map_err(failed)?;
         let mount_page_reads = ftl.info().page_reads;
         let report = ftl.report().map_err(failed)?;
         let seen = ftl.blocks().map_err(failed)?;
-        // In the order of the part, which is another than that of the volume where an image was put
-        // on bad blocks.
+        // Sorts by the order of the part. The volume's order differs if an image was programmed
+        // onto a part with bad blocks.
         let mut blocks = seen.clone();
         for (block, detail) in (0..).map(BlockNumber).zip(seen) {
             if let Some(at) = blocks.get_mut(ftl.place_of(block).0 as usize) {
@@ -101,7 +101,7 @@ impl Survey {
         Ok(Survey { part: place.part_name(), report, blocks, mount_page_reads, live: false })
     }
 
-    /// Bytes that the volume can have.
+    /// Bytes available to the volume.
     pub fn usable_bytes(&self) -> u64 {
         u64::from(self.report.layout.user_pages) * u64::from(self.report.geometry.page_size)
     }
@@ -160,8 +160,8 @@ pub mod tests {
 
     use super::*;
 
-    /// A part with so many blocks of which each third is bad and the others have as many erasures
-    /// as their number says.
+    /// A part with `blocks` blocks. Each third block is bad; the erasures of every other one equal
+    /// its number.
     pub fn example(blocks: u32) -> Survey {
         let part = Part::SLC_1GBIT.with_blocks(blocks);
         let mut ftl = ftl::format(NandModel::new(&part, 1), 0x1234).unwrap();

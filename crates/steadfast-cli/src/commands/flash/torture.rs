@@ -1,5 +1,5 @@
-//! `steadfast flash torture`: power cuts in the operations of a modelled part, and what synced
-//! writes and mounts cost on it.
+//! `steadfast flash torture`: power cuts in the operations of a modelled part, and the cost of
+//! synced writes and mounts on it.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ pub struct Args {
     /// The part: slc-1gbit, spi-1gbit, slc-4k or mlc-16gbit
     #[arg(long, value_name = "PART", default_value = "slc-1gbit", value_parser = parse_part)]
     profile: Part,
-    /// Power cuts; 0: only the figures
+    /// Power cuts; 0: only measure
     #[arg(long, value_name = "N", default_value_t = 1000)]
     cuts: u64,
     /// Synced random overwrites for the steady state, after the 200 at 90 % full
     #[arg(long, value_name = "N", default_value_t = 0)]
     overwrites: u64,
-    /// What everything is drawn from
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print JSON
@@ -31,7 +31,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What is printed; the names are an interface.
+/// The printed results; their names are an interface.
 #[derive(Debug, Serialize)]
 struct Report {
     profile: &'static str,
@@ -40,7 +40,7 @@ struct Report {
     recovery_cuts: u64,
     checkpoint_cuts: u64,
     bad_block_cuts: u64,
-    /// Cuts by the operation of the part that they were in.
+    /// Cuts by the operation of the part that they interrupted.
     cuts_in: BTreeMap<&'static str, u64>,
     bad_blocks: u64,
     pages_moved: u64,
@@ -60,7 +60,7 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// A violation, or a part on which the measurement cannot be done.
+/// A violation, or a part that is unsuitable for the measurement.
 pub fn run(args: &Args) -> Outcome {
     let part = args.profile;
     let tried =

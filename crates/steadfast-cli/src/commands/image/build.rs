@@ -1,5 +1,5 @@
-//! `steadfast image build`: an image from a directory, an archive or a manifest, the same bytes
-//! from the same input.
+//! `steadfast image build`: makes an image from a directory, an archive or a manifest. The same
+//! input gives the same bytes.
 
 use std::fs;
 use std::io;
@@ -20,16 +20,16 @@ use crate::report::{self, InfoReport};
 use crate::source::{self, Source};
 use crate::{host, interrupt, interval, mask_text, size};
 
-/// Attempts with twice the size each, where the first estimate was too low.
+/// Attempts, each with twice the size, if the first estimate was too low.
 const ATTEMPTS: u32 = 6;
-/// Metadata of an entry by estimate: inode, name, extents, in all copies.
+/// Estimated metadata of an entry: inode, name and extents, in all copies.
 const ENTRY_BYTES: u64 = 1024;
 
 /// Build an image from a directory, a tar archive or a manifest, without root
 ///
 /// Owners, modes, devices, times, hard links, holes and extended attributes come from the source.
-/// The same input and options give the same bytes: entries go in by name, times are those of the
-/// source (none later than SOURCE_DATE_EPOCH, where that is set), and the uuid is derived from the
+/// The same input and options give the same bytes. Entries go in by name. Times are those of the
+/// source, but none is later than SOURCE_DATE_EPOCH if that is set. The uuid is derived from the
 /// source, or given.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -43,7 +43,7 @@ pub struct Args {
     /// Size of the volume; the default is the least that holds the source
     #[arg(short, long, value_parser = size::parse, allow_hyphen_values = true)]
     size: Option<u64>,
-    /// Free space beside the source, where no --size is given
+    /// Free space beside the source, if no --size is given
     #[arg(
         long,
         value_parser = size::parse,
@@ -59,11 +59,10 @@ pub struct Args {
     /// Leave extended attributes out (but those in the manifest)
     #[arg(long)]
     no_xattrs: bool,
-    /// Block size; the default is 4K, of a NAND part a page
+    /// Block size; the default is 4K, on a NAND part a page
     #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
     block_size: Option<u32>,
-    /// Tree node size; by default 8K, and the block size on images below 16 MiB or with small
-    /// blocks
+    /// Tree node size; by default 8K, or the block size on images below 16 MiB or with small blocks
     #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
     node_size: Option<u32>,
     /// Copies of metadata
@@ -95,7 +94,7 @@ pub struct Args {
     /// there
     #[arg(long, value_name = "BLOCKS", requires = "nand", value_delimiter = ',')]
     nand_bad: Vec<u32>,
-    /// Replace an image that exists
+    /// Replace an existing image
     #[arg(short = 'F', long)]
     force: bool,
     /// No progress bar, no text
@@ -116,7 +115,7 @@ fn parse_mask(text: &str) -> Result<TransactionMask, String> {
     mask_text::parse(&[text], TransactionMask::DEFAULT)
 }
 
-/// Runs the command. The image appears under its name when it is whole; after an error there is
+/// Runs the command. The image appears under its name when it is complete; after an error there is
 /// none.
 ///
 /// # Errors
@@ -232,7 +231,7 @@ fn data_bytes(source: &Source) -> u64 {
     source.entries.values().map(source::Entry::size).sum()
 }
 
-/// Bytes that the source will take, by estimate. Holes count as data.
+/// Estimated bytes that the source will take. Holes count as data.
 fn estimate(args: &Args, source: &Source) -> u64 {
     let block = u64::from(args.block_size().clamp(128, 65536));
     let of = |entry: &source::Entry| {
@@ -247,7 +246,7 @@ fn estimate(args: &Args, source: &Source) -> u64 {
     source.entries.values().map(of).fold(args.free, u64::saturating_add)
 }
 
-/// The intent log of an image for so many bytes.
+/// The size of the intent log for an image of this size.
 fn log_size(bytes: u64) -> u64 {
     const STEPS: [(u64, u64); 4] =
         [(512 << 10, 0), (8 << 20, 64 << 10), (64 << 20, 256 << 10), (1 << 30, 1 << 20)];
@@ -255,8 +254,9 @@ fn log_size(bytes: u64) -> u64 {
 }
 
 fn options(args: &Args, source: &Source, size: u64) -> FormatOptions {
-    // Of a volume of the final size, which nobody knows yet, not of the one that is formatted
-    // first. Steps, and from sizes alone: how the host stores holes must not show.
+    // The log suits the final size, which is still unknown, and not the size of the first format.
+    // The sizes have coarse steps and depend on file sizes alone, so that the host's way of storing
+    // holes has no influence.
     let log_size =
         args.log_size.or_else(|| args.size.is_none().then(|| log_size(estimate(args, source))));
     let copies = if args.size.is_none() {
@@ -295,7 +295,7 @@ fn build(
         let filled = make(args, source, now, partial, size, &bar);
         bar.finish_and_clear();
         match filled {
-            // No room on the volume, that is; more of it does not help a host that is full.
+            // Only a full volume is retried: a larger volume does not help on a full host.
             Err(failure)
                 if failure.what == Error::NoSpace.to_string()
                     && args.size.is_none()
@@ -333,7 +333,7 @@ fn build_part(
     partial: &Path,
 ) -> Outcome<steadfast::VolumeInfo> {
     let size = build_nand::size(part, &args.image)?;
-    // All of the part is there to be used, so sizes are those of a volume that was formatted on it.
+    // The volume uses the whole part, so its sizes are those of a volume formatted on it.
     let mut options = options(args, source, size);
     let given = Given {
         block_size: args.block_size,
@@ -382,7 +382,7 @@ fn open(medium: HostMedium, now: Timestamp) -> Result<Volume<HostMedium, Stopped
     )
 }
 
-/// Cuts the image down to the least size that holds it, and the free space asked for.
+/// Shrinks the image to the least size that holds it and the requested free space.
 fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
     let at_image = |error| Failure::core(error, args.image.display());
     let mut size = None;
@@ -402,7 +402,7 @@ fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
                     .map_err(|error| Failure::host(&error, "resize", partial))?;
                 break;
             }
-            // A little more than by estimate.
+            // Tries a slightly larger size than the estimate.
             Err(Error::NoSpace | Error::VolumeTooSmall { .. }) => {
                 let tried = wanted - args.free;
                 size = Some(tried + (tried / 64).max(16 * u64::from(args.block_size())));

@@ -1,10 +1,10 @@
 //! `steadfast image build --nand`: the image of a NAND part that holds the volume, for a device
 //! programmer.
 //!
-//! The file has every page with its out-of-band bytes, parities included where the part has no code
-//! of its own. It is for programmers that put each next block into the next good one: the first
-//! mount finds out where the blocks are. For a part whose bad blocks are named (`--nand-bad`)
-//! blocks keep their places, and nothing is in the bad ones.
+//! The file has every page with its out-of-band bytes, including parities if the part has no code
+//! of its own. It is meant for programmers that write each block to the next good one: the first
+//! mount finds out where the blocks are. If the bad blocks of a part are named (`--nand-bad`),
+//! blocks keep their places, and the bad ones stay empty.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub fn size(part: &Part, image: &Path) -> Outcome<u64> {
     Ok(geometry.size)
 }
 
-/// Makes the image in a file that does not exist, fills the volume, and reads it back.
+/// Makes the image in a new file, fills the volume, and reads it back.
 ///
 /// # Errors
 /// What is wrong with the source or the host; a source that does not fit.
@@ -51,7 +51,7 @@ pub fn build(
             Failure::new(Exit::Usage, error.to_string(), image.display(), advice)
         })?;
     }
-    // The same source gives the same bytes.
+    // The number comes from the UUID, so the same source gives the same bytes.
     let [a, b, c, d, e, f, g, h, ..] = options.uuid;
     let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     let formatted = match bad {
@@ -70,7 +70,7 @@ pub fn build(
     check(part, partial, image)
 }
 
-/// Opens the image as the product will.
+/// Opens the image in the same way as the product.
 fn check(part: &Part, partial: &Path, image: &Path) -> Outcome<VolumeInfo> {
     let at_image = |error| Failure::core(error, image.display());
     let nand = open_part(partial, image, part, false)?;

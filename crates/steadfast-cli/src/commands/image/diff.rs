@@ -1,4 +1,4 @@
-//! `steadfast image diff`: what differs between two images that are not mounted.
+//! `steadfast image diff`: the differences between two images that are not mounted.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -18,19 +18,18 @@ const CHUNK: usize = 1 << 20;
 
 /// Show which paths differ between two images
 ///
-/// One line a path: `+` only in B, `-` only in A, `*` in both, with what differs: type, mode,
-/// owner, size, data, target, device, mtime, xattrs. Nothing is printed where there is no
-/// difference.
+/// One line per path: `+` only in B, `-` only in A, `*` in both, with what differs: type, mode,
+/// owner, size, data, target, device, mtime, xattrs. Prints nothing if there is no difference.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The first image
     a: PathBuf,
     /// The second image
     b: PathBuf,
-    /// Modification times do not count
+    /// Ignore modification times
     #[arg(long)]
     no_times: bool,
-    /// Exit with 1 where there is a difference
+    /// Exit with 1 if there is a difference
     #[arg(long)]
     exit_code: bool,
     /// Print JSON
@@ -93,7 +92,7 @@ struct Differ<'a> {
 
 type Listing = std::vec::IntoIter<(DirectoryEntry, Attributes)>;
 
-/// A pair of directories on the way.
+/// A pair of directories being compared.
 struct Level {
     path: Vec<u8>,
     a: std::iter::Peekable<Listing>,
@@ -101,7 +100,7 @@ struct Level {
 }
 
 impl Differ<'_> {
-    /// Compares what both have under `path`, with everything below.
+    /// Compares everything below `path`, which exists in both images.
     fn both(&mut self, path: &[u8], a: &Attributes, b: &Attributes) -> Outcome {
         self.pair(path, a, b)?;
         if a.kind != FileKind::Directory || b.kind != FileKind::Directory {
@@ -162,7 +161,7 @@ impl Differ<'_> {
         Ok(Level { path, a: a.peekable(), b: b.peekable() })
     }
 
-    /// Compares two objects of one name, without what is below.
+    /// Compares two objects of one name, without the entries below them.
     fn pair(&mut self, path: &[u8], a: &Attributes, b: &Attributes) -> Outcome {
         let mut what = Vec::new();
         let mut differs = |name, different: bool| what.extend(different.then_some(name));
@@ -210,7 +209,7 @@ impl Differ<'_> {
             if left[..common] != right[..common] {
                 return Ok(true);
             }
-            // Where one is longer, the size says so.
+            // If one file is longer, the sizes already differ.
             if common == 0 {
                 return Ok(false);
             }

@@ -1,7 +1,7 @@
-//! `steadfast image extract`: everything on an image, into a directory or a tar archive.
+//! `steadfast image extract`: copies everything on an image into a directory or a tar archive.
 //!
-//! Names come from the image, which may be anybody's: nothing is followed or overwritten on the
-//! host, and the directory has to be empty or new.
+//! Names come from the image and may be hostile. So no link on the host is followed, no file is
+//! overwritten, and the directory has to be empty or new.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -44,8 +44,8 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// What is wrong with the image or the destination. An archive and what is in a directory appear
-/// under their names when all of it is whole.
+/// What is wrong with the image or the destination. The archive, or the contents of the directory,
+/// appear under their names only when all of it is complete.
 pub fn run(args: &Args) -> Outcome {
     let destination = args.destination.as_path();
     if args.tar && destination.as_os_str() == "-" && io::stdout().is_terminal() {
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Outcome {
 fn pack_file(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
     let cannot = |error: io::Error| Failure::host(&error, "write", destination);
     interrupt::leave_nothing_half_done(destination);
-    // It has the files of every user of the volume.
+    // The archive contains the files of every user of the volume.
     let file = WholeFile::create(destination, MODE_PRIVATE, Links::Follow).map_err(cannot)?;
     pack(image, root, BufWriter::with_capacity(1 << 20, &file), destination)?;
     file.finish(Durability::Synced).map_err(cannot)
@@ -88,9 +88,9 @@ struct LeftOut {
 
 struct Unpacker<'a> {
     image: &'a Image,
-    /// Where the root of the volume is on the host.
+    /// The host path of the volume's root.
     top: PathBuf,
-    /// The first name of each inode that has several.
+    /// The first name of each inode with several names.
     seen: HashMap<InodeNumber, PathBuf>,
     left_out: LeftOut,
 }
@@ -121,8 +121,8 @@ fn unpack(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
     done
 }
 
-/// Makes everything in a directory of its own inside the destination, and moves it up when it is
-/// whole.
+/// Makes everything in a separate directory inside the destination, and moves it up when it is
+/// complete.
 fn unpack_into(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
     let cannot = |error: io::Error| Failure::host(&error, "write", destination);
     let made = Unfinished::directory(destination).map_err(cannot)?;
@@ -139,7 +139,7 @@ fn unpack_into(image: &Image, root: &Attributes, destination: &Path) -> Outcome 
     Ok(())
 }
 
-/// Gives everything in a directory its place in the one around it.
+/// Moves every entry of a directory up into the enclosing one.
 fn move_up(directory: &Path, destination: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -166,8 +166,8 @@ impl LeftOut {
 }
 
 impl Unpacker<'_> {
-    /// Makes everything. Returns the directories that are still to be described: the root and those
-    /// in it.
+    /// Makes everything. Returns the directories whose attributes are still to be set: the root and
+    /// those in it.
     fn fill(&mut self, root: &Attributes) -> Outcome<Vec<(Vec<u8>, Attributes)>> {
         let mut at_the_end = Vec::new();
         let mut walk = Walk::new(&self.image.volume, b"", *root);
@@ -182,18 +182,19 @@ impl Unpacker<'_> {
                         .map_err(|error| Failure::host(&error, "create", &place))?;
                 }
                 Step::Entry(_, attributes) => self.one(path, &attributes, &place)?,
-                // A directory that is moved has to be writable, and its times change.
+                // These directories are moved later, which needs write permission and changes their
+                // times.
                 Step::Left(attributes) if walk.depth() <= 1 => {
                     at_the_end.push((path.to_vec(), attributes))
                 }
-                // What is in a directory comes first, for the same reasons.
+                // The contents of a directory come first, for the same reasons.
                 Step::Left(attributes) => self.describe(path, &attributes, &place)?,
             }
         }
         Ok(at_the_end)
     }
 
-    /// Where a path of the volume is on the host.
+    /// The host path of a path of the volume.
     fn place(&self, path: &[u8]) -> PathBuf {
         self.top.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
     }
@@ -250,7 +251,7 @@ impl Unpacker<'_> {
         file.set_len(attributes.size).and_then(|()| (&file).flush()).map_err(cannot)
     }
 
-    /// Owner, attributes, permissions and times; what only root may set is counted.
+    /// Sets owner, attributes, permissions and times, and counts what only root may set.
     fn describe(&mut self, path: &[u8], attributes: &Attributes, place: &Path) -> Outcome {
         let cannot = |error: io::Error| Failure::host(&error, "set the attributes of", place);
         match lchown(place, Some(attributes.uid), Some(attributes.gid)) {

@@ -1,8 +1,8 @@
 //! Putting a [`Source`] on an empty volume.
 //!
-//! Everything is done in the order of the paths and in one thread, with a clock that stands still:
-//! the same source gives the same bytes. Attributes come last, so that neither a set-group-id
-//! directory nor a default ACL changes what is made in it.
+//! All work follows the order of the paths, in one thread, with a stopped clock: the same source
+//! gives the same bytes. Attributes come last, so that neither a set-group-id directory nor a
+//! default ACL affects the entries made in it.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -21,14 +21,14 @@ use crate::transfer;
 /// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
 
-/// The host with a clock that stands still.
+/// The host's platform with a stopped clock.
 pub struct StoppedClock {
     host: HostPlatform,
     now: Timestamp,
 }
 
 impl StoppedClock {
-    /// It is `now` for ever.
+    /// A clock that always shows `now`.
     pub fn at(now: Timestamp) -> StoppedClock {
         StoppedClock { host: HostPlatform::new(), now }
     }
@@ -51,7 +51,7 @@ impl Platform for StoppedClock {
     }
 }
 
-/// Puts everything on the volume, as one transaction, and leaves it with the transaction mask
+/// Puts everything on the volume as one transaction, and leaves it with the transaction mask
 /// `mask`.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub fn fill<M: Medium, P: Platform>(
     for (path, entry) in source.entries.iter().filter(|(_, entry)| links(entry)) {
         filler.link(path, entry)?;
     }
-    // Backwards: what is in a directory comes before it.
+    // Backwards, so that the contents of a directory come before it.
     for (path, entry) in source.entries.iter().rev().filter(|(_, entry)| !links(entry)) {
         filler.describe(path, entry)?;
     }
@@ -172,7 +172,7 @@ impl<M: Medium, P: Platform> Filler<'_, M, P> {
             self.bar.inc(got as u64);
         }
         self.buffer = buffer;
-        // Holes at the end.
+        // This sets the final size if the file ends with a hole.
         let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
         self.volume.set_attributes(inode, &set).map(drop).map_err(|error| self.failure(error, path))
     }

@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> Outcome<u8> {
     }
 }
 
-/// A progress bar in bytes on standard error, hidden where that is no terminal.
+/// A progress bar in bytes on standard error, hidden if that is not a terminal.
 fn byte_bar(doing: &'static str, quiet: bool) -> indicatif::ProgressBar {
     if quiet {
         return indicatif::ProgressBar::hidden();

@@ -1,5 +1,5 @@
-//! A volume as a tar archive: PAX, with everything that a volume knows of a file. Sorted by name:
-//! the same tree gives the same archive.
+//! A volume as a tar archive in PAX format, with everything that a volume stores about a file. It
+//! is sorted by name: the same tree gives the same archive.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,13 +13,13 @@ use crate::image::Image;
 use crate::transfer;
 use crate::walk::{Step, Walk};
 
-/// Names and link targets up to this length are in the header itself.
+/// Names and link targets up to this length fit into the header itself.
 const SHORT: usize = 100;
 
 /// Writes everything below `root` (whose own entry is `./`).
 ///
 /// # Errors
-/// Those of reading the volume and of writing to `sink`, which is called `place`.
+/// Those of reading the volume and of writing to `sink`, which messages call `place`.
 pub fn pack(
     image: &Image,
     root: &Attributes,
@@ -48,7 +48,7 @@ fn cannot(error: &io::Error, place: &std::path::Path) -> Failure {
 struct Packer<'a, W: Write> {
     image: &'a Image,
     builder: Builder<W>,
-    /// The first name of each inode that has several.
+    /// The first name of each inode with several names.
     seen: HashMap<InodeNumber, Vec<u8>>,
     place: &'a std::path::Path,
 }
@@ -142,7 +142,7 @@ impl<W: Write> Packer<'_, W> {
         Ok(())
     }
 
-    /// The bytes of a file, holes as zeros, padded to whole records.
+    /// Writes the bytes of a file, holes as zeros, padded to whole records.
     fn contents(&mut self, path: &[u8], file: &Attributes) -> Outcome {
         let place = self.place;
         let output = self.builder.get_mut();
@@ -156,7 +156,7 @@ impl<W: Write> Packer<'_, W> {
     }
 }
 
-/// Seconds with a fraction, as PAX wants them.
+/// Seconds with a fraction, as PAX requires.
 fn time_text(seconds: i64, nanoseconds: u32) -> String {
     if seconds < 0 && nanoseconds > 0 {
         return format!("-{}.{:09}", -(seconds + 1), 1_000_000_000 - nanoseconds);

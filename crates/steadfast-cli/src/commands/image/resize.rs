@@ -16,9 +16,9 @@ use crate::{host, output, size};
 /// Make a volume larger or smaller
 ///
 /// Larger: an image that is not mounted, or a mounted volume. Smaller: only while it is not
-/// mounted; what lies behind the new end is moved first. A power cut at any moment leaves the old
-/// size or the new one, and every file. An image file gets the size of the volume; on a block
-/// device make the partition larger before, or smaller afterwards.
+/// mounted; data behind the new end is moved first. A power cut at any moment leaves the old size
+/// or the new one, and every file. An image file gets the size of the volume. On a block device,
+/// make the partition larger before, or smaller afterwards.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image, block device or mount point
@@ -27,7 +27,7 @@ pub struct Args {
     /// The new size, such as 1GiB; +1G and -1G change it by so much
     #[arg(required_unless_present = "least", conflicts_with = "least", allow_hyphen_values = true)]
     size: Option<String>,
-    /// As small as it can be
+    /// Make it as small as possible
     #[arg(long)]
     least: bool,
     /// No progress bar, no text
@@ -38,7 +38,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// What keeps the volume from having this size; it has its old one then.
+/// What prevents the new size; the volume then keeps its old size.
 pub fn run(args: &Args) -> Outcome {
     let (old, new) = match Target::find(&args.target)? {
         Target::Mounted(live) => mounted(args, &live)?,
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// The size asked for, given the present one; `None`: the least.
+/// The requested size, given the present one; `None` means the least.
 fn wanted(args: &Args, old: u64) -> Outcome<Option<u64>> {
     let Some(text) = &args.size else { return Ok(None) };
     let wrong = |line: String| {
@@ -178,7 +178,7 @@ fn shrink(args: &Args, image: Image, path: &Path, old: u64, target: Attempt) -> 
     bar.finish_and_clear();
     let new = size - size % cell;
     let device = host::is_device(path);
-    // Closed by the change itself; lets go of the lock.
+    // The resize has closed the volume already; this releases the lock.
     image.close()?;
     if !device {
         let cut = File::options().write(true).open(path).and_then(|file| {

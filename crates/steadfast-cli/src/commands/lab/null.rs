@@ -1,5 +1,4 @@
-//! `steadfast lab null`: the daemon of the lab's target `null`. The lab starts it; nobody else has
-//! use for it.
+//! `steadfast lab null`: the daemon of the lab's target `null`. Only the lab starts it.
 
 use std::path::PathBuf;
 
@@ -15,7 +14,7 @@ use crate::size;
 pub struct Args {
     /// Where to mount it
     directory: PathBuf,
-    /// How much data it holds at most
+    /// Most data that it holds
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     size: u64,
 }

@@ -1,4 +1,4 @@
-//! What a person sees while the lab runs: what runs now, and the time left.
+//! The display while the lab runs: the current workload, and the time left.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use steadfast_bench::run::{Observer, StepReport};
 
-/// A line on standard error that changes; without a terminal, a line for each workload.
+/// A line on standard error that is updated in place; without a terminal, one line per workload.
 pub struct Progress {
     bar: Option<ProgressBar>,
     last: String,
 }
 
 impl Progress {
-    /// Nothing is shown yet; `quiet`: nothing but messages ever is.
+    /// Starts without a line; with `quiet`, only messages are ever shown.
     pub fn new(quiet: bool) -> Progress {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(0);
@@ -28,7 +28,7 @@ impl Progress {
         Progress { bar, last: if quiet { "quiet".into() } else { String::new() } }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -66,7 +66,7 @@ impl Observer for Progress {
     }
 }
 
-/// A time for people: `1 h 5 min`, `3 min 20 s`, `12 s`.
+/// A time as text: `1 h 5 min`, `3 min 20 s`, `12 s`.
 fn human(time: Duration) -> String {
     let seconds = time.as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {

@@ -1,4 +1,4 @@
-//! `steadfast lab run`: from the command line to a plan.
+//! `steadfast lab run`: builds a plan from the command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -21,8 +21,8 @@ use crate::size;
 /// system's page cache), null (the floor of FUSE: in memory, behind the same transport), ext4, xfs,
 /// btrfs, fuse2fs, bindfs, gocryptfs, fat and fat-on-steadfast (in this process, on the device and
 /// on a file in a Steadfast volume). Each gets a fresh volume on an image file below --backing with
-/// a loop device; that needs root. --dir takes any directory, and no rights. What is missing on
-/// this machine is skipped and said.
+/// a loop device; that needs root. --dir takes any directory, and needs no privileges. What is
+/// missing on this machine is skipped and reported.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Suites: b1, b2, b3, b4, b5, device, check, all of these, or goals
@@ -38,7 +38,7 @@ pub struct Args {
     /// Also measure this directory, whatever it is on
     #[arg(long, value_name = "DIR")]
     dir: Vec<PathBuf>,
-    /// Where the result goes
+    /// Directory for the result
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Directory for the images of the volumes, or a block device, which all targets use in turn
@@ -59,16 +59,16 @@ pub struct Args {
     /// How often each test is run on each target
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Of everything random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// The target to which ratios are given
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
-    /// Go on with the run in --out that was stopped
+    /// Continue the stopped run in --out
     #[arg(long)]
     resume: bool,
-    /// Only problems on standard error
+    /// Print only problems, on standard error
     #[arg(short, long)]
     quiet: bool,
 }
@@ -129,7 +129,7 @@ pub fn run(args: &Args) -> Outcome {
     if !args.quiet {
         show::print(&result, None, Part::Summary, &args.out)?;
     }
-    // Part of it is of use, too; what went wrong is said below.
+    // A partial result is useful too; the failure is reported below.
     show::write_report(&result, None, &args.out)?;
     judge(&result, args, &stop)
 }
@@ -195,7 +195,7 @@ fn peer(args: &Args) -> Outcome<Option<String>> {
     }
 }
 
-/// The first Ctrl-C stops the run after the operation that runs; the second takes everything away
+/// The first Ctrl-C stops the run after the current operation. The second one removes everything
 /// and ends at once.
 fn watch_signals(stop: &Stop) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -213,8 +213,7 @@ fn watch_signals(stop: &Stop) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the command returns: a failure on a target fails the command, the result is there all the
-/// same.
+/// The result of the command: a failure on a target fails the command, but the result is written.
 fn judge(result: &RunResult, args: &Args, stop: &Stop) -> Outcome {
     let place = args.out.join("result.json");
     let mut failures = result

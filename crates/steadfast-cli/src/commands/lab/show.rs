@@ -1,5 +1,5 @@
-//! `steadfast lab show` and `steadfast lab compare`: results of runs as tables, and what changed
-//! between two.
+//! `steadfast lab show` and `steadfast lab compare`: results of runs as tables, and the changes
+//! between two runs.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use crate::output::{json, line};
 pub struct ShowArgs {
     /// result.json of 'lab run', or the directory that it is in
     file: PathBuf,
-    /// A row for every test
+    /// Print a row for every test
     #[arg(long, conflicts_with = "iozone")]
     full: bool,
-    /// The tables that IOzone prints
+    /// Print the tables in IOzone's format
     #[arg(long)]
     iozone: bool,
-    /// Print JSON: the result as it is
+    /// Print JSON: the unchanged result
     #[arg(long, conflicts_with_all = ["full", "iozone", "peer", "report"])]
     json: bool,
     /// Print Markdown: where it was measured, a table for each suite, and what it cost
@@ -44,7 +44,7 @@ pub struct CompareArgs {
     before: PathBuf,
     /// The later one
     after: PathBuf,
-    /// Also what did not change
+    /// Also show what did not change
     #[arg(long)]
     all: bool,
     /// Print JSON
@@ -58,7 +58,7 @@ pub struct CompareArgs {
 /// Prints a result.
 ///
 /// # Errors
-/// It cannot be read, is no result, or does not have the peer.
+/// It cannot be read, is not a result, or does not have the peer.
 pub fn show(args: &ShowArgs) -> Outcome {
     let run = read(&args.file)?;
     if args.json {
@@ -81,10 +81,11 @@ pub fn show(args: &ShowArgs) -> Outcome {
     }
 }
 
-/// Prints what changed.
+/// Prints the changes.
 ///
 /// # Errors
-/// One cannot be read, they have no test in common, or with `--fail-if-worse` something is worse.
+/// A result cannot be read, the results have no test in common, or with `--fail-if-worse` something
+/// is worse.
 pub fn compare(args: &CompareArgs) -> Outcome {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     let comparison = compare::compare(&before, &after).map_err(|error| {
@@ -112,7 +113,7 @@ pub fn compare(args: &CompareArgs) -> Outcome {
 /// Prints a part of a result on standard output.
 ///
 /// # Errors
-/// The peer is not in it.
+/// The result does not contain the peer.
 pub fn print(run: &RunResult, peer: Option<&str>, part: Part, place: &Path) -> Outcome {
     let text = terminal::print(run, peer, part, style());
     let text = text.map_err(|what| no_peer(what, place))?;
@@ -123,7 +124,7 @@ fn no_peer(what: String, place: &Path) -> Failure {
     Failure::new(Exit::Usage, what, place.display(), "see 'steadfast lab show'")
 }
 
-/// Writes the page and its pictures, and says where.
+/// Writes the page and its pictures, and prints their location.
 ///
 /// # Errors
 /// They cannot be written.
@@ -139,7 +140,7 @@ pub fn write_report(run: &RunResult, peer: Option<&str>, directory: &Path) -> Ou
     line(format_args!("report: {}", page.display()))
 }
 
-/// Reads a result file, or the one in a directory.
+/// Reads a result file, or the result file of a directory.
 fn read(path: &Path) -> Outcome<RunResult> {
     let path = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
     result::read(&path).map_err(|error| {

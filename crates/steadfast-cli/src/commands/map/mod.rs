@@ -1,6 +1,6 @@
-//! `steadfast map`: what each part of a volume is used for, as a picture.
+//! `steadfast map`: the use of each part of a volume, as a picture.
 //!
-//! [`survey`] counts the blocks of each cell, from an image or through a mount; [`crate::grid`]
+//! [`survey`] counts the blocks of each cell, from an image or through a mount. [`crate::grid`]
 //! draws the cells.
 
 mod survey;
@@ -16,12 +16,12 @@ use crate::output::Output;
 use crate::target::Target;
 use survey::{Source, Survey};
 
-/// Cells of a picture in a file, at most: 64 rows of 128.
+/// Maximum number of cells of a picture in a file: 64 rows of 128.
 const CELLS_SVG: usize = 8192;
 
 /// Draw what each part of a volume is used for: live data and metadata, snapshots, freed, log, free
 ///
-/// A mounted volume is drawn while it works, so that what changes meanwhile may be missed.
+/// A mounted volume may change while it is drawn, so the picture may miss changes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image, block device or mount point

@@ -1,4 +1,4 @@
-//! Counting: every block of the volume belongs to one cell and one use.
+//! Counting blocks: every block of the volume belongs to one cell and one use.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use crate::grid::{self, Grid, Kind};
 use crate::image::HostVolume;
 use crate::live::Live;
 
-/// Allocation groups and leaves of one step on an image.
+/// Allocation groups and leaves per step on an image.
 const STEP: usize = 4096;
 
-/// What a block is used for. The order is that of the legend.
+/// The use of a block, in the order of the legend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Data of files.
@@ -26,7 +26,7 @@ pub enum Use {
     Snapshots,
     /// Freed, reusable after the next checkpoint.
     AlmostFree,
-    /// Handed out to operations that are under way.
+    /// Reserved for operations in progress.
     Reserved,
     /// Intent log.
     Log,
@@ -52,7 +52,7 @@ impl Use {
         Use::Free,
     ];
 
-    /// How each is drawn, in the same order.
+    /// How each use is drawn, in the same order.
     const KINDS: [Kind; Use::COUNT] = [
         kind("live data", '█', 34, "d", "#2b6cb0", "#63a4e8"),
         kind("live metadata", '▓', 35, "m", "#8b3fa8", "#c58be0"),
@@ -76,7 +76,7 @@ const fn kind(
     Kind { name, mark, color, class, light, dark }
 }
 
-/// Blocks of a cell by use; they add up to the cell.
+/// Blocks of a cell by use; their sum is the size of the cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cell(pub [u64; Use::COUNT]);
 
@@ -91,8 +91,8 @@ impl Cell {
         self.0.iter().sum()
     }
 
-    /// What to draw a cell as: the use of the most blocks, where free counts only if there is
-    /// nothing else. A cell of much free space shows that there is something in it.
+    /// The use by which a cell is drawn: the one with the most blocks. Free counts only if there is
+    /// nothing else, so a nearly empty cell still shows that it holds something.
     pub fn shows(&self) -> Use {
         let used = Use::ALL.into_iter().filter(|what| *what != Use::Free && self.of(*what) > 0);
         used.max_by_key(|what| (self.of(*what), std::cmp::Reverse(*what as usize)))
@@ -113,11 +113,11 @@ pub struct Survey {
     pub block_size: u64,
     /// Blocks of a cell; the last one may be smaller.
     pub cell_blocks: u64,
-    /// In the order of the blocks.
+    /// The cells in the order of the blocks.
     pub cells: Vec<Cell>,
 }
 
-/// Where the counts come from.
+/// The source of the counts.
 pub enum Source<'a> {
     /// A mount.
     Mounted(&'a Live),
@@ -129,7 +129,7 @@ impl Survey {
     /// Counts into at most `cells` cells.
     ///
     /// # Errors
-    /// Bitmaps or nodes that cannot be read; a daemon that is gone.
+    /// Bitmaps or nodes that cannot be read; a daemon that has ended.
     pub fn make(source: &Source<'_>, cells: usize) -> Outcome<Survey> {
         let geometry = source.geometry()?;
         let cell_blocks = geometry.blocks.div_ceil(cells.max(1) as u64).max(1);
@@ -184,7 +184,8 @@ impl From<&Survey> for Grid {
     }
 }
 
-/// The counts of a cell, made to add up whatever changed between two passes over a mounted volume.
+/// The counts of a cell. They are made to add up, whatever changed between two passes over a
+/// mounted volume.
 fn classify(found: &MapCell, nodes: u64, dead: u64, (log, fixed): (u64, u64), size: u64) -> Cell {
     let mut left = size;
     let mut take = |blocks: u64| {
@@ -241,7 +242,7 @@ fn spread(run: BlockRun, cell_blocks: u64, count: usize, mut add: impl FnMut(usi
         let stop = end.min((index + 1).saturating_mul(cell_blocks));
         match usize::try_from(index) {
             Ok(index) if index < count => add(index, stop - at),
-            // Behind the volume: nothing that a good image has.
+            // The run is outside the volume, which does not occur in a good image.
             _ => return,
         }
         at = stop;
@@ -285,12 +286,12 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Every block that begins a copy of a node, once.
+    /// Visits every block that begins a copy of a node, once.
     fn nodes(&self, visit: &mut dyn FnMut(BlockAddress)) -> Outcome {
         let mut branches = HashSet::new();
         let mut next = Some(Key::MIN);
         while let Some(key) = next {
-            // Branches come again with every step that goes through them.
+            // Every step through a branch reports that branch again.
             let mut one = |level: u8, copies: [BlockAddress; 2]| {
                 if level == 0 || branches.insert(copies) {
                     copies
@@ -311,7 +312,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Every run of blocks that only snapshots hold.
+    /// Visits every run of blocks that only snapshots hold.
     fn dead(&self, visit: &mut dyn FnMut(BlockRun)) -> Outcome {
         let mut next = Some(Key::MIN);
         while let Some(key) = next {

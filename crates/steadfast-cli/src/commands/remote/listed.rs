@@ -1,4 +1,4 @@
-//! `steadfast remote servers` and `release`: what etcd knows of servers and arrays, and giving up
+//! `steadfast remote servers` and `release`: the servers and arrays that etcd lists, and releasing
 //! an array.
 
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::{remote, size};
 #[derive(Serialize)]
 struct ServerJson<'a> {
     name: &'a str,
-    /// Null where the server is gone and only claims are left.
+    /// Null if the server is gone and only claims are left.
     server: Option<&'a ServerRecord>,
-    /// Bytes that nobody has claimed.
+    /// Unclaimed bytes.
     free: u64,
-    /// By array.
+    /// Claims by array.
     claims: &'a Claims,
 }
 
@@ -30,7 +30,7 @@ struct ArrayJson<'a> {
     name: &'a str,
     #[serde(flatten)]
     array: &'a ArrayRecord,
-    /// Who has it open for writing.
+    /// The process that has it open for writing.
     owner: Option<&'a OwnerRecord>,
 }
 
@@ -40,7 +40,7 @@ struct ListingJson<'a> {
     arrays: Vec<ArrayJson<'a>>,
 }
 
-/// Shows what etcd knows.
+/// Shows the servers and arrays in etcd.
 ///
 /// # Errors
 /// Those of etcd.
@@ -106,10 +106,10 @@ fn as_json(listing: &Listing) -> ListingJson<'_> {
     ListingJson { servers: servers.collect(), arrays: arrays.collect() }
 }
 
-/// Gives an array up.
+/// Releases an array.
 ///
 /// # Errors
-/// Those of etcd, and an array that somebody has open.
+/// Those of etcd, and an array that a process has open.
 pub fn release(path: &Path) -> Outcome {
     let address = remote::address(path)?;
     RemoteMedium::release(&address).map_err(|error| remote::failure(&error, path))?;

@@ -1,4 +1,5 @@
-//! `steadfast remote`: what the servers of an array say, and looking after one that is not mounted.
+//! `steadfast remote`: the state of an array's servers, and maintenance of an array that is not
+//! mounted.
 
 mod listed;
 
@@ -23,10 +24,10 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// What each server says and, where this machine has the array open, what it is doing; changes
+    /// What each server says and, if this machine has the array open, what it is doing; changes
     /// nothing
     ///
-    /// Fails where no array answers, or too little of one for it to be opened.
+    /// Fails if no array answers, or too little of one for it to be opened.
     Status {
         /// Address of the array, such as remote://a:10809,b:10809
         address: PathBuf,
@@ -46,16 +47,16 @@ enum Command {
         /// Member, as 'status' numbers them
         member: usize,
     },
-    /// All servers are lost: make the array anew out of its write-behind log, on servers that hold
+    /// All servers are lost: rebuild the array from its write-behind log, on servers that hold
     /// none
     Restore {
         /// Address of the new array, with log=PATH and, as for mkfs, its policy
         address: PathBuf,
-        /// Also from a log that is older than promised, and over servers that hold an array
+        /// Also use a log that is older than promised, and servers that hold an array
         #[arg(long)]
         force: bool,
     },
-    /// List the servers and arrays that etcd knows, and what is claimed of whom
+    /// List the servers and arrays that etcd knows, and what each array claims of each server
     Servers {
         /// Members of etcd, separated by commas
         #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true)]
@@ -66,13 +67,13 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Give up an array that etcd knows: everything in it is gone, and its memory is free for
+    /// Give up an array that etcd knows: everything in it is lost, and its memory is free for
     /// others
     Release {
         /// Address of the array, remote+etcd://HOST:PORT/NAME; with ?takeover=yes also while it is
         /// open
         address: PathBuf,
-        /// Really do it
+        /// Confirm the release
         #[arg(long, required = true)]
         force: bool,
     },
@@ -89,15 +90,15 @@ struct ServerJson {
     epoch: Option<u64>,
     session: Option<u32>,
     state: &'static str,
-    /// Stands by for a member that is lost.
+    /// This server is a spare for a lost member.
     spare: bool,
 }
 
-/// Everything, for JSON.
+/// The JSON document.
 #[derive(Serialize)]
 struct StatusJson {
     servers: Vec<ServerJson>,
-    /// Null where no process of this machine has the array open.
+    /// Null if no process of this machine has the array open.
     live: Option<Live>,
 }
 
@@ -116,7 +117,7 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// In which state a server is by the newest superblock of all.
+/// The state of a server, judged by the newest superblock of all servers.
 fn state_of(own: &ServerReport, all: &[ServerReport]) -> &'static str {
     let newest = all
         .iter()
@@ -210,7 +211,7 @@ fn status(path: &Path, json: bool) -> Outcome {
     output.finish().and(verdict)
 }
 
-/// What a log says that is not in use.
+/// Prints the report on a log that is not in use.
 fn print_log(log: &LogReport, output: &mut Output) -> Outcome {
     let state = match (&log.failed, log.time_ms) {
         (Some(why), _) => format!("FAILED: {why}"),
@@ -220,7 +221,7 @@ fn print_log(log: &LogReport, output: &mut Output) -> Outcome {
     output.line(format_args!("write-behind log of array {}: {state}", log.uuid))
 }
 
-/// What an open array is doing, in lines.
+/// Prints the activity of an open array, in lines.
 fn print_live(live: &Live, output: &mut Output) -> Outcome {
     let state = match (live.failed, live.degraded) {
         _ if live.fenced => "FENCED: another client has opened the array",
@@ -286,7 +287,7 @@ fn print_live(live: &Live, output: &mut Output) -> Outcome {
     row("flushes", &live.flush_latency, None)
 }
 
-/// A time as people compare it: three digits or so.
+/// A time with about three digits, for easy comparison.
 fn milliseconds(microseconds: u64) -> String {
     match microseconds as f64 / 1000.0 {
         time if time < 10.0 => format!("{time:.2} ms"),
@@ -295,7 +296,7 @@ fn milliseconds(microseconds: u64) -> String {
     }
 }
 
-/// How long ago that was.
+/// The age of a moment, as text.
 fn age(time_ms: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let ago = now.saturating_sub(Duration::from_millis(time_ms)).as_secs();
@@ -306,7 +307,7 @@ fn age(time_ms: u64) -> String {
     }
 }
 
-/// Makes the array anew out of its log.
+/// Rebuilds the array from its log.
 fn restore(path: &Path, force: bool) -> Outcome {
     let address = remote::address(path)?;
     let restored = remote::restore(path, force)?;
@@ -320,10 +321,10 @@ fn restore(path: &Path, force: bool) -> Outcome {
     output.finish()
 }
 
-/// Opens the array, takes `drained` out, and waits until everything is rebuilt.
+/// Opens the array, removes `drained` from it, and waits until everything is rebuilt.
 fn rebuild(path: &Path, drained: Option<usize>) -> Outcome {
     let mut address = remote::address(path)?;
-    // Whoever asks for it does not want to wait for the member's own server to come back.
+    // This command must not wait until the member's own server comes back.
     address.spare_after = Duration::from_millis(1);
     let medium = RemoteMedium::open(&address).map_err(|error| remote::failure(&error, path))?;
     if let Some(member) = drained {

@@ -1,8 +1,8 @@
 //! [`FileExport`]: a regular file of a volume as an array of bytes for NBD clients.
 //!
-//! A flush is a transaction point of the volume, which covers everything that was accepted before
-//! it, on whatever connection. The size is that of the file when it was opened; nobody else can
-//! change it, since the volume is ours.
+//! A flush is a transaction point of the volume. It covers everything that was accepted before it,
+//! on any connection. The size is that of the file when it was opened. No other process can change
+//! it, because this process holds the volume.
 
 use std::sync::Arc;
 

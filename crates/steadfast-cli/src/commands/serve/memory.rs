@@ -15,12 +15,12 @@ use crate::etcd::EtcdTls;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::{interval, remote, size};
 
-/// How long a member of etcd may take.
+/// How long a member of etcd may take to answer.
 const ETCD_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Lend memory of this machine, taken as it is written
 ///
-/// Each export name is a loan of its own, made when the first client asks for it.
+/// Each export name is a separate loan, made when the first client asks for it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Most memory lent to all clients together
@@ -29,17 +29,18 @@ pub struct Args {
     /// Most memory for one export name; the default is all of --size
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     quota: Option<u64>,
-    /// How long memory is kept after the last connection of its name has ended; without it, until
+    /// How long memory is kept after the last connection of its name has ended; by default until
     /// the server ends
     #[arg(long, value_parser = interval::parse_ms, value_name = "INTERVAL")]
     lease: Option<u32>,
-    /// Most export names at a time
+    /// Most export names at one time
     #[arg(long, default_value_t = 64, value_name = "N")]
     names: usize,
     /// Take memory in huge pages, 2 MiB at a time
     #[arg(long)]
     huge_pages: bool,
-    /// Members of etcd, separated by commas: there the server is found, and arrays claim its memory
+    /// Members of etcd, separated by commas: the server registers there, and arrays claim its
+    /// memory
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "name")]
     etcd: Vec<String>,
     #[command(flatten)]
@@ -47,7 +48,7 @@ pub struct Args {
     /// Name of this server in etcd
     #[arg(long, requires = "etcd")]
     name: Option<String>,
-    /// Where clients reach it, if that is not where it listens
+    /// Address that clients use, if it differs from the listening address
     #[arg(long, value_name = "HOST:PORT", requires = "etcd")]
     advertise: Option<String>,
     #[command(flatten)]
@@ -57,9 +58,10 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// A size that makes no sense, and those of listening.
+/// An invalid size, and those of listening.
 pub fn run(args: &Args) -> Outcome {
-    // Blocks of the largest size that clients use: what is left over could not be read whole.
+    // The quota is a multiple of 4 KiB, the largest block of clients: a remainder could not be read
+    // as a whole block.
     let quota = args.quota.unwrap_or(args.size).min(args.size) & !0xfff;
     if quota == 0 || args.size > 1 << 50 {
         return Err(Failure::new(
@@ -92,7 +94,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// Puts the server into etcd's list, until what is returned is dropped.
+/// Registers the server in etcd until the returned value is dropped.
 fn register(
     args: &Args,
     name: &str,

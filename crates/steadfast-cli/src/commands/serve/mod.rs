@@ -1,4 +1,4 @@
-//! `steadfast serve`: gives memory, an image or a file inside a volume to the network, over NBD.
+//! `steadfast serve`: serves memory, an image or a file inside a volume over NBD.
 
 mod file_export;
 mod memory;
@@ -31,10 +31,10 @@ enum Command {
     Nbd(nbd::Args),
 }
 
-/// Where to listen, and for whom.
+/// Where to listen, and which clients to accept.
 #[derive(Debug, clap::Args)]
 pub struct Listening {
-    /// Address and port; port 0 takes any that is free, and the first line says which
+    /// Address and port; port 0 takes any free port, and the first line of output names it
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10809")]
     listen: String,
     /// Certificate (PEM): clients must use TLS
@@ -43,17 +43,17 @@ pub struct Listening {
     /// Its key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Authorities (PEM): clients must show a certificate of one of them
+    /// Authorities (PEM): clients must show a certificate from one of them
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_ca: Option<PathBuf>,
-    /// Listen on an address that other machines can reach, without TLS: anybody there can read and
+    /// Listen on an address that other machines can reach, without TLS: any of them can read and
     /// write
     #[arg(long)]
     insecure: bool,
-    /// Most connections at a time
+    /// Most connections at one time
     #[arg(long, default_value_t = 128, value_name = "N")]
     connections: usize,
-    /// Most connections at a time from one address; by default as many as there are
+    /// Most connections at one time from one address; by default not limited
     #[arg(long, value_name = "N")]
     connections_per_peer: Option<usize>,
 }
@@ -61,7 +61,7 @@ pub struct Listening {
 /// Runs the command.
 ///
 /// # Errors
-/// What keeps it from listening, or what it serves from being opened or closed.
+/// What prevents listening, or prevents opening or closing the source.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Memory(args) => memory::run(args),
@@ -92,8 +92,8 @@ impl Listening {
         Ok(address)
     }
 
-    /// Serves until a signal. `told` is what is said about what is served; what `announce` makes
-    /// once it can be reached ends before the server does.
+    /// Serves until a signal. `told` describes the source in messages. `announce` runs once clients
+    /// can connect; the value that it returns is dropped before the server ends.
     fn serve<T>(
         &self,
         catalogue: Arc<dyn Catalogue>,
@@ -110,7 +110,8 @@ impl Listening {
             Some(_) => Some(server_config(&files).map_err(|error| tls_failure(&error))?),
             None => None,
         };
-        // Caught from before anybody can connect: what is served is closed in good order.
+        // Signals are caught before any client can connect, so that the source is always closed
+        // properly.
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| {
             Failure::new(
                 Exit::Failed,
@@ -151,7 +152,7 @@ impl Listening {
     }
 }
 
-/// An export as clients of NBD write it, such as `nbdinfo` and QEMU.
+/// The export as an NBD URI, for `nbdinfo` and QEMU.
 fn uri(address: SocketAddr, export: &str, tls: bool) -> String {
     let scheme = if tls { "nbds" } else { "nbd" };
     let mut uri = format!("{scheme}://{address}/");

@@ -1,4 +1,4 @@
-//! `steadfast serve nbd`: gives an image, or a file inside a volume, to NBD clients.
+//! `steadfast serve nbd`: serves an image, or a file inside a volume, to NBD clients.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::{host, mask_text, size};
 
 /// Serve an image as it is, or with --file a file inside the volume in it
 ///
-/// With --file every NBD flush is a transaction point of the volume, and nothing else is: a file
-/// system on the export is found after a power cut as it was at its last flush. Nobody else can
-/// open the volume, and so roll it back, while it is served.
+/// With --file every NBD flush is a transaction point of the volume, and nothing else is: after a
+/// power cut, a file system on the export is as it was at its last flush. While the volume is
+/// served, no other program can open it or roll it back.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image file or block device
@@ -45,9 +45,9 @@ fn parse_mask(text: &str) -> Result<TransactionMask, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of opening what is served, of listening, and of the last transaction point.
+/// Those of opening the source, of listening, and of the last transaction point.
 pub fn run(args: &Args) -> Outcome {
-    // Refused before anything is opened.
+    // An invalid address is refused before anything is opened.
     args.listening.address()?;
     match &args.file {
         Some(path) => serve_file(args, path),
@@ -98,8 +98,8 @@ fn serve_file(args: &Args, path: &str) -> Outcome {
     });
     let restored = match args.read_only {
         true => Ok(()),
-        // What was written after the last flush of a client was never promised; closing keeps it if
-        // the mask does.
+        // Writes after a client's last flush were never promised to be durable. Closing keeps them
+        // if the mask says so.
         false => volume.set_mask(mask),
     };
     let closed = restored.and_then(|()| volume.close()).map_err(at_place);

@@ -1,4 +1,4 @@
-//! Numbers in few columns.
+//! Numbers in a few columns.
 
 /// A latency in at most six columns: `870ns`, `12.3µs`, `4.56ms`, `1.2s`.
 pub fn latency(nanoseconds: Option<u64>) -> String {

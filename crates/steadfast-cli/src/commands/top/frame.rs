@@ -1,8 +1,6 @@
-//! Drawing: three pages into a buffer of any size. 80 columns and 24 rows show everything that
-//! matters.
+//! Drawing three pages into a buffer of any size. 80 columns and 24 rows show everything important.
 //!
-//! Below 80 columns the panels of the overview stand one below the other, each as wide as the
-//! screen.
+//! Below 80 columns the panels of the overview are stacked, each as wide as the screen.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -15,21 +13,21 @@ use steadfast_fuse::watch::Snapshot;
 use super::format::{bytes, count, latency, percent, uptime};
 use super::history::{History, medium, operations, operations_all};
 
-/// Smallest screen that is worth drawing on.
+/// Smallest screen on which a frame is drawn.
 const SIZE_MIN: (u16, u16) = (40, 10);
 /// Columns of the panel on the right.
 const SIDE: u16 = 27;
-/// Columns from which the panel about the volume stands beside the operations.
+/// Number of columns from which the volume panel is placed beside the operations.
 const WIDE: u16 = 80;
 /// Columns inside the panel of operations that a row with all its figures takes.
 const OPERATION_COLUMNS: u16 = 49;
-/// Rows of the panel about the volume, if it stands below the operations.
+/// Rows of the volume panel if it is below the operations.
 const VOLUME_ROWS: u16 = 7;
-/// Fewest rows of the panel of operations: frame, heading, one kind, all.
+/// Minimum rows of the panel of operations: frame, heading, one kind, all.
 const OPERATION_ROWS: u16 = 5;
-/// What the keys do, after the names of the pages.
+/// The keys, shown after the names of the pages.
 const KEYS: &str = " tab  w window  p pause  r reset  q quit";
-/// The same for a narrow terminal, in as many columns as the smallest screen has.
+/// The same for a narrow terminal; it fits the smallest screen.
 const KEYS_SHORT: &str = "1-3 page w window p pause r reset q quit";
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -37,12 +35,12 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 /// A page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Page {
-    /// Operations, volume, space.
+    /// Operations, volume and space.
     #[default]
     Overview,
-    /// How the latencies of one kind are distributed.
+    /// The distribution of the latencies of one kind.
     Latency,
-    /// The last minutes.
+    /// The last few minutes.
     History,
 }
 
@@ -57,30 +55,30 @@ impl Page {
     }
 }
 
-/// Which operations latencies are taken from.
+/// The operations that latencies are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Window {
-    /// Those of the last ten intervals.
+    /// Operations of the last ten intervals.
     #[default]
     Recent,
-    /// Those since `r`, or since the mount.
+    /// Operations since `r`, or since the mount.
     SinceMount,
 }
 
-/// How to show what was counted.
+/// The display settings.
 #[derive(Debug, Clone)]
 pub struct View {
     /// The page.
     pub page: Page,
-    /// Nothing new is shown.
+    /// The display is frozen.
     pub paused: bool,
-    /// The daemon has not answered for so many seconds.
+    /// Seconds since the daemon's last answer, if it does not answer.
     pub silent: Option<u64>,
-    /// Which operations latencies are taken from.
+    /// The operations that latencies are taken from.
     pub window: Window,
-    /// Number of the kind on the page of latencies.
+    /// Index of the kind on the page of latencies.
     pub choice: usize,
-    /// Show what keys there are.
+    /// Show the list of keys.
     pub keys: bool,
 }
 
@@ -98,7 +96,7 @@ impl Default for View {
 }
 
 impl View {
-    /// Chooses the kind so many further down.
+    /// Moves the choice of the kind down by `by`.
     pub fn move_choice(&mut self, by: isize) {
         self.choice = (self.choice as isize + by).rem_euclid(Kind::COUNT as isize) as usize;
     }
@@ -175,7 +173,7 @@ fn draw_keys(buffer: &mut Buffer, area: Rect, view: &View) {
     if line.width() <= usize::from(area.width) {
         line.render(area, buffer);
     } else {
-        // The way out stays in sight.
+        // The key to quit must stay visible.
         Line::styled(KEYS_SHORT, DIM).render(area, buffer);
     }
 }
@@ -202,7 +200,7 @@ fn draw_overview(
         Layout::horizontal([Constraint::Min(0), Constraint::Length(SIDE)]).areas(upper)
     } else {
         let rows = VOLUME_ROWS.min(upper.height.saturating_sub(OPERATION_ROWS));
-        // A frame of less than three rows has nothing in it.
+        // A frame of less than three rows has no room inside.
         let rows = if rows < 3 { 0 } else { rows };
         Layout::vertical([Constraint::Min(0), Constraint::Length(rows)]).areas(upper)
     };
@@ -211,7 +209,7 @@ fn draw_overview(
     draw_space(buffer, space, snapshot);
 }
 
-/// One row a kind; those that have never happened are left out.
+/// Draws one row per kind; kinds without operations are left out.
 fn draw_operations(
     buffer: &mut Buffer,
     area: Rect,
@@ -325,14 +323,14 @@ fn draw_volume(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Sn
     Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
 }
 
-/// `▕███▏  ▏ 37%`
+/// A gauge such as `▕███▏  ▏ 37%`.
 fn gauge(part: f64, whole: f64) -> String {
     const CELLS: usize = 8;
     let share = if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 };
     format!("▕{}▏{:>4}", bar(share, CELLS), percent(share, 1.0))
 }
 
-/// A bar of so many cells, filled in eighths of a cell.
+/// A bar of this many cells, filled in eighths of a cell.
 fn bar(share: f64, cells: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = (share.clamp(0.0, 1.0) * (cells * 8) as f64).round() as usize;
@@ -354,7 +352,7 @@ fn draw_space(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot) {
     Paragraph::new(space_lines(snapshot, inner.width)).render(inner, buffer);
 }
 
-/// The bar of the space, and as many lines of its legend as that width takes.
+/// The bar of the space, and as many lines of its legend as fit the width.
 fn space_lines(snapshot: &Snapshot, columns: u16) -> Vec<Line<'static>> {
     let activity = &snapshot.status.activity;
     let space = &activity.space;
@@ -391,14 +389,15 @@ fn space_lines(snapshot: &Snapshot, columns: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// Shares `cells` out by weight; whatever is there gets one at least. The sum is `cells`.
+/// Divides `cells` in proportion to the weights. Each weight above 0 gets at least one cell. The
+/// sum is `cells`.
 fn share_out<const N: usize>(weights: &[u64; N], cells: usize) -> [usize; N] {
     let total = weights.iter().map(|weight| u128::from(*weight)).sum::<u128>().max(1);
     let mut shares = weights.map(|weight| {
         let share = (u128::from(weight) * cells as u128 / total) as usize;
         share.max(usize::from(weight > 0))
     });
-    // The largest takes what rounding has left, or gives it.
+    // The largest share absorbs the rounding difference.
     if let Some(largest) = (0..N).max_by_key(|index| weights[*index]) {
         let others: usize = shares.iter().sum::<usize>() - shares[largest];
         shares[largest] = cells.saturating_sub(others);
@@ -406,7 +405,7 @@ fn share_out<const N: usize>(weights: &[u64; N], cells: usize) -> [usize; N] {
     shares
 }
 
-/// Bars for the latencies of one kind, one a power of two.
+/// Draws bars for the latencies of one kind, one per power of two.
 fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View) {
     let [side, main] = Layout::horizontal([Constraint::Length(13), Constraint::Min(0)]).areas(area);
     let block = panel("kind");
@@ -417,7 +416,7 @@ fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View)
         let style = if chosen { BOLD.add_modifier(Modifier::REVERSED) } else { Style::new() };
         Line::styled(format!(" {:<9} ", kind.name()), style)
     });
-    // What is chosen stays in sight.
+    // The chosen row must stay visible.
     let scroll = (view.choice as u16 + 1).saturating_sub(list.height);
     Paragraph::new(lines.collect::<Vec<_>>()).scroll((scroll, 0)).render(list, buffer);
 
@@ -456,7 +455,7 @@ fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View)
     Paragraph::new(lines).render(inner, buffer);
 }
 
-/// Counts by powers of two, from the first that is there to the last.
+/// Counts by powers of two, from the first non-empty one to the last.
 fn octaves(histogram: &Histogram) -> Vec<(u64, u64)> {
     let mut rows: Vec<(u64, u64)> = Vec::new();
     for (bucket, operations) in histogram.buckets.iter().enumerate() {
@@ -471,7 +470,7 @@ fn octaves(histogram: &Histogram) -> Vec<(u64, u64)> {
     rows.get(first..last).unwrap_or_default().to_vec()
 }
 
-/// A line a number over the last minutes.
+/// Draws one line per figure over the last few minutes.
 fn draw_history(buffer: &mut Buffer, area: Rect, history: &History) {
     let per_second = |text: fn(f64) -> String| move |value: f64| format!("{}/s", text(value));
     let fill = |value: f64| percent(value, 1.0);
@@ -532,7 +531,7 @@ fn draw_history(buffer: &mut Buffer, area: Rect, history: &History) {
             Line::styled(format!("{:>28}", format!("most {}", text(most))), DIM),
         ];
         Paragraph::new(label).render(head, buffer);
-        // The newest on the right.
+        // The newest value is on the right.
         let skipped = values.len().saturating_sub(usize::from(line.width));
         let scale = if most > 0.0 { 1000.0 / most } else { 0.0 };
         let mut data = vec![0; usize::from(line.width).saturating_sub(values.len())];

@@ -1,4 +1,4 @@
-//! What was counted in the last minute, and the rates that follow from it.
+//! The counters of the last minute, and the rates derived from them.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,12 +7,12 @@ use steadfast_fuse::metrics::{Histogram, Kind};
 use steadfast_fuse::watch::{Snapshot, Status};
 use steadfast_media::MediumCounters;
 
-/// Samples that are kept.
+/// Maximum number of samples kept.
 const SAMPLES_MAX: usize = 121;
-/// How many intervals the window of recent latencies has.
+/// Number of intervals in the window of recent latencies.
 const WINDOW: usize = 10;
 
-/// What was counted at one moment.
+/// The counters at one moment.
 #[derive(Debug, Clone)]
 pub struct Sample {
     /// The moment.
@@ -21,24 +21,24 @@ pub struct Sample {
     pub snapshot: Snapshot,
 }
 
-/// Samples in the order of time, and where counting from begins.
+/// Samples in the order of time, and the start of counting.
 pub struct History {
-    /// What is watched.
+    /// The name of the volume.
     pub title: String,
     samples: VecDeque<Sample>,
-    /// `r` was pressed then.
+    /// The sample at the moment when `r` was pressed.
     base: Option<Sample>,
 }
 
 impl History {
-    /// Nothing yet of what is called so.
+    /// An empty history with this title.
     pub fn new(title: String) -> History {
         History { title, samples: VecDeque::new(), base: None }
     }
 
     /// Adds a sample.
     pub fn push(&mut self, sample: Sample) {
-        // A volume that was mounted anew counts from zero.
+        // A newly mounted volume counts from zero.
         let restarted = self
             .samples
             .back()
@@ -53,7 +53,7 @@ impl History {
         self.samples.push_back(sample);
     }
 
-    /// Counts from now on.
+    /// Restarts the count.
     pub fn reset(&mut self) {
         self.base = self.samples.back().cloned();
         while self.samples.len() > 1 {
@@ -71,7 +71,7 @@ impl History {
         self.base.is_some()
     }
 
-    /// What a counter grew by in each second, over the last interval.
+    /// Growth of a counter per second, over the last interval.
     pub fn rate(&self, counter: impl Fn(&Snapshot) -> u64) -> f64 {
         let mut latest = self.samples.iter().rev();
         match (latest.next(), latest.next()) {
@@ -80,18 +80,18 @@ impl History {
         }
     }
 
-    /// The same for each interval that is known, oldest first.
+    /// The same for each known interval, oldest first.
     pub fn rates(&self, counter: impl Fn(&Snapshot) -> u64) -> Vec<f64> {
         let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
         pairs.map(|(early, late)| rate_between(early, late, &counter)).collect()
     }
 
-    /// A value at each moment that is known, oldest first.
+    /// A value at each known moment, oldest first.
     pub fn values(&self, value: impl Fn(&Status) -> f64) -> Vec<f64> {
         self.samples.iter().map(|sample| value(&sample.snapshot.status)).collect()
     }
 
-    /// Latencies and errors of a kind within the last intervals.
+    /// Latencies and errors of a kind in the last intervals.
     pub fn recent(&self, kind: Kind) -> (Histogram, u64) {
         let Some(late) = self.newest() else { return Default::default() };
         let early = self.samples.get(self.samples.len().saturating_sub(WINDOW + 1));
@@ -134,7 +134,7 @@ pub fn operations_all(snapshot: &Snapshot) -> u64 {
     snapshot.operations.iter().map(|operations| operations.latency.count()).sum()
 }
 
-/// A count of the medium; 0 where it does not count.
+/// A counter of the medium; 0 if the medium does not count.
 pub fn medium(snapshot: &Snapshot, count: impl Fn(&MediumCounters) -> u64) -> u64 {
     snapshot.status.medium.as_ref().map_or(0, count)
 }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(history.all(Kind::Read).0.count(), 0);
         history.push(sample(start, 21));
         assert_eq!(history.all(Kind::Read).0.count(), 1);
-        // Mounted anew.
+        // The volume was mounted again.
         history.push(sample(start, 0));
         assert_eq!(
             (history.rate(|snapshot| snapshot.status.read_bytes), history.was_reset()),

@@ -1,6 +1,6 @@
-//! `steadfast top`: what a mounted volume is doing, on a terminal, once a second.
+//! `steadfast top`: the activity of a mounted volume, on a terminal, updated every second.
 //!
-//! [`history`] keeps what was counted and makes rates of it, [`frame`] draws it, [`screen`] has the
+//! [`history`] keeps the counters and derives rates, [`frame`] draws them, [`screen`] handles the
 //! terminal and the keys. `--once` draws the same frame into memory and prints it as text.
 
 pub mod format;
@@ -24,9 +24,9 @@ use crate::target::Target;
 use frame::View;
 use history::{History, Sample};
 
-/// Smallest and largest time between two looks, milliseconds.
+/// Smallest and largest time between two samples, milliseconds.
 const INTERVAL_MS: std::ops::RangeInclusive<u32> = 100..=60_000;
-/// Size of the text of `--once` where standard output is no terminal, columns and rows.
+/// Size of the text of `--once` if standard output is not a terminal, columns and rows.
 const PLAIN_SIZE: (u16, u16) = (80, 24);
 /// Largest size of that text.
 const PLAIN_MAX: (u16, u16) = (200, 60);
@@ -40,7 +40,7 @@ pub struct Args {
     /// Mount point, or the image or block device that is mounted
     #[arg(value_name = "DIR|IMAGE")]
     target: PathBuf,
-    /// Time between two looks
+    /// Time between two samples
     #[arg(long, default_value = "1s", value_parser = interval::parse_ms, value_name = "INTERVAL")]
     interval: u32,
     /// Print one frame as text: rates over one interval, latencies since the mount
@@ -54,7 +54,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// It is not mounted, the daemon is gone, or standard output is no terminal.
+/// The volume is not mounted, the daemon has ended, or standard output is not a terminal.
 pub fn run(args: &Args) -> Outcome {
     let every = time_between(args.interval, &args.target)?;
     let live = Target::find_mounted(&args.target)?;
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Outcome {
     screen::run(live, every)
 }
 
-/// The time between two looks.
+/// The time between two samples.
 ///
 /// # Errors
 /// It is too short or too long.
@@ -80,10 +80,10 @@ pub fn time_between(interval_ms: u32, target: &Path) -> Outcome<Duration> {
     Err(Failure::new(Exit::Usage, what, target.display(), "use 100ms to 1min"))
 }
 
-/// Fails where a screen cannot be drawn and keys not be read.
+/// Fails if there is no screen to draw on or no keyboard to read.
 ///
 /// # Errors
-/// Standard input or output is no terminal.
+/// Standard input or output is not a terminal.
 pub fn needs_terminal(target: &Path) -> Outcome {
     if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
         return Ok(());
@@ -105,7 +105,7 @@ fn once(live: &Live, every: Duration) -> Outcome {
     print_frame(|buffer| frame::draw(buffer, &history, &view))
 }
 
-/// Prints a frame as text: of the size of the terminal, or one that fits everywhere.
+/// Prints a frame as text, in the size of the terminal or in a size that fits everywhere.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -113,7 +113,7 @@ pub fn print_frame(draw: impl FnOnce(&mut Buffer)) -> Outcome {
     let (columns, rows) = match ratatui::crossterm::terminal::size() {
         Ok((columns, rows)) if std::io::stdout().is_terminal() => (
             columns.clamp(PLAIN_SIZE.0, PLAIN_MAX.0),
-            // One row for the prompt that follows.
+            // One row is left for the prompt that follows.
             rows.saturating_sub(1).clamp(PLAIN_SIZE.1, PLAIN_MAX.1),
         ),
         _ => PLAIN_SIZE,
@@ -137,7 +137,7 @@ pub fn text_of(buffer: &Buffer) -> Vec<String> {
     buffer.content.chunks(width).map(line).collect()
 }
 
-/// What is watched, for the first line.
+/// The name of the volume, for the first line.
 fn title(live: &Live) -> String {
     let image = live.mount.source.file_name().unwrap_or(live.mount.source.as_os_str());
     let text = format!("{} on {}", image.display(), live.directory().display());

@@ -1,4 +1,4 @@
-//! `steadfast top --json`: everything that is counted, since the mount.
+//! `steadfast top --json`: all counters since the mount.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use steadfast_fuse::watch::Snapshot;
 
 use crate::live::Live;
 
-/// The document. Sizes are bytes, latencies nanoseconds. Fields are added over time and never
+/// The document. Sizes are in bytes, latencies in nanoseconds. Fields are added over time and never
 /// change their meaning.
 #[derive(Debug, Serialize)]
 pub struct TopReport {
@@ -29,12 +29,12 @@ pub struct TopReport {
     inodes: u64,
     cache: CacheReport,
     space: SpaceReport,
-    /// Null where the medium does not count.
+    /// Null if the medium does not count.
     medium: Option<MediumReport>,
-    /// The array of remote memory below; null where the medium is another.
+    /// The array of remote memory below; null for any other medium.
     remote: Option<steadfast_remote::Live>,
     repaired_reads: u64,
-    /// The volume went read-only by itself.
+    /// The volume became read-only after a failure.
     failed: bool,
 }
 
@@ -43,7 +43,7 @@ struct OperationReport {
     count: u64,
     errors: u64,
     sum_ns: u64,
-    /// Null where there was none.
+    /// Null if there was no operation.
     p50_ns: Option<u64>,
     p99_ns: Option<u64>,
     p999_ns: Option<u64>,
@@ -59,7 +59,7 @@ struct CacheReport {
     misses: u64,
 }
 
-/// Adds up to the size of the volume.
+/// The sum is the size of the volume.
 #[derive(Debug, Serialize)]
 struct SpaceReport {
     data: u64,

@@ -1,6 +1,6 @@
-//! The terminal: keys, redrawing, and leaving it as it was found.
+//! The terminal: keys, redrawing, and restoring its state at the end.
 //!
-//! Looking is done by a thread of its own, so that keys work while the daemon does not answer.
+//! A separate thread takes the samples, so that keys work while the daemon does not answer.
 
 use std::io;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::live::Live;
 
 /// Longest wait for a key.
 pub const KEY_WAIT: Duration = Duration::from_millis(100);
-/// From here on the first line says that the daemon does not answer.
+/// Silence after which the first line says that the daemon does not answer.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Shows the mount until the user has seen enough.
+/// Shows the mount until the user quits.
 ///
 /// # Errors
 /// The daemon ended, or the terminal cannot be used.
@@ -34,18 +34,19 @@ pub fn run(live: Live, every: Duration) -> Outcome {
         signal_hook::flag::register(signal, ended.clone()).map_err(cannot)?;
     }
     let mut history = History::new(super::title(&live));
-    // A mount that does not answer at all is told before the screen is taken.
+    // A mount that never answers is reported before the screen is taken over.
     history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
     let look = move || live.snapshot().map(|snapshot| Sample { at: Instant::now(), snapshot });
     let news = watch(every, look).map_err(cannot)?;
-    // Puts the terminal back also where something panics.
+    // This restores the terminal even after a panic.
     let mut terminal = ratatui::try_init().map_err(cannot)?;
     let result = show(&mut terminal, &mut history, &news, every, &ended);
     ratatui::restore();
     result
 }
 
-/// Looks once an interval, in a thread of its own, until nobody listens or a look has failed.
+/// Takes a sample once per interval in a separate thread, until the receiver is dropped or a sample
+/// fails.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -110,7 +111,7 @@ fn show(
                 {
                     return Ok(());
                 }
-                // Other keys have done what they do; a new size is drawn at once.
+                // Other keys have taken effect already; a new size is drawn at once.
                 _ => {}
             }
             stale = true;
@@ -119,7 +120,7 @@ fn show(
     Ok(())
 }
 
-/// Acts on a key; `false` to leave.
+/// Acts on a key. Returns `false` to quit.
 fn press(code: KeyCode, modifiers: KeyModifiers, view: &mut View, history: &mut History) -> bool {
     match code {
         KeyCode::Char('q') | KeyCode::Esc => return false,

@@ -1,4 +1,4 @@
-//! Before a medium is overwritten: what is on it, who uses it, and does its owner want this?
+//! Checks before a medium is overwritten: its contents, its users, and the owner's consent.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
@@ -11,7 +11,7 @@ use steadfast_media::Medium;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::{host, size};
 
-/// What is recognised: where, which bytes, whose.
+/// The known signatures: position, bytes, and what they belong to.
 const SIGNATURES: &[(u64, &[u8], &str)] = &[
     (0x438, b"\x53\xef", "an ext2, ext3 or ext4 file system"),
     (0, b"XFSB", "an XFS file system"),
@@ -33,13 +33,13 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
     (0x1fe, b"\x55\xaa", "a partition table or boot sector"),
 ];
 
-/// Asks where there is something to lose and somebody to ask.
+/// Asks the user for consent if the medium may hold data and a terminal is present.
 ///
 /// # Errors
-/// A medium in use, whatever was said; one that may hold something, without a yes.
+/// A medium in use, whatever the answer; a medium that may hold data, without consent.
 pub fn ask(path: &Path, yes: bool) -> Outcome {
-    // Claims a block device and locks a file, so this refuses what is mounted, loops over files
-    // excepted.
+    // This claims a block device and locks a file, so it refuses mounted media, except loop devices
+    // over files.
     let medium = host::open_medium(path, false, host::Way::Cached)?;
     let (device, size) = (host::is_device(path), medium.geometry().size);
     drop(medium);
@@ -99,7 +99,7 @@ fn contents(path: &Path) -> Outcome<Option<&'static str>> {
     Ok(host::holds_data(path)?.then_some("data of some kind"))
 }
 
-/// The loop device over an image file: nobody else keeps the two apart.
+/// The loop device over an image file. The lock does not detect this use.
 fn loop_device(path: &Path) -> Option<PathBuf> {
     let path = fs::canonicalize(path).ok()?;
     let devices = fs::read_dir("/sys/block").ok()?;
@@ -110,7 +110,8 @@ fn loop_device(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// What the kernel says of a block device; none for a file, or where it says nothing.
+/// What the kernel reports about a block device; `None` for a file, or if the kernel reports
+/// nothing.
 pub fn device_kind(path: &Path) -> Option<DeviceKind> {
     let metadata =
         fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?;

@@ -1,8 +1,9 @@
-//! Torture of an image file or a real device: prepare it, write to it until something happens,
-//! judge what is left.
+//! Torture of an image file or a real device: prepares it, writes to it until an interruption, and
+//! judges the result.
 //!
-//! Three ways in: rounds of kill -9 of a writing process (software can do no more), writing until
-//! somebody pulls the plug (`--until-power-fails`), and the verdict after that (`--verify`).
+//! There are three modes. The first runs rounds of kill -9 of a writing process, the hardest cut
+//! that software can make. `--until-power-fails` writes until the power is cut. `--verify` gives
+//! the verdict afterwards.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -28,38 +29,39 @@ use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::output::{self, Output};
 use crate::{host, size};
 
-/// How long rounds go on where nothing is said.
+/// The default duration of the rounds.
 const TIME_DEFAULT: Duration = Duration::from_secs(60);
-/// How long a writing process lives, at least and at most, milliseconds.
+/// Shortest and longest life of a writing process, milliseconds.
 const LIFE_MS: std::ops::RangeInclusive<u64> = 20..=1500;
 
-/// `--json`.
+/// The document of `--json`.
 #[derive(Debug, Serialize)]
 struct JsonReport {
     version: &'static str,
     device: String,
-    /// Processes killed; 1 for a verdict after a power cut.
+    /// Killed processes; 1 for a verdict after a power cut.
     cuts: u64,
     violations: u64,
     seed: u64,
-    /// The last transaction that was acknowledged.
+    /// The last acknowledged transaction.
     committed: u64,
-    /// The transaction after which the volume is.
+    /// The last transaction that the volume contains.
     found: Option<u64>,
-    /// Raw records checked, and those that a cut has torn between units, which every medium may do.
+    /// Raw records checked, and records that a cut has torn between units. Every medium may tear
+    /// those.
     records: u64,
     records_mixed: u64,
     seconds: f64,
     suspicion: Option<String>,
-    /// Whose fault it is, where there is one.
+    /// The component at fault, if any.
     blame: Option<&'static str>,
     faults: Vec<String>,
 }
 
-/// Runs the mode that the arguments ask for.
+/// Runs the mode that the arguments select.
 ///
 /// # Errors
-/// Violations; a medium that must not be overwritten; what the operating system says.
+/// Violations; a medium that must not be overwritten; what the operating system reports.
 pub fn run(args: &Args, path: &Path) -> Outcome {
     if args.writer {
         return write_for_parent(path);
@@ -112,7 +114,7 @@ fn failed(error: DeviceError, path: &Path) -> Failure {
     }
 }
 
-/// Measures flushes and makes the volume and the ring.
+/// Measures flushes, and makes the volume and the ring.
 fn prepare(path: &Path, seed: u64) -> Outcome<Option<String>> {
     let run =
         random_uuid().map_err(|error| Failure::host(&error, "read", Path::new("/dev/urandom")))?;
@@ -125,8 +127,8 @@ fn prepare(path: &Path, seed: u64) -> Outcome<Option<String>> {
                 latency::measure(&medium, layout.end()).map_err(|error| failed(error, path))?;
             latency::suspicion(&times, kind)
         }
-        // The flush of a file is as honest as the file system and the device below it: nothing to
-        // measure here.
+        // The flush of a file is as reliable as the file system and the device below it, so there
+        // is nothing to measure.
         None => None,
     };
     writer::prepare(&medium, &HostPlatform::new(), run, seed)
@@ -134,7 +136,7 @@ fn prepare(path: &Path, seed: u64) -> Outcome<Option<String>> {
     Ok(suspicion)
 }
 
-/// A process writes, is killed, and what it left is judged; again and again.
+/// Repeats rounds: a process writes and is killed, and the result is judged.
 fn rounds(args: &Args, path: &Path, seed: u64, suspicion: Option<String>) -> Outcome {
     let stop = super::simulate::stop_on_signal();
     let time_max = match (args.time, args.cuts) {
@@ -173,7 +175,7 @@ fn rounds(args: &Args, path: &Path, seed: u64, suspicion: Option<String>) -> Out
     )
 }
 
-/// Starts this program as a writer, listens to it, kills it.
+/// Starts this program as a writer, reads its reports, and kills it.
 fn write_and_kill(path: &Path, life: Duration, witness: &mut Witness) -> Outcome {
     let cannot = |error: io::Error| Failure::host(&error, "run", Path::new("/proc/self/exe"));
     let mut child = Command::new("/proc/self/exe")
@@ -189,7 +191,7 @@ fn write_and_kill(path: &Path, life: Duration, witness: &mut Witness) -> Outcome
         let listener = scope.spawn(move || {
             let mut text = String::new();
             if let Some(stdout) = stdout {
-                // What is no text any more is the end of what was said.
+                // Bytes that are not text end the report.
                 let _ = BufReader::new(stdout).read_to_string(&mut text);
             }
             text
@@ -205,7 +207,7 @@ fn write_and_kill(path: &Path, life: Duration, witness: &mut Witness) -> Outcome
                 Err(error) => break Err(error),
             }
         };
-        // kill -9: nothing of the process runs after this.
+        // After kill -9 the process runs no further instruction.
         let _ = child.kill();
         let _ = child.wait();
         ended.map(|status| (status, listener.join().unwrap_or_default()))
@@ -217,7 +219,7 @@ fn write_and_kill(path: &Path, life: Duration, witness: &mut Witness) -> Outcome
     if ended.is_none() {
         return Ok(());
     }
-    // It should have gone on for ever. Its own line says why it did not.
+    // The writer should never end by itself. Its last line gives the reason.
     let mut message = String::new();
     if let Some(stderr) = child.stderr.take() {
         let _ = BufReader::new(stderr).read_line(&mut message);
@@ -230,7 +232,7 @@ fn write_and_kill(path: &Path, life: Duration, witness: &mut Witness) -> Outcome
     Err(Failure::new(Exit::Failed, parts.next().unwrap_or(message), path.display(), advice))
 }
 
-/// The child of [`write_and_kill`]: its standard output is the witness.
+/// The child of [`write_and_kill`]; its standard output is the witness.
 fn write_for_parent(path: &Path) -> Outcome {
     let medium = host::open_medium(path, false, host::Way::Cached)?;
     let mut teller = Teller::standard_output();
@@ -239,7 +241,7 @@ fn write_for_parent(path: &Path) -> Outcome {
         .map_err(|error| failed(error, path))
 }
 
-/// Writes until there is no power, no medium, or no time any more.
+/// Writes until the power, the medium or the time is gone.
 fn until_power_fails(args: &Args, path: &Path) -> Outcome {
     let mut teller = Teller::open(args.witness.as_deref())?;
     let stop = super::simulate::stop_on_signal();
@@ -285,7 +287,7 @@ fn until_power_fails(args: &Args, path: &Path) -> Outcome {
     }
 }
 
-/// `--verify`.
+/// Runs `--verify`.
 fn judge(args: &Args, path: &Path) -> Outcome {
     let started = Instant::now();
     let witness = match &args.witness {
@@ -328,7 +330,7 @@ fn look(path: &Path, witness: &Witness) -> Outcome<Verdict> {
     verify(&medium, &HostPlatform::new(), witness).map_err(|error| failed(error, path))
 }
 
-/// What is known at the end.
+/// The facts known at the end.
 struct Judged {
     what: String,
     cuts: u64,

@@ -1,7 +1,7 @@
-//! `steadfast torture`: cuts the power, in a simulator or for real, and judges what is left.
+//! `steadfast torture`: cuts the power, in a simulator or for real, and judges the result.
 //!
-//! The lab does the work; here are the command line, the progress, the words and the exit code:
-//! 0 when nothing was found, 1 for a violation, 2 for a wrong call.
+//! The lab does the work. This module has the command line, the progress, the messages and the exit
+//! code: 0 if nothing was found, 1 for a violation, 2 for a wrong call.
 
 mod consent;
 mod device;
@@ -21,22 +21,22 @@ use crate::interval;
 
 /// Cut the power at every moment, in a simulator or on a real device, and judge what is left
 ///
-/// By default on a simulated medium: each seed draws a volume and a sequence of operations, the
-/// power is cut at its I/Os and again during recovery, and each image must be exactly a state that
-/// the contract allows. Exit code 0: no violation; 1: a violation, printed with the command that
-/// shows it again. See docs/TESTING.md for the method.
+/// By default on a simulated medium: each seed draws a volume and a sequence of operations. The
+/// power is cut at its I/Os and again during recovery. Each image must be exactly a state that the
+/// contract allows. Exit code 0: no violation; 1: a violation, printed with the command that shows
+/// it again. See docs/TESTING.md for the method.
 ///
 /// With --device on an image file or a block device, WHICH IS OVERWRITTEN: a process that writes
-/// acknowledged transactions is killed again and again, and what it left is judged. Software cannot
-/// cut the power of a real device, so --until-power-fails writes until you do, telling a witness
-/// what was acknowledged, and --verify judges afterwards.
+/// acknowledged transactions is killed again and again, and the result is judged. Software cannot
+/// cut the power of a real device, so --until-power-fails writes until you do. Meanwhile it tells a
+/// witness what was acknowledged. --verify judges afterwards.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").args(["replay", "self_test", "device"])))]
 pub struct Args {
-    /// Go on for so long, such as 10m or 2h; the default is one minute where --cuts is not given
+    /// Run for this time, such as 10m or 2h; the default is one minute if --cuts is not given
     #[arg(long = "for", value_name = "TIME", value_parser = interval::parse_ms)]
     time: Option<u32>,
-    /// Go on until so many power cuts are tried
+    /// Run until this many power cuts are tried
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     cuts: Option<u64>,
     /// The first seed; the default is a random one, which is printed
@@ -50,7 +50,7 @@ pub struct Args {
     /// the default is all in turn
     #[arg(long, value_parser = parse_medium)]
     medium: Option<MediumProfile>,
-    /// Threads; the default is one a processor
+    /// Threads; the default is one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Write a report
@@ -65,14 +65,14 @@ pub struct Args {
     /// Do not ask before a device is overwritten
     #[arg(long, requires = "device")]
     yes: bool,
-    /// Write acknowledged transactions to the device until somebody pulls the plug
+    /// Write acknowledged transactions to the device until the power is cut
     #[arg(long, requires = "device", conflicts_with_all = ["cuts", "json"])]
     until_power_fails: bool,
     /// Judge the device after the power is back: is anything missing that was acknowledged?
     #[arg(long, requires = "device", conflicts_with_all = ["until_power_fails", "time", "cuts", "seed", "yes"])]
     verify: bool,
-    /// Who is told, or was told, what was acknowledged: a file (best on another machine),
-    /// tcp:HOST:PORT, or - for standard output, or standard input with --verify
+    /// Witness of what was acknowledged: a file (best on another machine), tcp:HOST:PORT, or - for
+    /// standard output, or standard input with --verify
     #[arg(long, requires = "device", value_name = "WHERE")]
     witness: Option<String>,
     /// The process that is killed
@@ -117,7 +117,7 @@ fn parse_lie(text: &str) -> Result<Lie, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// Violations, a planted fault that went unnoticed, and what can go wrong with files.
+/// Violations, a planted fault that went unnoticed, and failures with files.
 pub fn run(args: &Args) -> Outcome {
     if let Some(path) = &args.device {
         return device::run(args, path);

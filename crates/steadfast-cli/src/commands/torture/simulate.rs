@@ -1,4 +1,4 @@
-//! Power cuts in the simulator: a campaign, one run played again, the self-test.
+//! Power cuts in the simulator: a campaign, the replay of one run, the self-test.
 
 use std::io::Write;
 use std::path::Path;
@@ -22,9 +22,9 @@ use super::words::{FindingText, JsonCaught, JsonReport, campaign_of_one, counted
 use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::output::{self, Output};
 
-/// How long a campaign is where nothing is said.
+/// The default duration of a campaign.
 const TIME_DEFAULT: Duration = Duration::from_secs(60);
-/// Violations after which a campaign ends: more of them say little more.
+/// Number of violations that ends a campaign, because more of them add little.
 const VIOLATIONS_MAX: usize = 3;
 
 /// Runs seed after seed.
@@ -62,7 +62,7 @@ pub fn campaign(args: &Args) -> Outcome {
     print(args, &outcome, plan.first_seed, lie)
 }
 
-/// Plays one run again.
+/// Replays one run.
 ///
 /// # Errors
 /// The violation.
@@ -74,7 +74,7 @@ pub fn replay(args: &Args, name: Name) -> Outcome {
     print(args, &outcome, name.seed, lie)
 }
 
-/// Plants faults; each must be found.
+/// Plants faults; the campaign must find each of them.
 ///
 /// # Errors
 /// Faults that went unnoticed.
@@ -84,7 +84,7 @@ pub fn self_test(args: &Args) -> Outcome {
     let mut json = Vec::new();
     let mut missed = 0;
     for planted in Planted::all() {
-        // One example in full, the rest by name.
+        // The first fault is printed in full, the others by name.
         let example = planted == Planted::Medium(Lie::Flush) && !args.quiet && !args.json;
         let caught = quietly(|| self_test::hunt(planted, first_seed, example));
         missed += u64::from(caught.finding.is_none());
@@ -173,7 +173,8 @@ fn print(args: &Args, outcome: &campaign::Outcome, first_seed: u64, lie: Lie) ->
 }
 
 fn create(path: &Path) -> Outcome<WholeFile> {
-    // Before the campaign: an hour later is too late to say that the directory does not exist.
+    // The file is made before the campaign: a missing directory must be reported now and not an
+    // hour later.
     let created = WholeFile::create(path, MODE_PUBLIC, Links::Follow);
     created.map_err(|error| Failure::host(&error, "write", path))
 }
@@ -205,10 +206,10 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// A seed by chance, short enough to be typed.
+/// A random seed, short enough to type.
 ///
 /// # Errors
-/// When the system has no random bytes.
+/// The system has no random bytes.
 pub fn random_seed() -> Outcome<u64> {
     let bytes = steadfast_host::random_uuid().map_err(|error| {
         Failure::new(
@@ -221,7 +222,7 @@ pub fn random_seed() -> Outcome<u64> {
     Ok(bytes.iter().take(4).fold(0, |seed, byte| seed << 8 | u64::from(*byte)))
 }
 
-/// A panic of the volume is a finding and told as such; nothing else is printed about it.
+/// A panic of the volume is reported as a finding, and prints nothing else.
 fn quietly<T>(work: impl FnOnce() -> T) -> T {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -230,18 +231,18 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The first interrupt ends the campaign in good order, the second one the program.
+/// The first interrupt ends the campaign in an orderly way, the second one ends the program.
 pub fn stop_on_signal() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // Without a handler the signal ends the program, as it would anyway.
+        // Without a handler the signal ends the program, as it does by default.
         let _ = flag::register_conditional_shutdown(signal, 128 + signal, stop.clone());
         let _ = flag::register(signal, stop.clone());
     }
     stop
 }
 
-/// Hidden where standard error is no terminal.
+/// The bar is hidden if standard error is not a terminal.
 fn progress_bar(args: &Args, plan: &Plan) -> ProgressBar {
     if args.quiet {
         return ProgressBar::hidden();

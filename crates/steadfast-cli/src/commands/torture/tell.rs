@@ -1,4 +1,4 @@
-//! Telling a witness: standard output, a file, or another machine.
+//! Reporting to a witness: standard output, a file, or another machine.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,10 +11,9 @@ use crate::failure::{Exit, Failure, Outcome, text_os};
 
 /// A witness.
 pub enum Teller {
-    /// Whoever reads standard output: a terminal, a pipe over ssh.
+    /// The reader of standard output: a terminal, or a pipe over ssh.
     StandardOutput(io::Stdout),
-    /// A file. Each line is durable before the run goes on, as far as the file's own medium is
-    /// honest.
+    /// A file. Each line is durable before the run continues, if the file's own medium is reliable.
     File(File),
     /// Another machine.
     Network(TcpStream),
@@ -26,11 +25,11 @@ impl Teller {
         Teller::StandardOutput(io::stdout())
     }
 
-    /// What `--witness` names: a file, `tcp:HOST:PORT`, or standard output where it is left out or
-    /// `-`.
+    /// The witness that `--witness` names: a file, `tcp:HOST:PORT`, or standard output if it is `-`
+    /// or missing.
     ///
     /// # Errors
-    /// When it cannot be opened or connected.
+    /// It cannot be opened or connected.
     pub fn open(place: Option<&str>) -> Outcome<Teller> {
         let Some(place) = place.filter(|place| *place != "-") else {
             return Ok(Self::standard_output());
@@ -42,7 +41,7 @@ impl Teller {
                 .map_err(|error| Failure::host(&error, "write", Path::new(place)));
         };
         let stream = TcpStream::connect(address).and_then(|stream| {
-            // A line that waits for more to come is a line that the witness does not know.
+            // The witness does not know a line that waits in a buffer.
             stream.set_nodelay(true)?;
             Ok(stream)
         });
@@ -56,10 +55,10 @@ impl Teller {
         })
     }
 
-    /// Tells one line.
+    /// Reports one line.
     ///
     /// # Errors
-    /// When nobody listens any more.
+    /// The witness no longer reads.
     pub fn tell(&mut self, line: Line) -> io::Result<()> {
         let text = format!("{line}\n");
         match self {

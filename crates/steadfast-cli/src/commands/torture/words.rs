@@ -1,4 +1,4 @@
-//! What `steadfast torture` prints: lines for people, JSON for programs.
+//! The output of `steadfast torture`: lines for users, JSON for programs.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use steadfast_lab::torture::campaign;
 use steadfast_lab::torture::finding::{Finding, profile_name};
 use steadfast_lab::torture::self_test::Caught;
 
-/// The command that plays a run again.
+/// The command that replays a run.
 pub fn replay_command(name: &str, lie: Lie) -> String {
     match lie {
         Lie::None => format!("steadfast torture --replay {name}"),
@@ -22,7 +22,7 @@ pub fn counted(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// A violation for people.
+/// A violation as text.
 pub struct FindingText<'a>(pub &'a Finding, pub Lie);
 
 impl fmt::Display for FindingText<'_> {
@@ -39,7 +39,7 @@ impl fmt::Display for FindingText<'_> {
     }
 }
 
-/// `--json` of a campaign and of a replay.
+/// The document of `--json` of a campaign and of a replay.
 #[derive(Debug, Serialize)]
 pub struct JsonReport {
     version: &'static str,
@@ -54,7 +54,7 @@ pub struct JsonReport {
     operations: u64,
     seconds: f64,
     cuts_per_second: f64,
-    /// The fault that was planted in the simulated medium.
+    /// The planted fault of the simulated medium.
     #[serde(skip_serializing_if = "Option::is_none")]
     planted: Option<&'static str>,
     cells: Vec<JsonCell>,
@@ -156,7 +156,7 @@ pub fn campaign_of_one(
     }
 }
 
-/// A line of `--self-test`.
+/// The result of one planted fault of `--self-test`.
 #[derive(Debug, Serialize)]
 pub struct JsonCaught {
     planted: String,
@@ -168,7 +168,7 @@ pub struct JsonCaught {
 }
 
 impl JsonCaught {
-    /// What became of a planted fault.
+    /// The result of a planted fault.
     pub fn new(caught: &Caught) -> JsonCaught {
         JsonCaught {
             planted: caught.planted.text(),

@@ -1,5 +1,5 @@
-//! Is a flush as slow as it would have to be? A suspicion, never a verdict: a cache that a
-//! capacitor or a battery protects is as fast as one that lies.
+//! Measures whether a flush is as slow as the hardware requires. The result is a suspicion, never a
+//! verdict: a cache protected by a capacitor or a battery is as fast as one that lies.
 
 use std::time::{Duration, Instant};
 
@@ -10,34 +10,33 @@ use crate::random::Random;
 
 /// Writes before each flush.
 pub const WRITES: u64 = 64;
-/// Flushes that are measured.
+/// Number of measured flushes.
 const ROUNDS: usize = 9;
 
-/// Half a turn at 7,200 turns a minute. Sixty-four places cannot be reached in less, however clever
-/// the order.
+/// Half a turn at 7,200 turns a minute. No order of 64 places can be faster.
 const HALF_TURN: Duration = Duration::from_micros(4_166);
-/// No flash programs a page in less.
+/// The shortest time in which any flash programs a page.
 const PROGRAM: Duration = Duration::from_micros(50);
 
-/// What was measured, each the median of a few rounds.
+/// The measured times, each the median of a few rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushTimes {
-    /// A flush with nothing to do.
+    /// A flush without any writes before it.
     pub idle: Duration,
     /// A flush after scattered writes.
     pub scattered: Duration,
 }
 
-/// What the operating system says of a device.
+/// The properties that the operating system reports for a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceKind {
-    /// It turns.
+    /// The medium rotates.
     pub rotational: bool,
-    /// It has a cache that forgets without power, so that flushes have something to do.
+    /// It has a cache that loses its contents without power, so flushes have work to do.
     pub volatile_cache: bool,
 }
 
-/// Measures. Overwrites places all over the first `size` bytes of the medium.
+/// Measures the times. Overwrites places all over the first `size` bytes of the medium.
 ///
 /// # Errors
 /// The medium's.
@@ -68,7 +67,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// What is hard to believe about these times, for a device of this kind.
+/// The implausible part of these times for a device of this kind, if any.
 pub fn suspicion(times: &FlushTimes, kind: DeviceKind) -> Option<String> {
     let took = format!("a flush after {WRITES} scattered writes takes {:?}", times.scattered);
     if kind.rotational && times.scattered < HALF_TURN {

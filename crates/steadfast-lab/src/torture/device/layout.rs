@@ -1,38 +1,37 @@
-//! Where things are on a medium under torture: the volume, then one header, then the ring of raw
-//! records.
+//! The layout of a medium under torture: the volume, then one header, then the ring of raw records.
 
 use steadfast::checksum::crc32c_portable;
 use steadfast_media::{Geometry, Medium};
 
 use super::DeviceError;
 
-/// Length of a raw record in atomic units: a request that can tear between units, so that a tear
-/// *inside* one shows.
+/// Length of a raw record in atomic units. The request can tear between units, so a tear *inside* a
+/// unit shows.
 pub const RECORD_UNITS: u64 = 8;
-/// The largest volume: verifying reads all of it, and a larger one would show nothing more.
+/// The largest volume. Verifying reads all of it, and a larger one would show nothing more.
 const VOLUME_MAX: u64 = 1 << 30;
-/// The least volume that holds the files of the workload with room to write them anew.
+/// The smallest volume that holds the files of the workload with room to rewrite them.
 const VOLUME_MIN: u64 = 16 << 20;
-/// Records in the ring, at most; each is checked.
+/// Maximum number of records in the ring; each is checked.
 const RECORDS_MAX: u64 = 1024;
-/// Records in the ring, at least.
+/// Minimum number of records in the ring.
 const RECORDS_MIN: u64 = 16;
-/// A raw unit holds 40 bytes of its own and a checksum; no unit below a disk's sector is used.
+/// A raw unit needs 40 bytes and a checksum; units smaller than a disk's sector are not used.
 const UNIT_MIN: u32 = 512;
 
 const MAGIC: &[u8; 8] = b"SFTORTUR";
 const HEADER_LENGTH: usize = 56;
 
-/// The places on one medium, and the run that uses them.
+/// The layout of one medium, and the run that uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Tells runs apart: a witness of another run says nothing here.
+    /// Identifies the run: a witness of another run is worthless here.
     pub run: [u8; 16],
-    /// Draws the transactions.
+    /// Seed of the transactions.
     pub seed: u64,
-    /// Bytes of the volume, which begins at 0.
+    /// Bytes of the volume, which begins at offset 0.
     pub volume_size: u64,
-    /// The atomic unit, or a sector where the medium has smaller ones, bytes.
+    /// The atomic unit, or a sector if the medium has smaller units, bytes.
     pub unit: u32,
     /// Records in the ring.
     pub records: u64,
@@ -50,8 +49,8 @@ impl Layout {
         if geometry.size < needed {
             return Err(DeviceError::TooSmall { size: geometry.size, needed });
         }
-        // An eighth for the ring where it is scarce. Both ends are whole records, so everything is
-        // aligned.
+        // The ring takes an eighth if space is scarce. Both ends are whole records, so everything
+        // is aligned.
         let records = (geometry.size / 8 / record).clamp(RECORDS_MIN, RECORDS_MAX);
         let volume_size = (geometry.size - record * (records + 1)).min(VOLUME_MAX);
         // Whole records, and whole blocks of the largest size.
@@ -64,12 +63,12 @@ impl Layout {
         u64::from(self.unit) * RECORD_UNITS
     }
 
-    /// Where the raw record of transaction `number` is, bytes.
+    /// Offset of the raw record of transaction `number`, bytes.
     pub fn record_offset(&self, number: u64) -> u64 {
         self.volume_size + self.record_length() * (1 + number % self.records)
     }
 
-    /// The end of everything, bytes.
+    /// End of the layout, bytes.
     pub fn end(&self) -> u64 {
         self.volume_size + self.record_length() * (1 + self.records)
     }
@@ -92,7 +91,7 @@ impl Layout {
         Ok(medium.write(self.volume_size, &unit)?)
     }
 
-    /// Finds the header of an earlier run: where it is follows from the size of the medium alone.
+    /// Reads the header of an earlier run. Its position follows from the size of the medium alone.
     ///
     /// # Errors
     /// `NotPrepared`, `TooSmall`, the medium's.

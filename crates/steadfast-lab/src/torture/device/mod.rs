@@ -1,20 +1,20 @@
-//! A real medium under the same question: is what was acknowledged still there?
+//! The same test on a real medium: are all acknowledged transactions still there?
 //!
-//! Software cannot cut the power, so the work is split. The [`writer`] sets transaction after
-//! transaction and tells a [`witness`] elsewhere about each one *after* it was acknowledged. Then
-//! something happens: the process is killed, or somebody pulls the plug. [`verify`] looks at the
-//! medium and at the witness and says what is missing, and whose fault it is.
+//! Software cannot cut the power, so the work is split. The [`writer`] makes transaction after
+//! transaction, and reports each one to a [`witness`] elsewhere *after* it was acknowledged. Then
+//! the process is killed, or the power is cut. [`verify`] compares the medium with the witness. It
+//! reports what is missing, and whether the medium or the file system is at fault.
 //!
 //! # How the file system and the medium are told apart
-//! Beside the volume lies a ring of records that has nothing to do with the file system
-//! ([`probe`]): each transaction first writes a raw record there, flushes, and tells the witness
-//! `flushed N`; only then it commits in the volume and tells `committed N`. A medium that has
-//! forgotten a raw record which it had flushed has lied, whatever the volume looks like. Where
-//! every raw record is there and the volume has lost a transaction, the file system is to blame.
+//! Beside the volume is a ring of records that is independent of the file system ([`probe`]). Each
+//! transaction first writes a raw record there, flushes, and reports `flushed N` to the witness.
+//! Only then it commits in the volume, and reports `committed N`. If the medium has lost a flushed
+//! raw record, it has lied, whatever the state of the volume. If every raw record exists and the
+//! volume has lost a transaction, the file system is at fault.
 //!
 //! # What cannot be seen
-//! A medium that lies and happens to have written everything before the power went. Only more cuts
-//! help; [`latency`] gives a suspicion, never a verdict.
+//! The test cannot see a medium that lies but has written everything before the power cut. Only
+//! more cuts help; [`latency`] gives a suspicion, never a verdict.
 
 pub mod latency;
 pub mod layout;
@@ -29,18 +29,18 @@ use std::fmt;
 /// Why a medium could not be written or judged.
 #[derive(Debug)]
 pub enum DeviceError {
-    /// Too small for a volume and the ring beside it.
+    /// The medium is too small for a volume and the ring beside it.
     TooSmall {
-        /// Bytes at hand.
+        /// Bytes available.
         size: u64,
         /// Bytes needed.
         needed: u64,
     },
-    /// No torture run was prepared here, or its header is gone.
+    /// No torture run was prepared here, or its header is lost.
     NotPrepared,
-    /// The core's error, the medium's included.
+    /// An error of the core, including those of the medium.
     Core(steadfast::Error),
-    /// The witness cannot be told.
+    /// The witness cannot be reached.
     Witness(std::io::Error),
 }
 

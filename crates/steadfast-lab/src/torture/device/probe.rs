@@ -1,9 +1,9 @@
 //! Raw records beside the volume: what the medium itself keeps.
 //!
-//! A record is one write of eight atomic units. Each unit names its run, its record and its place
-//! and has a checksum of its own. After a power cut a unit is therefore old, new, or neither;
-//! neither means that the medium tears inside its atomic unit. Old and new side by side in one
-//! record is what every medium may do to a write in flight.
+//! A record is one write of eight atomic units. Each unit names its run, its record and its place,
+//! and has its own checksum. So after a power cut a unit is old, new, or neither; neither means
+//! that the medium tears inside its atomic unit. Old and new units in one record are allowed: every
+//! medium may leave them after a write in flight.
 
 use steadfast::checksum::crc32c_portable;
 use steadfast_media::Medium;
@@ -16,18 +16,18 @@ const MAGIC: &[u8; 8] = b"SFPROBE1";
 const FIELDS: usize = 40;
 const CRC: usize = 4;
 
-/// What a unit holds.
+/// The contents of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Zeros: never written since the medium was prepared.
+    /// Zeros: not written since the medium was prepared.
     Blank,
-    /// The unit of this record, whole.
+    /// A complete unit of this record.
     Record(u64),
     /// Anything else.
     Garbage,
 }
 
-/// Fills the ring with zeros, so that nothing from before is taken for a record or for a tear.
+/// Fills the ring with zeros, so that earlier contents are not taken for a record or for a tear.
 ///
 /// # Errors
 /// The medium's.
@@ -48,7 +48,7 @@ pub fn write(medium: &impl Medium, layout: &Layout, number: u64) -> Result<(), D
     Ok(medium.write(layout.record_offset(number), &units)?)
 }
 
-/// The units of the place in the ring that transaction `number` uses.
+/// The units at the place in the ring that transaction `number` uses.
 ///
 /// # Errors
 /// The medium's.
@@ -68,7 +68,7 @@ fn unit(layout: &Layout, number: u64, place: u64) -> Vec<u8> {
     fields[8..24].copy_from_slice(&layout.run);
     fields[24..32].copy_from_slice(&number.to_le_bytes());
     fields[32..40].copy_from_slice(&place.to_le_bytes());
-    // Different in every byte from the record that was here before, so that no tear is hidden.
+    // Every byte differs from the previous record in this place, so that no tear is hidden.
     pattern((number as u32) | 1, place << 32, filler);
     let sum = crc32c_portable(crc32c_portable(0, fields), filler);
     crc.copy_from_slice(&sum.to_le_bytes());

@@ -1,4 +1,5 @@
-//! After the power is back: is everything that was acknowledged there, and if not, who has lost it?
+//! After the power is back: checks that all acknowledged transactions exist, and which component
+//! lost the missing ones.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,35 +16,34 @@ use super::witness::Witness;
 use super::workload::{DIRECTORIES, Tree};
 use super::writer::{NUMBER_FILE, number_on, open};
 
-/// Something that must not be.
+/// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The medium acknowledged a flush after this raw record and has lost it: it lies about
     /// flushes.
     FlushLost {
-        /// The transaction whose record it is.
+        /// The transaction of that record.
         number: u64,
     },
-    /// A unit of the medium is neither old nor new: it tears inside what it calls atomic, or has
-    /// rotted.
+    /// A unit of the medium is neither old nor new: the medium tears inside its atomic unit, or the
+    /// unit has rotted.
     UnitTorn {
-        /// Where, bytes.
+        /// Position, bytes.
         offset: u64,
     },
-    /// The volume is at an earlier transaction than one that was acknowledged.
+    /// The volume is at an earlier transaction than the acknowledged one.
     TransactionLost {
-        /// The one on the volume.
+        /// The transaction on the volume.
         found: u64,
-        /// The one that was acknowledged.
+        /// The acknowledged transaction.
         committed: u64,
     },
-    /// The volume cannot be opened, fails its own check, or is in no state that any transaction
-    /// left.
+    /// The volume cannot be opened, fails its own check, or is in a state that no transaction left.
     Volume(String),
 }
 
 impl Fault {
-    /// Whether the fault is in the medium itself, seen without any file system.
+    /// Whether the fault is in the medium itself, independent of any file system.
     pub fn is_of_medium(&self) -> bool {
         matches!(self, Fault::FlushLost { .. } | Fault::UnitTorn { .. })
     }
@@ -75,22 +75,21 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verdict {
-    /// The transaction after which the volume is, if it can be told.
+    /// The last transaction on the volume, if known.
     pub found: Option<u64>,
-    /// Raw records that were looked at because a flush of them was acknowledged.
+    /// Raw records that were checked because a flush of them was acknowledged.
     pub records: u64,
-    /// Raw records that hold old and new units side by side: torn between units, as every medium
-    /// may.
+    /// Raw records with old and new units, torn between units as every medium may do.
     pub records_mixed: u64,
-    /// Everything that must not be.
+    /// All broken promises.
     pub faults: Vec<Fault>,
 }
 
 impl Verdict {
-    /// Who is to blame, in a sentence; none when nothing is wrong.
+    /// The component at fault, in a sentence; `None` if nothing is wrong.
     pub fn blame(&self) -> Option<&'static str> {
         let medium = self.faults.iter().any(Fault::is_of_medium);
         match (self.faults.is_empty(), medium) {
@@ -105,10 +104,10 @@ impl Verdict {
     }
 }
 
-/// Judges a prepared medium after the power, or the process, was cut. Nothing is written.
+/// Judges a prepared medium after the power was cut or the process was killed. Writes nothing.
 ///
 /// # Errors
-/// `NotPrepared`, also where the witness is one of another run; the medium's errors at reading raw
+/// `NotPrepared`, also if the witness belongs to another run; the medium's errors while reading raw
 /// records.
 pub fn verify<M: Medium, P: Platform>(
     medium: &M,
@@ -133,7 +132,7 @@ pub fn verify<M: Medium, P: Platform>(
     Ok(verdict)
 }
 
-/// The ring: the last `records` numbers up to `flushed` must be there, or newer ones in their
+/// Checks the ring: the last `records` numbers up to `flushed` must exist, or newer ones in their
 /// places.
 fn verify_records<M: Medium>(
     medium: &M,

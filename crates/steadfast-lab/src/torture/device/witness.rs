@@ -1,5 +1,5 @@
-//! What is known elsewhere about a run: lines of text, so that a terminal, a file and a socket will
-//! do.
+//! The knowledge about a run that is kept elsewhere: lines of text, so that a terminal, a file or a
+//! socket can be the witness.
 //!
 //! ```text
 //! steadfast-witness 1 0f3a…
@@ -7,18 +7,18 @@
 //! committed 1
 //! ```
 //!
-//! A line is told only after it is true. The last one may be cut short or missing: that loses
-//! knowledge, never truth.
+//! A line is reported only after it is true. The last one may be cut short or missing: that loses
+//! knowledge, but never states a falsehood.
 
 use std::fmt;
 
 /// One line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// The run that the lines after it are about.
+    /// The run of the following lines.
     Run([u8; 16]),
-    /// The raw record of this transaction was written and the medium has acknowledged a flush after
-    /// it.
+    /// The raw record of this transaction was written, and the medium has acknowledged a flush
+    /// after it.
     Flushed(u64),
     /// The volume has acknowledged the transaction point of this transaction.
     Committed(u64),
@@ -38,7 +38,7 @@ impl fmt::Display for Line {
 }
 
 impl Line {
-    /// The line, if it is one; terminals and pipes may have put other text around.
+    /// Parses a line; terminals and pipes may have added other text around it.
     pub fn parse(text: &str) -> Option<Line> {
         let mut words = text.split_whitespace();
         let line = match (words.next()?, words.next()?) {
@@ -62,22 +62,22 @@ fn run_from_text(text: &str) -> Option<[u8; 16]> {
     Some(run)
 }
 
-/// What a witness knows of the last run that it was told about.
+/// The witness's knowledge of the last run in its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Witness {
     /// The run.
     pub run: Option<[u8; 16]>,
-    /// The last raw record that was acknowledged as flushed; 0: none.
+    /// The last raw record acknowledged as flushed; 0 if none.
     pub flushed: u64,
-    /// The last transaction point that was acknowledged; 0: none.
+    /// The last acknowledged transaction point; 0 if none.
     pub committed: u64,
 }
 
 impl Witness {
-    /// Takes in a line.
+    /// Adds a line.
     pub fn hear(&mut self, line: Line) {
         match line {
-            // The same run goes on after a restart; another one begins from nothing.
+            // The same run continues after a restart; another run starts with no knowledge.
             Line::Run(run) if self.run == Some(run) => {}
             Line::Run(run) => *self = Witness { run: Some(run), ..Witness::default() },
             Line::Flushed(number) => self.flushed = self.flushed.max(number),
@@ -85,14 +85,14 @@ impl Witness {
         }
     }
 
-    /// The lines of a text. A last one without its end may be cut short and is left out: half of
+    /// The lines of a text. A last line without its end may be cut short and is left out: half of
     /// `committed 120` is `committed 12`.
     pub fn lines(text: &str) -> impl Iterator<Item = Line> {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().filter_map(Line::parse)
     }
 
-    /// What a text tells.
+    /// The knowledge in a text.
     pub fn from_text(text: &str) -> Witness {
         let mut witness = Witness::default();
         Self::lines(text).for_each(|line| witness.hear(line));

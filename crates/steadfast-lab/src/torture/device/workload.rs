@@ -1,9 +1,9 @@
-//! The transactions: what each one does, and what the volume must hold after it. A pure function of
-//! the seed.
+//! The transactions: the changes of each one, and the contents of the volume after it. All follow
+//! from the seed alone.
 //!
-//! Transaction *n* changes a few of the files, which live in four directories, and always writes
-//! *n* into the file `transaction`. So a volume says by itself after which transaction it is, and
-//! everything in it must agree with that.
+//! Transaction *n* changes a few of the files, which are in four directories, and always writes *n*
+//! into the file `transaction`. So the volume itself shows its last transaction, and everything in
+//! it must agree with that.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::random::{Random, pattern};
 
 /// Directories, named `d0` and so on.
 pub const DIRECTORIES: u8 = 4;
-/// Names in each of them.
+/// Names in each directory.
 const NAMES: u64 = 10;
-/// The longest file, bytes; together they stay well below the smallest volume.
+/// The longest file, bytes; all files together stay well below the smallest volume.
 const LENGTH_MAX: u64 = 48 << 10;
-/// Overwrites of a file before it is written anew.
+/// Overwrites of a file before it is rewritten.
 const PIECES_MAX: usize = 12;
 
-/// A file: its directory and its number there.
+/// A file: its directory and its number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct File {
     /// Which directory.
@@ -37,7 +37,7 @@ impl File {
 /// One change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Makes the file, if it is missing, and writes all of it: so many bytes of pattern `fill`.
+    /// Makes the file, if it is missing, and writes all of it: this many bytes of pattern `fill`.
     Replace {
         /** The file. */
         file: File,
@@ -46,7 +46,7 @@ pub enum Step {
         /** Pattern. */
         fill: u32,
     },
-    /// Writes into an existing file, perhaps beyond its end.
+    /// Writes into an existing file, possibly beyond its end.
     Write {
         /** The file. */
         file: File,
@@ -64,7 +64,7 @@ pub enum Step {
         /** Bytes. */
         size: u64,
     },
-    /// Renames an existing file, over another one if there is one.
+    /// Renames an existing file, replacing another one if it exists.
     Rename {
         /** The file. */
         from: File,
@@ -78,7 +78,7 @@ pub enum Step {
     },
 }
 
-/// What a file holds: zeros, and the pieces written over them, in order.
+/// The contents of a file: zeros, and the pieces written over them, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Contents {
     size: u64,
@@ -90,7 +90,7 @@ impl Contents {
         let mut bytes = vec![0; self.size as usize];
         for (offset, length, fill) in &self.pieces {
             let range = *offset as usize..(offset + length) as usize;
-            // Pieces are cut when the file is.
+            // A truncation also shortens the pieces.
             if let Some(piece) = bytes.get_mut(range) {
                 pattern(*fill, *offset, piece);
             }
@@ -107,7 +107,7 @@ impl Contents {
     }
 }
 
-/// The files after some transaction.
+/// The files after a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tree {
     files: BTreeMap<File, Contents>,
@@ -121,7 +121,7 @@ impl Tree {
         tree
     }
 
-    /// Draws the changes of the next transaction and makes them.
+    /// Draws and makes the changes of the next transaction.
     pub fn advance(&mut self, seed: u64, number: u64) -> Vec<Step> {
         let mut random = Random::new(seed).fork(number);
         let count = random.between(1, 5);

@@ -1,4 +1,4 @@
-//! Prepares a medium, and sets transaction after transaction on it.
+//! Prepares a medium, and makes transaction after transaction on it.
 
 use std::io;
 
@@ -14,9 +14,9 @@ use super::workload::{DIRECTORIES, File, Step, Tree};
 use super::{DeviceError, probe};
 use crate::random::pattern_vec;
 
-/// The file that says after which transaction the volume is.
+/// The file with the number of the volume's last transaction.
 pub const NUMBER_FILE: &[u8] = b"transaction";
-/// Block size of the volume where the medium's unit is not larger, bytes.
+/// Block size of the volume, unless the medium's unit is larger, bytes.
 const BLOCK: u32 = 4096;
 const CACHE: usize = 16 << 20;
 
@@ -36,7 +36,7 @@ pub fn prepare<M: Medium, P: Platform>(
         block_size: BLOCK.max(layout.unit),
         uuid: run,
         label: "torture".to_owned(),
-        // Only what the run asks for: a timer would set points that nobody acknowledges.
+        // Only the run sets points: a timer would set points that the witness does not know.
         mask: TransactionMask::MANUAL,
         ..FormatOptions::default()
     };
@@ -52,18 +52,17 @@ pub fn prepare<M: Medium, P: Platform>(
     volume.write(number.inode, 0, &0u64.to_le_bytes(), false)?;
     volume.checkpoint()?;
     volume.close()?;
-    // Last: a medium with a header is a whole one.
+    // The header comes last: a medium with a header is complete.
     layout.write(medium)?;
     medium.flush()?;
     Ok(layout)
 }
 
-/// Goes on with the transactions of a prepared medium, after the last one that is on it, until
-/// `tell` has enough (`Ok(false)`) or something fails. Returns the number of the last transaction
-/// that was committed.
+/// Continues after the last transaction of a prepared medium, until `tell` returns `Ok(false)` or
+/// an error occurs. Returns the number of the last committed transaction.
 ///
 /// # Errors
-/// `NotPrepared`; the medium's, which is what ends a run whose medium loses its power; `Witness`.
+/// `NotPrepared`; the medium's, which ends a run whose medium loses power; `Witness`.
 pub fn write<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,
@@ -109,7 +108,7 @@ pub(super) fn open<'m, M: Medium, P: Platform>(
     )
 }
 
-/// The number of the transaction after which the volume is.
+/// The number of the volume's last transaction.
 pub(super) fn number_on<M: Medium, P: Platform>(volume: &Volume<M, P>) -> Result<u64, DeviceError> {
     let file = volume.lookup(InodeNumber::ROOT, NUMBER_FILE)?.inode;
     let mut bytes = [0; 8];

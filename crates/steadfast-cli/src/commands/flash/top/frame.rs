@@ -1,4 +1,4 @@
-//! Drawing: the wear histogram and what the blocks are used for, into a buffer of any size.
+//! Drawing the wear histogram and the use of the blocks into a buffer of any size.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -10,7 +10,7 @@ use super::histogram::{Bar, bars, range};
 use super::watch::History;
 use crate::commands::top::format::count;
 
-/// Smallest screen that is worth drawing on.
+/// Smallest screen on which a frame is drawn.
 const SIZE_MIN: (u16, u16) = (50, 14);
 /// Columns of the panel on the right.
 const SIDE: u16 = 30;

@@ -1,4 +1,4 @@
-//! How often blocks were erased: so many blocks in each of a few ranges.
+//! The distribution of erase counts: the number of blocks in each of a few ranges.
 
 use std::fmt::Write;
 
@@ -6,17 +6,17 @@ use serde::Serialize;
 
 use crate::grid::svg::escape;
 
-/// Most ranges.
+/// Maximum number of ranges.
 pub const BARS_MAX: u32 = 24;
 
-/// A range of erase counts and how many blocks are in it.
+/// A range of erase counts, and the number of blocks in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Bar {
     /// Fewest erasures.
     pub erases_min: u32,
     /// Most erasures.
     pub erases_max: u32,
-    /// Good blocks with so many.
+    /// Good blocks in this range.
     pub blocks: u32,
 }
 
@@ -41,14 +41,14 @@ pub fn bars(erases: &[u32], bars: u32) -> Vec<Bar> {
     found
 }
 
-/// Sizes of the picture.
+/// Dimensions of the picture.
 const WIDTH: usize = 720;
 const MARGIN: usize = 20;
 const TOP: usize = 76;
 const ROW: usize = 20;
 const LABEL: usize = 150;
 
-/// The histogram as a picture of its own, light or dark as the reader's system is.
+/// The histogram as a picture file, light or dark as the reader's system is set.
 pub fn picture(bars: &[Bar], title: &str, about: &str) -> String {
     let title = escape(title);
     let height = TOP + bars.len() * ROW + MARGIN + 10;
@@ -89,7 +89,7 @@ pub fn picture(bars: &[Bar], title: &str, about: &str) -> String {
     text
 }
 
-/// A range for people: `3`, `10-19`.
+/// A range as text: `3`, `10-19`.
 pub fn range(bar: &Bar) -> String {
     if bar.erases_min == bar.erases_max {
         bar.erases_min.to_string()

@@ -1,6 +1,6 @@
-//! `steadfast flash top`: how a part wears, on a terminal, as text, as JSON or as a picture.
+//! `steadfast flash top`: the wear of a part, on a terminal, as text, as JSON or as a picture.
 //!
-//! [`watch`] keeps what was seen, [`frame`] draws it, [`histogram`] has the ranges and the picture,
+//! [`watch`] keeps the surveys, [`frame`] draws them, [`histogram`] has the ranges and the picture,
 //! [`screen`] the terminal.
 
 mod frame;
@@ -24,13 +24,13 @@ use watch::History;
 
 /// Show how the erase blocks of a part wear, live: histogram of erasures, states, erasures a second
 ///
-/// Works on a mounted volume as well, from outside: what the journal on the part says is read again
-/// and again, nothing is written. Keys: q quit, p pause, r count from now on.
+/// Works on a mounted volume too: it reads the journal on the part again and again, and writes
+/// nothing. Keys: q quit, p pause, r count from now on.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Time between two looks
+    /// Time between two surveys
     #[arg(long, default_value = "1s", value_parser = interval::parse_ms, value_name = "INTERVAL")]
     interval: u32,
     /// Print one frame as text; the rate is that of one interval
@@ -44,7 +44,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What is printed as JSON.
+/// The JSON document.
 #[derive(Debug, Serialize)]
 struct Report {
     target: String,
@@ -58,7 +58,7 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// There is no NAND, or no translation layer on it that can be read; no terminal.
+/// There is no NAND, or it holds no readable translation layer; no terminal.
 pub fn run(args: &Args) -> Outcome {
     let target = args.place.target.as_path();
     let every = top::time_between(args.interval, target)?;

@@ -1,4 +1,4 @@
-//! The terminal: keys, redrawing, and leaving it as it was found.
+//! The terminal: keys, redrawing, and restoring its state at the end.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn cannot(error: io::Error) -> Failure {
     Failure::host(&error, "use the terminal", Path::new("/dev/tty"))
 }
 
-/// Shows the part until the user has seen enough.
+/// Shows the part until the user quits.
 ///
 /// # Errors
 /// The part cannot be read any more, or the terminal cannot be used.
@@ -31,7 +31,7 @@ pub fn run(place: FlashPlace, mut history: History, every: Duration) -> Outcome 
         signal_hook::flag::register(signal, ended.clone()).map_err(cannot)?;
     }
     let news = watch(every, move || Survey::take(&place)).map_err(cannot)?;
-    // Puts the terminal back also where something panics.
+    // This restores the terminal even after a panic.
     let mut terminal = ratatui::try_init().map_err(cannot)?;
     let result = show(&mut terminal, &mut history, &news, &ended);
     ratatui::restore();

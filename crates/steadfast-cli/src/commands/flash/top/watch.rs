@@ -1,47 +1,48 @@
-//! Looking at a part again and again: what was found last, and how much was erased meanwhile.
+//! Repeated surveys of a part: the newest survey, and the erasures since the first.
 
 use std::time::{Duration, Instant};
 
 use crate::commands::flash::survey::Survey;
 
-/// What was seen since the start.
+/// The surveys since the start.
 #[derive(Debug)]
 pub struct History {
-    /// What is looked at.
+    /// The name of the part.
     pub title: String,
-    /// What was found last.
+    /// The newest survey.
     pub newest: Survey,
-    /// Erasures of all blocks and the time: at the start, before the last look, at the last look.
+    /// Erasures of all blocks and the time: at the start, at the last survey but one, at the last
+    /// survey.
     start: u64,
     before: (u64, Instant),
     last: (u64, Instant),
 }
 
 impl History {
-    /// The first look.
+    /// Starts with the first survey.
     pub fn new(title: String, first: Survey, at: Instant) -> History {
         let seen = (first.wear().erases_total, at);
         History { title, newest: first, start: seen.0, before: seen, last: seen }
     }
 
-    /// Another look.
+    /// Adds a survey.
     pub fn push(&mut self, survey: Survey, at: Instant) {
         self.before = self.last;
         self.last = (survey.wear().erases_total, at);
         self.newest = survey;
     }
 
-    /// Counts from now on.
+    /// Restarts the count.
     pub fn reset(&mut self) {
         self.start = self.last.0;
     }
 
-    /// Erasures since the start. A block that went bad takes its own away.
+    /// Erasures since the start. The erasures of a block that has gone bad drop out of the count.
     pub fn erased(&self) -> u64 {
         self.last.0.saturating_sub(self.start)
     }
 
-    /// Erasures a second between the last two looks.
+    /// Erasures per second between the last two surveys.
     pub fn rate(&self) -> f64 {
         let time = self.last.1.saturating_duration_since(self.before.1);
         if time < Duration::from_millis(1) {
