@@ -42,7 +42,7 @@ bench-%:
 	@scripts/bench.sh $*
 
 .PHONY: performance
-performance: ## Measure what docs/PERFORMANCE.md tells, and write its tables again (root)
+performance: ## Measure what docs/PERFORMANCE.md describes, and write docs/performance/measured.md (root)
 	@scripts/performance.sh
 
 PREFIX ?= /usr/local

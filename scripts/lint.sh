@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make lint`: all checks that run no code.
+# `make lint`: every check that needs no test run: format, clippy, documentation, licences, pages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -29,4 +29,5 @@ fi
 for script in scripts/*.sh tests/*.sh bench/*.sh .ci/run; do
     [ -e "$script" ] && bash -n "$script"
 done
+tests/docs.sh
 echo "lint: ok"

@@ -1,19 +1,17 @@
 #!/usr/bin/env bash
-# `make performance`: measures the numbers in docs/PERFORMANCE.md and rewrites the tables between
-# the two marks. Needs root.
+# `make performance`: measures what docs/PERFORMANCE.md describes and writes the tables in
+# docs/performance/measured.md, between its two marks. Needs root.
 #
-# It runs the lab twice, below target/performance: `goals` on the targets of the goals, and the
-# suites PERFORMANCE_SUITES (b4,device,check) on BENCH_ON (steadfast,steadfast-lib,ext4,xfs).
-# BENCH_EFFORT (quick, default, full) and BENCH_ROUNDS (5) apply to both.
-#
-# PERFORMANCE_RESUME=1 continues an interrupted run. PERFORMANCE_RESULT uses existing results
-# (directories, separated by spaces) and measures nothing. The page is written only when all runs
-# are complete.
+# Two runs of the lab, below target/performance: `goals` on the targets of the goals, and the suites
+# PERFORMANCE_SUITES (b4,device,check) on BENCH_ON (steadfast,steadfast-lib,ext4,xfs). BENCH_EFFORT
+# (quick, default, full) and BENCH_ROUNDS (5) apply to both. PERFORMANCE_RESUME=1 continues a
+# stopped run. PERFORMANCE_RESULT names existing results (directories, separated by spaces); then
+# nothing is measured. The file is written only when all runs are complete.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-page=docs/PERFORMANCE.md
+page=docs/performance/measured.md
 grep -q '^<!-- measured -->$' "$page" && grep -q '^<!-- end -->$' "$page" \
     || die "the marks are gone: $page: put '<!-- measured -->' and '<!-- end -->' on lines of their own"
 if [ -z "${STEADFAST:-}" ]; then
@@ -24,8 +22,8 @@ fi
 export STEADFAST
 export BENCH_RESUME=${PERFORMANCE_RESUME:-} BENCH_ROUNDS=${BENCH_ROUNDS:-5}
 
-# A run with failures also has a result, and the page shows the failures. An interrupted run is not
-# complete.
+# A run with failures still has a result, and the tables show its failures. A stopped run is
+# incomplete.
 measure() {
     local out=$1 on=$2 suites=$3
     BENCH_OUT=$out BENCH_ON=$on scripts/bench.sh "$suites" \
@@ -48,7 +46,7 @@ for result in "${results[@]}"; do
     echo >>"$tables"
 done
 ! grep -q '^Stopped before its end' "$tables" \
-    || die "a run has not come to its end: ${results[*]}: PERFORMANCE_RESUME=1 make performance goes on"
+    || die "a run is not complete: ${results[*]}: continue it with PERFORMANCE_RESUME=1 make performance"
 awk -v tables="$tables" '
     /^<!-- measured -->$/ { print; print ""; while ((getline line < tables) > 0) print line; inside = 1; next }
     /^<!-- end -->$/ { inside = 0 }

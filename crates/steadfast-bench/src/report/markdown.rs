@@ -1,4 +1,4 @@
-//! A result as Markdown: tables for a README, an issue, or docs/PERFORMANCE.md.
+//! A result as Markdown: tables for a README, an issue, or docs/performance/measured.md.
 
 use std::fmt::Write;
 

@@ -34,8 +34,9 @@ const MEMORY: u64 = 64 << 20;
 const HUGE: u64 = 1 << 40;
 
 const DISK: &[&str] = &["steadfast", "ext4"];
-const DURABLE: &[&str] = &["steadfast", "ext4", "bindfs"];
+const DURABLE: &[&str] = &["steadfast", "steadfast-lib", "ext4", "bindfs"];
 const FLOOR: &[&str] = &["steadfast", "null", "ext4"];
+const DATA: &[&str] = &["steadfast", "steadfast-lib", "null", "ext4"];
 const NAMES: &[&str] =
     &["steadfast", "steadfast-lib", "null", "ext4", "bindfs", "gocryptfs", "fuse2fs"];
 const LIBRARY: &[&str] = &["steadfast-lib", "ext4"];
@@ -133,12 +134,12 @@ fn data(list: &mut List, effort: Effort) -> Outcome {
     );
     for words in matrix {
         for inner in Iozone::parse(&format!("{words} -+w 1 -e"))? {
-            list.add("small memory", FLOOR, Limited { inner, bytes: MEMORY });
+            list.add("small memory", DATA, Limited { inner, bytes: MEMORY });
         }
-        list.iozone("memory enough", FLOOR, &format!("{words} -+w 1"))?;
+        list.iozone("memory enough", DATA, &format!("{words} -+w 1"))?;
     }
     let file = effort.pick("8m", "64m", "256m");
-    list.iozone("cached reads", FLOOR, &format!("-s {file} -r 4k -r 64k -i 0 -i 1 -i 2"))?;
+    list.iozone("cached reads", DATA, &format!("-s {file} -r 4k -r 64k -i 0 -i 1 -i 2"))?;
     list.iozone("mapped reads", FLOOR, &format!("-s {file} -r 4k -r 64k -i 0 -i 1 -i 2 -B"))?;
     let large = effort.pick("32m", "128m", "256m");
     list.iozone("in sequence", FLOOR, &format!("-s {large} -r 128k -r 1m -i 0 -i 1 -e -U"))?;
@@ -152,7 +153,7 @@ fn data(list: &mut List, effort: Effort) -> Outcome {
     }
     let (file_size, operations) =
         effort.pick((32 << 20, 200), (256 << 20, 2000), (512 << 20, 10_000));
-    list.add("processor", FLOOR, Cost { file_size, operations });
+    list.add("processor", DATA, Cost { file_size, operations });
     Ok(())
 }
 
