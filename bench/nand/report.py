@@ -71,7 +71,7 @@ def processor():
 
 
 def lab_result(found):
-    """The values as a result of the lab (its schema is in crates/steadfast-bench/src/result)."""
+    """The values as a result of the lab (its schema is in crates/steadfast-lab/src/result)."""
     now = int(time.time())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     measured = []

@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    steadfast_lab::hostile::hostile_image(input);
+    steadfast_torture::hostile::hostile_image(input);
 });

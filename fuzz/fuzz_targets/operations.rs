@@ -2,7 +2,7 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    if let Err(what) = steadfast_lab::hostile::run_stream(input) {
+    if let Err(what) = steadfast_torture::hostile::run_stream(input) {
         panic!("{what}");
     }
 });

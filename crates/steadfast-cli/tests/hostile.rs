@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::{STEADFAST, Scratch, failed};
-use steadfast_lab::hostile::anatomy::{Anatomy, NODE_HEADER, SLOT};
+use steadfast_torture::hostile::anatomy::{Anatomy, NODE_HEADER, SLOT};
 
 /// Key kind of a directory entry.
 const DIRENT: u8 = 2;

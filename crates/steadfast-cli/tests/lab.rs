@@ -4,22 +4,22 @@
 use std::path::Path;
 use std::process::Command;
 
-use steadfast_bench::result::{self, Status, Test};
-use steadfast_bench::run::{self, Effort, Observer, Plan, PlannedSuite, StepReport, Stop};
-use steadfast_bench::target::{self, Site};
-use steadfast_bench::workload::Workload;
-use steadfast_bench::workload::ageing::Ageing;
-use steadfast_bench::workload::atomic::AtomicUpdate;
-use steadfast_bench::workload::cost::Cost;
-use steadfast_bench::workload::crosscheck::AgainstFio;
-use steadfast_bench::workload::durability::Durability;
-use steadfast_bench::workload::fileops::FileOperations;
-use steadfast_bench::workload::general::General;
-use steadfast_bench::workload::iozone::Iozone;
-use steadfast_bench::workload::lat_fs::LatFs;
-use steadfast_bench::workload::limited::Limited;
-use steadfast_bench::workload::mount::{Condition, Mount};
-use steadfast_bench::workload::sqlite::Sqlite;
+use steadfast_lab::result::{self, Status, Test};
+use steadfast_lab::run::{self, Effort, Observer, Plan, PlannedSuite, StepReport, Stop};
+use steadfast_lab::target::{self, Site};
+use steadfast_lab::workload::Workload;
+use steadfast_lab::workload::ageing::Ageing;
+use steadfast_lab::workload::atomic::AtomicUpdate;
+use steadfast_lab::workload::cost::Cost;
+use steadfast_lab::workload::crosscheck::AgainstFio;
+use steadfast_lab::workload::durability::Durability;
+use steadfast_lab::workload::fileops::FileOperations;
+use steadfast_lab::workload::general::General;
+use steadfast_lab::workload::iozone::Iozone;
+use steadfast_lab::workload::lat_fs::LatFs;
+use steadfast_lab::workload::limited::Limited;
+use steadfast_lab::workload::mount::{Condition, Mount};
+use steadfast_lab::workload::sqlite::Sqlite;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_steadfast");
 

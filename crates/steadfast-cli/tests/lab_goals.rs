@@ -5,18 +5,18 @@
 use std::path::Path;
 use std::process::Command;
 
-use steadfast_bench::result::{RunResult, Status};
-use steadfast_bench::run::{self, Effort, Observer, Plan, PlannedSuite, StepReport, Stop};
-use steadfast_bench::target::{self, Site};
-use steadfast_bench::workload::Workload;
-use steadfast_bench::workload::direct::DirectReads;
-use steadfast_bench::workload::general::General;
-use steadfast_bench::workload::growth::Growth;
-use steadfast_bench::workload::iozone::Iozone;
-use steadfast_bench::workload::metadata::Metadata;
-use steadfast_bench::workload::opening::Opening;
-use steadfast_bench::workload::overwrite::{DurableWrites, Place};
-use steadfast_bench::workload::purpose::Purposeful;
+use steadfast_lab::result::{RunResult, Status};
+use steadfast_lab::run::{self, Effort, Observer, Plan, PlannedSuite, StepReport, Stop};
+use steadfast_lab::target::{self, Site};
+use steadfast_lab::workload::Workload;
+use steadfast_lab::workload::direct::DirectReads;
+use steadfast_lab::workload::general::General;
+use steadfast_lab::workload::growth::Growth;
+use steadfast_lab::workload::iozone::Iozone;
+use steadfast_lab::workload::metadata::Metadata;
+use steadfast_lab::workload::opening::Opening;
+use steadfast_lab::workload::overwrite::{DurableWrites, Place};
+use steadfast_lab::workload::purpose::Purposeful;
 
 /// Prints the messages of a run.
 struct Printer;

@@ -8,7 +8,7 @@ use common::Scratch;
 use serde_json::Value;
 
 const EXAMPLE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../steadfast-bench/tests/fixtures/example.json");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../steadfast-lab/tests/fixtures/example.json");
 
 fn example() -> Value {
     serde_json::from_slice(&fs::read(EXAMPLE).unwrap()).unwrap()

@@ -1,40 +1,37 @@
-//! The lab: a model file system, random operations, and power cuts at every I/O.
+//! The measuring part of `steadfast lab`. It runs the workloads of published file-system
+//! comparisons side by side on any set of file systems, and its results can be verified.
 //!
-//! docs/testing/power-cuts.md explains the method. The [`model`] defines the correct behaviour. A
-//! [`session`] does every operation on a volume and on the model. The [`tape`] under the volume
-//! records every I/O. The [`ledger`] knows the states that a power cut may leave. [`powercut`]
-//! makes the image after a cut at each I/O, opens it and judges it. [`sabotage`] and [`toy`] test
-//! the tests.
+//! # Rooms
+//! - [`result`]: the schema of a run. All measurements go there, and all printing, drawing and
+//!   comparing reads only this. It is JSON, documented field by field, with a version.
+//! - [`statistics`]: medians, spreads, ratios with their confidence, and the rule that a difference
+//!   below the noise does not count.
+//! - [`report`]: the presentation of a result: tables, pictures, the page. [`compare`]: the changes
+//!   between two results.
+//! - [`target`]: the file systems under test.
+//! - [`workload`]: the work done on them.
+//! - [`suite`]: which workloads answer which published comparison.
+//! - [`measure`]: instruments: times of operations, processor time, traffic of the medium, noise of
+//!   the machine.
+//! - [`run`]: the order of the steps, what is stored after each, and how a stopped run continues.
+//! - [`trouble`]: the reasons why something could not be measured.
+//!
+//! # Invariants
+//! - A number is never invented: a measurement that failed has a status with its reason, and no
+//!   sample.
+//! - Compared values come from the same run, from the same rounds, and from volumes of the same
+//!   size.
+//! - Every value in a result is finite, because JSON has no other numbers.
 
-pub mod bounded;
 pub mod compare;
-pub mod cut;
-pub mod digest;
-pub mod fault;
-pub mod faults;
-pub mod fill;
-pub mod flash;
-pub mod generate;
-pub mod hostile;
-pub mod image;
-pub mod ledger;
-pub mod linear;
-pub mod medium;
-pub mod minimise;
-pub mod model;
-pub mod operation;
-pub mod platform;
-pub mod powercut;
-pub mod random;
-pub mod rot;
-pub mod sabotage;
-pub mod schedule;
-pub mod session;
-pub mod subject;
-pub mod sweep;
-pub mod tape;
-pub mod torture;
-pub mod toy;
-pub mod triggers;
+pub mod measure;
+pub mod report;
+pub mod result;
+pub mod run;
+pub mod statistics;
+pub mod suite;
+pub mod target;
 pub mod trouble;
-pub mod world;
+pub mod workload;
+
+pub use trouble::{Outcome, Trouble};

@@ -7,7 +7,7 @@ mod show;
 
 use std::path::Path;
 
-use steadfast_bench::workload::iozone::serve_child;
+use steadfast_lab::workload::iozone::serve_child;
 
 use crate::failure::{Failure, Outcome};
 

@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use steadfast_fuse::{MountOptions, ioctl};
-use steadfast_lab::linear::namespace::{Answer, Id, Namespace, Operation, Path, State};
-use steadfast_lab::linear::{Call, Refused, check};
-use steadfast_lab::random::Random;
+use steadfast_torture::linear::namespace::{Answer, Id, Namespace, Operation, Path, State};
+use steadfast_torture::linear::{Call, Refused, check};
+use steadfast_torture::random::Random;
 
 use crate::support::{Place, QUIET, can_mount};
 use crate::sys;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use steadfast_flash::part::Part;
-use steadfast_lab::flash::{Struck, cut_part, figures};
+use steadfast_torture::flash::{Struck, cut_part, figures};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mtd::parse_part;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use steadfast_bench::target::NULL_READY;
 use steadfast_fuse::{MountOptions, null};
+use steadfast_lab::target::NULL_READY;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::line;

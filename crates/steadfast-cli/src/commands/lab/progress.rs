@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use steadfast_bench::run::{Observer, StepReport};
+use steadfast_lab::run::{Observer, StepReport};
 
 /// A line on standard error that is updated in place; without a terminal, one line per workload.
 pub struct Progress {

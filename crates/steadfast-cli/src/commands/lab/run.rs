@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use steadfast_bench::report::terminal::Part;
-use steadfast_bench::result::{RunResult, Status};
-use steadfast_bench::run::{self, Effort, Plan, PlannedSuite, RunError, Stop};
-use steadfast_bench::target::{self, Backing, DirectoryTarget, Site, Target, cleanup};
-use steadfast_bench::{Trouble, suite};
+use steadfast_lab::report::terminal::Part;
+use steadfast_lab::result::{RunResult, Status};
+use steadfast_lab::run::{self, Effort, Plan, PlannedSuite, RunError, Stop};
+use steadfast_lab::target::{self, Backing, DirectoryTarget, Site, Target, cleanup};
+use steadfast_lab::{Trouble, suite};
 
 use super::progress::Progress;
 use super::show;

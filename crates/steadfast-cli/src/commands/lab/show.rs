@@ -4,10 +4,10 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use steadfast_bench::report::terminal::{self, Part, Style};
-use steadfast_bench::result::{self, RunResult};
-use steadfast_bench::statistics::Verdict;
-use steadfast_bench::{compare, report};
+use steadfast_lab::report::terminal::{self, Part, Style};
+use steadfast_lab::result::{self, RunResult};
+use steadfast_lab::statistics::Verdict;
+use steadfast_lab::{compare, report};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{json, line};

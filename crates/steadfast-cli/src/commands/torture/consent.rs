@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use steadfast_lab::torture::device::latency::DeviceKind;
 use steadfast_media::Medium;
+use steadfast_torture::torture::device::latency::DeviceKind;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::{host, size};

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use steadfast_host::{HostPlatform, random_uuid};
-use steadfast_lab::random::Random;
-use steadfast_lab::torture::device::layout::Layout;
-use steadfast_lab::torture::device::verify::{Verdict, verify};
-use steadfast_lab::torture::device::witness::{Line, Witness};
-use steadfast_lab::torture::device::{DeviceError, latency, writer};
 use steadfast_media::Medium;
+use steadfast_torture::random::Random;
+use steadfast_torture::torture::device::layout::Layout;
+use steadfast_torture::torture::device::verify::{Verdict, verify};
+use steadfast_torture::torture::device::witness::{Line, Witness};
+use steadfast_torture::torture::device::{DeviceError, latency, writer};
 
 use super::Args;
 use super::consent;

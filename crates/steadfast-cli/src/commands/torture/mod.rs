@@ -11,10 +11,10 @@ mod words;
 
 use std::path::PathBuf;
 
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::tape::Lie;
-use steadfast_lab::torture::finding::Name;
-use steadfast_lab::world::Profile;
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::tape::Lie;
+use steadfast_torture::torture::finding::Name;
+use steadfast_torture::world::Profile;
 
 use crate::failure::Outcome;
 use crate::interval;

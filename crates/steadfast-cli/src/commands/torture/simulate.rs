@@ -10,12 +10,12 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use steadfast_host::{Durability, Links, MODE_PUBLIC, WholeFile};
-use steadfast_lab::powercut::Tally;
-use steadfast_lab::tape::Lie;
-use steadfast_lab::torture::campaign::{self, Plan, Sample};
-use steadfast_lab::torture::finding::{self, Name};
-use steadfast_lab::torture::report::{self, Facts};
-use steadfast_lab::torture::self_test::{self, Planted, SEEDS_MAX};
+use steadfast_torture::powercut::Tally;
+use steadfast_torture::tape::Lie;
+use steadfast_torture::torture::campaign::{self, Plan, Sample};
+use steadfast_torture::torture::finding::{self, Name};
+use steadfast_torture::torture::report::{self, Facts};
+use steadfast_torture::torture::self_test::{self, Planted, SEEDS_MAX};
 
 use super::Args;
 use super::words::{FindingText, JsonCaught, JsonReport, campaign_of_one, counted, replay_command};

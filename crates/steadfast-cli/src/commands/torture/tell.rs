@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
-use steadfast_lab::torture::device::witness::Line;
+use steadfast_torture::torture::device::witness::Line;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
 

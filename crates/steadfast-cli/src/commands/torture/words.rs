@@ -3,10 +3,10 @@
 use std::fmt;
 
 use serde::Serialize;
-use steadfast_lab::tape::Lie;
-use steadfast_lab::torture::campaign;
-use steadfast_lab::torture::finding::{Finding, profile_name};
-use steadfast_lab::torture::self_test::Caught;
+use steadfast_torture::tape::Lie;
+use steadfast_torture::torture::campaign;
+use steadfast_torture::torture::finding::{Finding, profile_name};
+use steadfast_torture::torture::self_test::Caught;
 
 /// The command that replays a run.
 pub fn replay_command(name: &str, lie: Lie) -> String {
@@ -140,8 +140,8 @@ impl JsonFinding {
 
 /// The outcome of one run, as a campaign of one seed.
 pub fn campaign_of_one(
-    name: steadfast_lab::torture::finding::Name,
-    tally: steadfast_lab::powercut::Tally,
+    name: steadfast_torture::torture::finding::Name,
+    tally: steadfast_torture::powercut::Tally,
     finding: Option<Finding>,
     elapsed: std::time::Duration,
 ) -> campaign::Outcome {

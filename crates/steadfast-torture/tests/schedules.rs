@@ -11,7 +11,7 @@
 //! Shuttle does not control the core's few atomics: between two locks they act in one piece and in
 //! order.
 //!
-//! `STEADFAST_SCHEDULES=20000 cargo test -p steadfast-lab --release --test schedules` tries more.
+//! `STEADFAST_SCHEDULES=20000 cargo test -p steadfast-torture --release --test schedules` tries more.
 // The traits of `lock_api` are unsafe; see the implementations.
 #![allow(unsafe_code)]
 
@@ -27,14 +27,14 @@ use shuttle::{Config, Runner};
 use steadfast::fs::{Caller, NewNode, RenameMode};
 use steadfast::sabotage::{Sabotage, plant};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
-use steadfast_lab::cut::{Cutter, Survival};
-use steadfast_lab::image::Image;
-use steadfast_lab::linear::namespace::{Answer, Names, Namespace, Operation, Path, State};
-use steadfast_lab::linear::{Call, check};
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::platform::LabPlatform;
-use steadfast_lab::random::Random;
-use steadfast_lab::tape::{Lie, Tape};
+use steadfast_torture::cut::{Cutter, Survival};
+use steadfast_torture::image::Image;
+use steadfast_torture::linear::namespace::{Answer, Names, Namespace, Operation, Path, State};
+use steadfast_torture::linear::{Call, check};
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::platform::LabPlatform;
+use steadfast_torture::random::Random;
+use steadfast_torture::tape::{Lie, Tape};
 
 use shuttle_locks::{ShuttlePlatform, Yielding};
 

@@ -10,7 +10,7 @@ fn main() {
     // The measured sources: a change in them makes the commit a modified one. Cargo compiles this
     // crate again in that case.
     for place in
-        ["steadfast-bench", "steadfast", "steadfast-media", "steadfast-host", "steadfast-fuse"]
+        ["steadfast-lab", "steadfast", "steadfast-media", "steadfast-host", "steadfast-fuse"]
     {
         println!("cargo::rerun-if-changed=../{place}/src");
     }

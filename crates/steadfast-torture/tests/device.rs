@@ -1,17 +1,17 @@
 //! The device mode of `steadfast torture`, on a medium whose power can really be cut: the lab's
 //! tape.
 
-use steadfast_lab::cut::{Cutter, Survival};
-use steadfast_lab::image::Image;
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::platform::LabPlatform;
-use steadfast_lab::random::Random;
-use steadfast_lab::tape::{Lie, Tape};
-use steadfast_lab::torture::device::layout::Layout;
-use steadfast_lab::torture::device::verify::{Fault, Verdict, verify};
-use steadfast_lab::torture::device::witness::{Line, Witness};
-use steadfast_lab::torture::device::writer::{prepare, write};
 use steadfast_media::Medium;
+use steadfast_torture::cut::{Cutter, Survival};
+use steadfast_torture::image::Image;
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::platform::LabPlatform;
+use steadfast_torture::random::Random;
+use steadfast_torture::tape::{Lie, Tape};
+use steadfast_torture::torture::device::layout::Layout;
+use steadfast_torture::torture::device::verify::{Fault, Verdict, verify};
+use steadfast_torture::torture::device::witness::{Line, Witness};
+use steadfast_torture::torture::device::writer::{prepare, write};
 
 const SIZE: u64 = 24 << 20;
 const UNIT: u32 = 512;

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use steadfast_bench::result::{RunResult, Status};
-use steadfast_bench::run::{self, Effort, Observer, Plan, RunError, StepReport, Stop};
-use steadfast_bench::statistics::{Verdict, judge, ratio_paired};
-use steadfast_bench::suite;
-use steadfast_bench::target::{self, DirectoryTarget, Site, Target};
+use steadfast_lab::result::{RunResult, Status};
+use steadfast_lab::run::{self, Effort, Observer, Plan, RunError, StepReport, Stop};
+use steadfast_lab::statistics::{Verdict, judge, ratio_paired};
+use steadfast_lab::suite;
+use steadfast_lab::target::{self, DirectoryTarget, Site, Target};
 
 /// Counts steps, and stops the run at one of them.
 struct Watcher {
@@ -90,7 +90,7 @@ fn a_corrupting_target_fails_the_run() {
     let base = tempfile::tempdir().expect("a directory");
     let (result, watcher) =
         run_to_end(plan(base.path(), "-s 128k -r 16k", &["dir", "planted-corrupting"], 1));
-    let reading = |test: &&steadfast_bench::result::Test| test.name.contains("read");
+    let reading = |test: &&steadfast_lab::result::Test| test.name.contains("read");
     let first = result.suites[0].tests.iter().find(reading).expect("a read");
     assert_eq!(first.measurements[0].status, Status::Ok);
     let Status::Failed { reason } = &first.measurements[1].status else {
@@ -160,7 +160,7 @@ fn nothing_is_left_behind() {
 
 #[test]
 fn every_workload_runs_on_a_directory_and_what_it_cannot_do_is_skipped() {
-    use steadfast_bench::workload::{
+    use steadfast_lab::workload::{
         Workload,
         durability::Durability,
         fileops::FileOperations,

@@ -4,10 +4,10 @@
 mod sample;
 
 use sample::*;
-use steadfast_bench::compare::{self, CompareError};
-use steadfast_bench::report::terminal::Style;
-use steadfast_bench::result::*;
-use steadfast_bench::statistics::Verdict;
+use steadfast_lab::compare::{self, CompareError};
+use steadfast_lab::report::terminal::Style;
+use steadfast_lab::result::*;
+use steadfast_lab::statistics::Verdict;
 
 const STYLE: Style = Style { width: 160, colour: false };
 

@@ -1,11 +1,11 @@
 //! Tests of the tests: a correct toy passes, and every flawed toy and every lying medium is found.
 
-use steadfast_lab::powercut::{Effort, Script, Tally, Violation, torture};
-use steadfast_lab::sabotage::{Bug, Sabotaged};
-use steadfast_lab::subject::Subject;
-use steadfast_lab::tape::Lie;
-use steadfast_lab::toy::{self, Toy};
-use steadfast_lab::world::{Profile, World};
+use steadfast_torture::powercut::{Effort, Script, Tally, Violation, torture};
+use steadfast_torture::sabotage::{Bug, Sabotaged};
+use steadfast_torture::subject::Subject;
+use steadfast_torture::tape::Lie;
+use steadfast_torture::toy::{self, Toy};
+use steadfast_torture::world::{Profile, World};
 
 const EFFORT: Effort =
     Effort { operations: 60, cuts: None, survivals: 2, recovery_cuts: [2, 1, 0] };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use steadfast_bench::result::*;
+use steadfast_lab::result::*;
 
 /// Pseudo-random numbers without a generator crate: the same on every machine.
 pub struct Chance(u64);
@@ -81,7 +81,7 @@ pub fn empty(targets: Vec<Target>, peer: Option<&str>) -> RunResult {
                 available: 40 << 30,
             },
         },
-        noise: steadfast_bench::result::Noise {
+        noise: steadfast_lab::result::Noise {
             probes: vec![
                 Probe {
                     name: "processor".into(),

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use steadfast_bench::result::{self, ResultError};
-use steadfast_bench::statistics::{self, Verdict};
+use steadfast_lab::result::{self, ResultError};
+use steadfast_lab::statistics::{self, Verdict};
 
 fn example() -> result::RunResult {
     result::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/example.json"))

@@ -3,12 +3,12 @@
 mod sample;
 
 use sample::{empty, measurement, suite, target, test};
-use steadfast_bench::report::comparison::View;
-use steadfast_bench::report::goals;
-use steadfast_bench::report::table::{Row, Table};
-use steadfast_bench::result::{Access, Better, Medium, Parameter, RunResult, Test, Unit};
-use steadfast_bench::run::Effort;
-use steadfast_bench::suite as suites;
+use steadfast_lab::report::comparison::View;
+use steadfast_lab::report::goals;
+use steadfast_lab::report::table::{Row, Table};
+use steadfast_lab::result::{Access, Better, Medium, Parameter, RunResult, Test, Unit};
+use steadfast_lab::run::Effort;
+use steadfast_lab::suite as suites;
 
 fn goal(purpose: &str) -> (&'static str, Parameter) {
     ("goal", Parameter::Text(purpose.into()))
@@ -209,7 +209,7 @@ fn every_goal_has_its_tests_in_the_suite_and_no_two_tests_are_one() {
             let measurements = all.map(|target| {
                 let mut found = measurement(target, &values);
                 found.memory =
-                    Some(steadfast_bench::result::Memory { resident_most: 1 << 20, limit: None });
+                    Some(steadfast_lab::result::Memory { resident_most: 1 << 20, limit: None });
                 found.medium = Some(Medium {
                     bytes_asked: 1,
                     bytes_written: 1,
@@ -218,7 +218,7 @@ fn every_goal_has_its_tests_in_the_suite_and_no_two_tests_are_one() {
                     reads: 0,
                     flushes: Some(1),
                 });
-                found.latency = Some(steadfast_bench::result::Latency {
+                found.latency = Some(steadfast_lab::result::Latency {
                     count: 1,
                     mean: 1.0,
                     least: 1.0,

@@ -2,8 +2,8 @@
 //! that a reader uses; the default is one in eight.
 
 use steadfast::FormatOptions;
-use steadfast_lab::rot::{Tally, rot_world};
-use steadfast_lab::world::{Profile, World};
+use steadfast_torture::rot::{Tally, rot_world};
+use steadfast_torture::world::{Profile, World};
 
 fn stride() -> u64 {
     std::env::var("STEADFAST_ROT").ok().and_then(|text| text.parse().ok()).unwrap_or(8)

@@ -4,18 +4,18 @@
 //!
 //! Longer: `STEADFAST_LINKS=5000`.
 
-use steadfast_lab::cut::{Cutter, Survival};
-use steadfast_lab::ledger::Point;
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::operation::Operation;
-use steadfast_lab::platform::Clock;
-use steadfast_lab::powercut::Start;
-use steadfast_lab::random::Random;
-use steadfast_lab::schedule::Scheduler;
-use steadfast_lab::session::Session;
-use steadfast_lab::subject::{LabVolume, Subject};
-use steadfast_lab::tape::Tape;
-use steadfast_lab::world::{Profile, World};
+use steadfast_torture::cut::{Cutter, Survival};
+use steadfast_torture::ledger::Point;
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::operation::Operation;
+use steadfast_torture::platform::Clock;
+use steadfast_torture::powercut::Start;
+use steadfast_torture::random::Random;
+use steadfast_torture::schedule::Scheduler;
+use steadfast_torture::session::Session;
+use steadfast_torture::subject::{LabVolume, Subject};
+use steadfast_torture::tape::Tape;
+use steadfast_torture::world::{Profile, World};
 
 /// Cuts on one image.
 const LINKS: u64 = 200;
@@ -69,7 +69,7 @@ fn chain(seed: u64, profile: Profile, medium: MediumProfile) -> Result<u64, Stri
     let snapshots: Vec<String> =
         session.model.state.snapshots().iter().map(|kept| kept.name.clone()).collect();
     for number in 0..3 {
-        if snapshots.contains(&steadfast_lab::operation::snapshot_name(number)) {
+        if snapshots.contains(&steadfast_torture::operation::snapshot_name(number)) {
             session.step(&Operation::SnapshotDelete { name: number })?;
         }
     }

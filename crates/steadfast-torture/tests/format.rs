@@ -1,16 +1,16 @@
 //! Making a volume over an earlier one with the same uuid: nothing of the earlier one reappears.
 
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
-use steadfast_lab::cut::{Cutter, Survival};
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::platform::{Clock, LabPlatform};
-use steadfast_lab::powercut::{Effort, Script, Start, Tally, torture};
-use steadfast_lab::random::Random;
-use steadfast_lab::session::Session;
-use steadfast_lab::subject::{LabVolume, Subject};
-use steadfast_lab::tape::{Event, Tape};
-use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Medium, MemoryMedium};
+use steadfast_torture::cut::{Cutter, Survival};
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::platform::{Clock, LabPlatform};
+use steadfast_torture::powercut::{Effort, Script, Start, Tally, torture};
+use steadfast_torture::random::Random;
+use steadfast_torture::session::Session;
+use steadfast_torture::subject::{LabVolume, Subject};
+use steadfast_torture::tape::{Event, Tape};
+use steadfast_torture::world::{Profile, World};
 
 /// Worlds on media of every kind that held an earlier volume.
 fn worlds(seeds: std::ops::Range<u64>) -> impl Iterator<Item = World> {

@@ -1,8 +1,8 @@
 //! Every request of a run fails once. Longer: `STEADFAST_SEEDS=0..2000`.
 
-use steadfast_lab::faults::{Effort, Tally, strike_all};
-use steadfast_lab::tape::Discards;
-use steadfast_lab::world::{Extras, Profile, World};
+use steadfast_torture::faults::{Effort, Tally, strike_all};
+use steadfast_torture::tape::Discards;
+use steadfast_torture::world::{Extras, Profile, World};
 
 fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
     std::env::var("STEADFAST_SEEDS")

@@ -2,15 +2,15 @@
 
 use steadfast::fs::{AllocateMode, NewNode, RenameMode};
 use steadfast::{FormatOptions, InodeNumber, TransactionMask};
-use steadfast_lab::cut::{Cutter, Survival};
-use steadfast_lab::image::Image;
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::operation::{Change, Make, Name, Operation, Place};
-use steadfast_lab::platform::Clock;
-use steadfast_lab::powercut::{Effort, Script, Tally, torture};
-use steadfast_lab::subject::{LabVolume, Subject};
-use steadfast_lab::tape::{Event, Lie, Tape};
-use steadfast_lab::world::{Profile, World};
+use steadfast_torture::cut::{Cutter, Survival};
+use steadfast_torture::image::Image;
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::operation::{Change, Make, Name, Operation, Place};
+use steadfast_torture::platform::Clock;
+use steadfast_torture::powercut::{Effort, Script, Tally, torture};
+use steadfast_torture::subject::{LabVolume, Subject};
+use steadfast_torture::tape::{Event, Lie, Tape};
+use steadfast_torture::world::{Profile, World};
 
 fn path(names: &[u8]) -> Place {
     Place::Path(names.iter().map(|name| Name(*name)).collect())

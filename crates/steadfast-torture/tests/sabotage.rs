@@ -12,13 +12,13 @@ use steadfast::fs::{Caller, NewNode, SetAttributes};
 use steadfast::sabotage::{Sabotage, plant};
 use steadfast::testing::TestPlatform;
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::powercut::{Effort, Script, Tally, torture};
-use steadfast_lab::random::Random;
-use steadfast_lab::subject::LabVolume;
-use steadfast_lab::tape::Discards;
-use steadfast_lab::world::{Profile, World};
 use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::powercut::{Effort, Script, Tally, torture};
+use steadfast_torture::random::Random;
+use steadfast_torture::subject::LabVolume;
+use steadfast_torture::tape::Discards;
+use steadfast_torture::world::{Profile, World};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, with the
 /// number of seeds.

@@ -5,15 +5,15 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use steadfast_lab::bounded::{Bounded, Calls};
-use steadfast_lab::generate::operation;
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::minimise::minimise;
-use steadfast_lab::powercut::{Effort, Script, Seen, Tally, torture};
-use steadfast_lab::sabotage::{Bug, Sabotaged};
-use steadfast_lab::subject::LabVolume;
-use steadfast_lab::tape::Lie;
-use steadfast_lab::world::{Profile, World};
+use steadfast_torture::bounded::{Bounded, Calls};
+use steadfast_torture::generate::operation;
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::minimise::minimise;
+use steadfast_torture::powercut::{Effort, Script, Seen, Tally, torture};
+use steadfast_torture::sabotage::{Bug, Sabotaged};
+use steadfast_torture::subject::LabVolume;
+use steadfast_torture::tape::Lie;
+use steadfast_torture::world::{Profile, World};
 
 /// The seeds to run: from the environment, or the fixed ones of CI.
 fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {

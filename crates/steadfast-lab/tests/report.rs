@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use resvg::usvg::roxmltree;
 use sample::*;
-use steadfast_bench::report::comparison::View;
-use steadfast_bench::report::terminal::{Part, Style};
-use steadfast_bench::report::{self, ReportError, terminal};
-use steadfast_bench::result::*;
-use steadfast_bench::statistics::Verdict;
+use steadfast_lab::report::comparison::View;
+use steadfast_lab::report::terminal::{Part, Style};
+use steadfast_lab::report::{self, ReportError, terminal};
+use steadfast_lab::result::*;
+use steadfast_lab::statistics::Verdict;
 
 const STYLE: Style = Style { width: 160, colour: false };
 const PARTS: [Part; 3] = [Part::Summary, Part::Full, Part::Iozone];
@@ -134,7 +134,7 @@ fn iozones_table_is_iozones() {
     assert_eq!((row[0], row[1], row.len()), ("64", "4", 4), "two tests were run");
     let test = &run.suites[0].tests[0];
     let median =
-        steadfast_bench::statistics::median(&test.measurement("ext4").unwrap().values()).unwrap();
+        steadfast_lab::statistics::median(&test.measurement("ext4").unwrap().values()).unwrap();
     assert_eq!(row[2], format!("{:.0}", median / 1024.0));
     assert!(text.contains("b5: ext4") && text.contains("b5: steadfast-lib"));
 }

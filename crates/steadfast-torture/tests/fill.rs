@@ -1,8 +1,8 @@
 //! No space at every fill level. More worlds: `STEADFAST_SEEDS=0..200`.
 
 use steadfast::{FormatOptions, TransactionMask};
-use steadfast_lab::fill::{Tally, fill};
-use steadfast_lab::world::{Profile, World};
+use steadfast_torture::fill::{Tally, fill};
+use steadfast_torture::world::{Profile, World};
 
 fn run(seed: u64, block_size: u32, copies: u8, log: bool, blocks: u64) {
     let mut world = World::new(seed, Profile::Full);

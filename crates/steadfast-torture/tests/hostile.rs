@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use steadfast_lab::hostile::{Choices, Outcome, hostile_image, raw_image, run_stream};
+use steadfast_torture::hostile::{Choices, Outcome, hostile_image, raw_image, run_stream};
 
 /// Bytes that one image may have allocated at one time. This includes the image of at most 1 MiB
 /// (twice) and a cache of 64 KiB.

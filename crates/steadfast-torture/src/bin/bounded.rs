@@ -4,10 +4,10 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use steadfast_lab::bounded::{Bounded, Calls};
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::powercut::{Effort, Seen, Tally};
-use steadfast_lab::subject::LabVolume;
+use steadfast_torture::bounded::{Bounded, Calls};
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::powercut::{Effort, Seen, Tally};
+use steadfast_torture::subject::LabVolume;
 
 const USAGE: &str = "\
 usage: bounded [--length 1|2|3] [--shard I/N] [--medium NAME] [--only NUMBER] [--every N]

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::minimise::minimise;
-use steadfast_lab::powercut::{Effort, Script, Tally, Violation, torture};
-use steadfast_lab::subject::LabVolume;
-use steadfast_lab::sweep::{Combination, Table};
-use steadfast_lab::tape::Lie;
-use steadfast_lab::world::{Profile, World};
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::minimise::minimise;
+use steadfast_torture::powercut::{Effort, Script, Tally, Violation, torture};
+use steadfast_torture::subject::LabVolume;
+use steadfast_torture::sweep::{Combination, Table};
+use steadfast_torture::tape::Lie;
+use steadfast_torture::world::{Profile, World};
 
 const USAGE: &str = "\
 usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|all]
@@ -192,7 +192,7 @@ fn main() -> ExitCode {
     let (tally, violations) = (total.into_inner(), violations.into_inner());
     let seconds = started.elapsed().as_secs_f64();
     if arguments.sweep {
-        println!("{}\n{} combinations", table.into_inner(), steadfast_lab::sweep::count());
+        println!("{}\n{} combinations", table.into_inner(), steadfast_torture::sweep::count());
     }
     println!(
         "{tally}, {seconds:.1} s, {:.0} cuts/s, {} violations",

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use steadfast_lab::medium::MediumProfile;
-use steadfast_lab::powercut::{Effort, Script, Tally, torture};
-use steadfast_lab::subject::LabVolume;
-use steadfast_lab::world::{Profile, World};
+use steadfast_torture::medium::MediumProfile;
+use steadfast_torture::powercut::{Effort, Script, Tally, torture};
+use steadfast_torture::subject::LabVolume;
+use steadfast_torture::world::{Profile, World};
 
 const EFFORT: Effort =
     Effort { operations: 40, cuts: Some(10), survivals: 2, recovery_cuts: [1, 1, 1] };
