@@ -14,7 +14,7 @@ use crate::engine::keyspace::{BATCH_MUTATIONS_MAX, SpaceClass};
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::{Key, Kind};
-use crate::format::{DeadEntry, Mutation, RecordBuilder};
+use crate::format::{DeadEntry, Mutation, payload};
 use crate::memory;
 use crate::platform::Platform;
 use crate::space::Roots;
@@ -227,7 +227,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             _ => {}
         }
         if let Origin::Operation(_) = origin {
-            let size = RecordBuilder::size_of(mutation.value.as_ref().map(Vec::len));
+            let size = payload::size_of(mutation.value.as_ref().map(Vec::len));
             working.pending.add(key, size, self.record_limit());
         }
     }

@@ -14,6 +14,10 @@ use crate::types::{Generation, InodeNumber, Timestamp};
 /// Limit of the mutations in one batch; larger work is done in steps.
 pub const BATCH_MUTATIONS_MAX: usize = 64;
 
+/// Limit of the keys that the extents of one batch change. The rest of the batch is for the inode
+/// and for extents that are merged or split beside them.
+pub const EXTENT_CHANGES_MAX: usize = 58;
+
 /// Which of the space may be used that is kept back so that a full volume can always be cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceClass {

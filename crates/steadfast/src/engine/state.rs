@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use crate::engine::budget::reclaim::Vain;
-use crate::engine::commit::group::LastPoint;
-use crate::engine::snapshots::Dying;
+use crate::engine::budget::futile::FutilePoints;
+use crate::engine::snapshots::dying::Dying;
 use crate::error::Result;
 use crate::format::key::Key;
 use crate::format::{Metaroot, NodePointer, Root, SnapshotCounts};
@@ -130,13 +129,22 @@ pub struct Working {
     /// counted.
     pub fits_later: Option<bool>,
     /// Transaction points that freed too little.
-    pub vain: Vain,
+    pub futile: FutilePoints,
 }
 
 impl Working {
     pub fn frozen_root(&self) -> Option<Root> {
         self.frozen.as_ref().map(|frozen| frozen.metaroot.root())
     }
+}
+
+/// How the last transaction point went.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct LastPoint {
+    /// Committers present when it was set.
+    pub present: u32,
+    /// Time that it took, microseconds.
+    pub duration: u64,
 }
 
 /// The committer's state, under the commit lock.

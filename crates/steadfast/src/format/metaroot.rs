@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::error::Result;
-use crate::format::slots::Slots;
 use crate::format::{
     DIGEST_SIZE, Digest, FieldReader, FieldWriter, HEIGHT_MAX, NodePointer, Root, STRUCTURE_DIGEST,
     STRUCTURE_SIZE, Superblock, digest_of,
@@ -100,21 +99,6 @@ fn is_of_another_volume(bytes: &[u8], superblock: &Superblock, platform: &impl P
 }
 
 impl Metaroot {
-    /// Reads the newest valid metaroot.
-    ///
-    /// # Errors
-    /// `NoMetaroot`, or the medium's error if neither copy of a slot can be read: the newest state
-    /// may be there, and an older one must not be taken for it. But permanently unreadable copies
-    /// cause no such error. A power cut leaves such copies on flash, or on a disk whose checksums
-    /// no longer match.
-    pub fn read_newest(
-        medium: &impl Medium,
-        superblock: &Superblock,
-        platform: &impl Platform,
-    ) -> Result<Metaroot> {
-        Ok(*Slots::read(medium, superblock, platform)?.newest())
-    }
-
     /// Reads and classifies the copy at byte `offset`.
     pub fn read_copy(
         medium: &impl Medium,

@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use crate::error::{Error, Result};
 use crate::format::FieldReader;
 use crate::format::key::Key;
-use crate::format::record::{Encoded, TAG_PUT, TAG_SETTLED, encode, start};
+use crate::format::payload::{Encoded, TAG_PUT, TAG_SETTLED, encode, start};
 
 /// Bytes of a payload for each byte of its packed form, at most.
 pub const GAIN_MAX: usize = 8;
@@ -55,7 +55,7 @@ pub fn pack(payload: &[u8]) -> Result<Option<Vec<u8>>> {
         if usize::from(kind) >= KINDS {
             return Ok(None);
         }
-        end += crate::format::RecordBuilder::size_of(value.map(<[u8]>::len));
+        end += crate::format::payload::size_of(value.map(<[u8]>::len));
         // Upper bound: the tag, three varints, a mask for each eight bytes of the value, and the
         // value.
         let room =
@@ -294,7 +294,7 @@ mod tests {
         fn other_bytes_are_refused_or_make_a_payload(packed in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(payload) = unpack(&packed).unwrap() {
                 prop_assert!(payload.len() <= GAIN_MAX * packed.len());
-                prop_assert!(crate::format::record::mutations(&payload, |_| true).unwrap().is_some());
+                prop_assert!(crate::format::payload::mutations(&payload, |_| true).unwrap().is_some());
             }
         }
     }

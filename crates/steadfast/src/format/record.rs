@@ -16,22 +16,11 @@ use alloc::vec::Vec;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
 use crate::format::pack::{pack, unpack};
+use crate::format::payload::{Encoded, Mutation, TAG_PUT, TAG_SETTLED, encode, mutations};
 use crate::format::{DIGEST_SIZE, Digest, FieldReader, FieldWriter, LogPosition, digest_of};
 use crate::memory;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::Lsn;
-
-/// A value's bytes.
-pub type Value = Vec<u8>;
-
-/// One change to the map.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mutation {
-    /// The key.
-    pub key: Key,
-    /// The new value, or `None` to remove the key, which exists.
-    pub value: Option<Value>,
-}
 
 /// Bytes before the payload.
 pub const RECORD_HEADER: usize = 72;
@@ -42,9 +31,6 @@ const MAGIC: u32 = u32::from_le_bytes(*b"SFLR");
 const FLAG_CHECK_DATA: u32 = 1;
 /// The payload is [packed](crate::format::pack).
 const FLAG_PACKED: u32 = 2;
-pub(crate) const TAG_PUT: u8 = 1;
-/// An earlier record of the group has the mutation, so its data is durable.
-pub(crate) const TAG_SETTLED: u8 = 2;
 
 /// Collects the mutations of one record.
 pub struct RecordBuilder {
@@ -67,11 +53,6 @@ impl RecordBuilder {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(payload).map_err(|_| Error::OutOfMemory)?;
         Ok(RecordBuilder { payload: bytes })
-    }
-
-    /// Payload bytes that one mutation takes without packing.
-    pub fn size_of(value_len: Option<usize>) -> usize {
-        Key::LEN + 1 + value_len.map_or(0, |length| length + 2)
     }
 
     /// Adds a mutation.
@@ -170,54 +151,6 @@ impl Body {
         let padded = self.bytes.len().next_multiple_of(block_size);
         self.bytes.resize(padded, 0);
         (self.bytes, digest)
-    }
-}
-
-/// Appends a mutation to a payload.
-pub(crate) fn encode(
-    payload: &mut Vec<u8>,
-    key: &Key,
-    tag: u8,
-    value: Option<&[u8]>,
-) -> Result<()> {
-    start(payload, key, tag, value.map(<[u8]>::len))?;
-    payload.extend_from_slice(value.unwrap_or_default());
-    Ok(())
-}
-
-/// Appends the part of a mutation before its value, with room for the value.
-pub(crate) fn start(
-    payload: &mut Vec<u8>,
-    key: &Key,
-    tag: u8,
-    value_len: Option<usize>,
-) -> Result<()> {
-    payload.try_reserve(RecordBuilder::size_of(value_len)).map_err(|_| Error::OutOfMemory)?;
-    payload.extend_from_slice(&key.0);
-    payload.push(tag);
-    if let Some(length) = value_len {
-        payload.extend_from_slice(&(length as u16).to_le_bytes());
-    }
-    Ok(())
-}
-
-/// The mutations of a payload made by this program: key, tag and value of each.
-pub(crate) struct Encoded<'a>(pub &'a [u8]);
-
-impl<'a> Iterator for Encoded<'a> {
-    type Item = (Key, u8, Option<&'a [u8]>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut fields = FieldReader::new(self.0);
-        let (key, tag) = (Key(fields.array()), fields.u8());
-        let value = if tag & TAG_PUT != 0 {
-            let length = usize::from(fields.u16());
-            fields.bytes(length)
-        } else {
-            None
-        };
-        self.0 = fields.rest();
-        (!fields.overrun()).then_some((key, tag, value))
     }
 }
 
@@ -332,30 +265,6 @@ impl Record {
     pub fn into_payload(self) -> Vec<u8> {
         self.payload
     }
-}
-
-/// Decodes a payload; `None` if it is malformed.
-pub fn mutations(payload: &[u8], wanted: impl Fn(u8) -> bool) -> Result<Option<Vec<Mutation>>> {
-    let mut fields = FieldReader::new(payload);
-    let mut mutations = Vec::new();
-    while !fields.rest().is_empty() {
-        let key = Key(fields.array());
-        let tag = fields.u8();
-        let value = match tag & !TAG_SETTLED {
-            0 => None,
-            TAG_PUT => {
-                let length = usize::from(fields.u16());
-                let Some(bytes) = fields.bytes(length) else { return Ok(None) };
-                Some(bytes)
-            }
-            _ => return Ok(None),
-        };
-        if wanted(tag) {
-            let value = value.map(memory::copy).transpose()?;
-            memory::push(&mut mutations, Mutation { key, value })?;
-        }
-    }
-    Ok((!fields.overrun()).then_some(mutations))
 }
 
 #[cfg(test)]

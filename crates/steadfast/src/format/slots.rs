@@ -120,3 +120,20 @@ impl Slots {
         if mended { Ok(medium.flush()?) } else { Ok(()) }
     }
 }
+
+impl Metaroot {
+    /// Reads the newest valid metaroot.
+    ///
+    /// # Errors
+    /// `NoMetaroot`, or the medium's error if neither copy of a slot can be read: the newest state
+    /// may be there, and an older one must not be taken for it. But permanently unreadable copies
+    /// cause no such error. A power cut leaves such copies on flash, or on a disk whose checksums
+    /// no longer match.
+    pub fn read_newest(
+        medium: &impl Medium,
+        superblock: &Superblock,
+        platform: &impl Platform,
+    ) -> Result<Metaroot> {
+        Ok(*Slots::read(medium, superblock, platform)?.newest())
+    }
+}

@@ -11,7 +11,7 @@ use crate::fs::acl::Acl;
 use crate::fs::attr::SetXattrMode;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::fs::xattr::{ACL_ACCESS, ACL_DEFAULT, HEADER_LEN, erase, find, store};
+use crate::fs::xattr::store::{ACL_ACCESS, ACL_DEFAULT, HEADER_LEN, erase, find, store};
 use crate::types::InodeNumber;
 
 /// Limit of the pieces of an ACL: a directory's default ACL is copied twice to a new subdirectory,

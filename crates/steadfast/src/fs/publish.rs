@@ -13,10 +13,6 @@ use crate::fs::tx::Tx;
 use crate::memory;
 use crate::types::{BlockRun, Generation, InodeNumber};
 
-/// Limit of the keys that the extents of one batch change. The rest of the batch is for the inode
-/// and for extents that are merged or split beside them.
-pub(crate) const EXTENT_CHANGES_MAX: usize = 58;
-
 /// Blocks that hold new data of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {

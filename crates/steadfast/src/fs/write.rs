@@ -13,14 +13,14 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::engine::PinGuard;
-use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
+use crate::engine::keyspace::{EXTENT_CHANGES_MAX, KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
 use crate::format::extent::written_blocks_max;
 use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
 use crate::fs::map::{self, Mapped};
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, EXTENT_CHANGES_MAX, Part, Plan, extents_needed};
+use crate::fs::publish::{self, Part, Plan, extents_needed};
 use crate::mask::TransactionMask;
 use crate::memory;
 use crate::platform::Platform;

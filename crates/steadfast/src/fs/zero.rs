@@ -5,13 +5,13 @@ use core::ops::Range;
 
 use steadfast_media::Medium;
 
-use crate::engine::keyspace::SpaceClass;
+use crate::engine::keyspace::{EXTENT_CHANGES_MAX, SpaceClass};
 use crate::error::Result;
 use crate::format::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
 use crate::format::inode::Inode;
 use crate::fs::map::{self, Mapped};
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, EXTENT_CHANGES_MAX, Part, Plan};
+use crate::fs::publish::{self, Part, Plan};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};

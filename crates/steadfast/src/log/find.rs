@@ -13,17 +13,31 @@ use steadfast_media::Medium;
 use crate::error::{Error, Result};
 use crate::format::LogPosition;
 use crate::format::record::{Header, RECORD_HEADER, Record};
-use crate::log::read_ring;
-use crate::log::replay::Place;
+use crate::log::ring::{read_ring, unless_unreadable};
 use crate::memory;
 use crate::platform::Platform;
 use crate::tree::Store;
 use crate::types::Lsn;
 
+/// The place of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordPlace {
+    /// Number of the record.
+    pub lsn: Lsn,
+    /// Its number in its group: it includes this many earlier transaction points.
+    pub index: u32,
+    /// First block, counted from the start of the log.
+    pub block: u64,
+    /// Blocks, header and padding included.
+    pub blocks: u64,
+    /// Bytes of mutations.
+    pub payload: usize,
+}
+
 /// A whole record of the searched group.
 pub(super) struct Found {
     pub record: Record,
-    pub place: Place,
+    pub place: RecordPlace,
 }
 
 impl Found {
@@ -219,7 +233,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         let Header { lsn, index, payload, .. } = header;
         Ok(Candidate::Whole(Found {
             record,
-            place: Place { lsn, index, block: at, blocks, payload },
+            place: RecordPlace { lsn, index, block: at, blocks, payload },
         }))
     }
 
@@ -246,16 +260,6 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
     }
 }
 
-/// Result of `read`; or its error, if the medium reports twice that it will never succeed.
-pub(super) fn unless_unreadable<T>(
-    mut read: impl FnMut() -> Result<T>,
-) -> Result<core::result::Result<T, Error>> {
-    match read().or_else(|error| if error.is_unreadable() { read() } else { Err(error) }) {
-        Err(error) if error.is_unreadable() => Ok(Err(error)),
-        result => result.map(Ok),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::sync::Arc;
@@ -265,7 +269,7 @@ mod tests {
 
     use crate::format::Metaroot;
     use crate::fs::{Caller, NewNode};
-    use crate::log::replay;
+    use crate::log::scan;
     use crate::mask::TransactionMask;
     use crate::options::{FormatOptions, OpenOptions};
     use crate::testing::TestPlatform;
@@ -306,7 +310,7 @@ mod tests {
             let durable =
                 Metaroot::read_newest(&store.medium, &superblock, &store.platform).unwrap();
             medium.take_records();
-            let found = replay(store, durable.log, durable.generation).unwrap();
+            let found = scan(store, durable.log, durable.generation).unwrap();
             assert_eq!(found.points(), 150, "blocks of {block_size}");
             let groups = found.len();
             let log = superblock.log.start.0 * u64::from(block_size)

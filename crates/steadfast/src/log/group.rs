@@ -57,7 +57,7 @@ pub struct Next {
 }
 
 impl Log {
-    /// Place of a record with these mutations, and the records that it is joined with; `None` if
+    /// RecordPlace of a record with these mutations, and the records that it is joined with; `None` if
     /// the log has no room for it.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use steadfast_media::Medium;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::format::record::{Header, RECORD_HEADER};
-use crate::log::find::unless_unreadable;
+use crate::log::ring::unless_unreadable;
 use crate::memory;
 
 /// Bytes read at once: a multiple of every block size. Fewer if there is no memory for that.

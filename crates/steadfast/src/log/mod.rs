@@ -17,14 +17,15 @@ mod group;
 mod headers;
 mod newest;
 mod past;
-mod replay;
+mod ring;
+mod scan;
 
 use crate::format::RECORD_HEADER;
 use crate::format::record::Header;
 pub use group::Next;
 pub use newest::Newest;
 pub use past::lsn_behind_the_past;
-pub use replay::{Replayed, Stranded, replay, stranded};
+pub use scan::{LogContent, Stranded, scan, stranded};
 
 use alloc::vec::Vec;
 
@@ -103,7 +104,7 @@ impl Log {
         self.used
     }
 
-    /// Place of the next record that joins no group.
+    /// RecordPlace of the next record that joins no group.
     pub fn position(&self) -> LogPosition {
         self.position
     }
@@ -221,31 +222,4 @@ pub fn glance<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option
 /// Whether this is the beginning of a record that continues the log of the volume at `position`.
 pub fn continues(bytes: &[u8], volume: u64, position: &LogPosition) -> bool {
     Header::decode(bytes, volume).is_some_and(|header| header.follows(position))
-}
-
-/// Reads bytes `from..to` of what begins at block `at` of the ring, rounded up to the atomic unit
-/// and no further. The bytes behind a record in its last block must not decide whether the record
-/// can be read. Otherwise a half-done erasure could bring it back.
-fn read_ring<M: Medium, P: Platform>(
-    store: &Store<M, P>,
-    at: u64,
-    from: usize,
-    to: usize,
-) -> Result<Vec<u8>> {
-    let region = store.superblock.log;
-    let block_size = u64::from(store.superblock.block_size);
-    let to = to.next_multiple_of(store.medium.geometry().atomic_unit.max(1) as usize);
-    let mut bytes = memory::zeroed(to.saturating_sub(from))?;
-    let ring = region.count * block_size;
-    let start = at * block_size + from as u64;
-    let (start, until_end) =
-        if start < ring { (start, ring - start) } else { (start - ring, u64::MAX) };
-    let first = until_end.min(bytes.len() as u64) as usize;
-    let (head, tail) = bytes.split_at_mut(first);
-    let origin = region.start.0 * block_size;
-    store.medium.read(origin + start, head)?;
-    if !tail.is_empty() {
-        store.medium.read(origin, tail)?;
-    }
-    Ok(bytes)
 }

@@ -7,10 +7,9 @@
 use alloc::vec::Vec;
 
 use crate::error::Result;
-use crate::format::RecordBuilder;
 use crate::format::key::Key;
-use crate::format::record::Encoded;
-use crate::log::Replayed;
+use crate::format::payload::{self, Encoded};
+use crate::log::LogContent;
 use crate::memory;
 
 /// The newest mutation of a key.
@@ -19,14 +18,14 @@ struct Entry {
     key: Key,
     /// Index of the record that has it.
     record: u32,
-    /// Place of its value in the payload of that record; `None` if the key is removed.
+    /// RecordPlace of its value in the payload of that record; `None` if the key is removed.
     value: Option<(u32, u16)>,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Newest {
-    log: Replayed,
+    log: LogContent,
     /// In the order of the keys.
     entries: Vec<Entry>,
 }
@@ -38,16 +37,16 @@ impl Newest {
     /// # Errors
     /// Those of `check`, which sees every mutation.
     pub fn of(
-        log: Replayed,
+        log: LogContent,
         check: impl Fn(&Key, Option<&[u8]>) -> Result<()>,
-    ) -> Result<core::result::Result<Newest, Replayed>> {
+    ) -> Result<core::result::Result<Newest, LogContent>> {
         let mut entries: Vec<Entry> = Vec::new();
         for record in 0..log.len() {
             let Some(payload) = log.kept(record) else { return Ok(Err(log)) };
             let mut end = 0;
             for (key, _, value) in Encoded(payload) {
                 check(&key, value)?;
-                end += RecordBuilder::size_of(value.map(<[u8]>::len));
+                end += payload::size_of(value.map(<[u8]>::len));
                 let value = value.map(|value| ((end - value.len()) as u32, value.len() as u16));
                 if memory::push(&mut entries, Entry { key, record: record as u32, value }).is_err()
                 {
@@ -62,7 +61,7 @@ impl Newest {
     }
 
     /// The log.
-    pub fn log(&self) -> &Replayed {
+    pub fn log(&self) -> &LogContent {
         &self.log
     }
 

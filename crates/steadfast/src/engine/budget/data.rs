@@ -22,12 +22,11 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::budget::{More, Unsettled};
-use crate::engine::keyspace::SpaceClass;
+use crate::engine::keyspace::{EXTENT_CHANGES_MAX, SpaceClass};
 use crate::engine::state::Working;
 use crate::error::Result;
 use crate::format::extent::{EXTENT_HEADER_LEN, written_blocks_max};
 use crate::format::{NodePointer, Root, item_capacity, item_size};
-use crate::fs::publish::EXTENT_CHANGES_MAX;
 use crate::platform::Platform;
 
 /// Nodes that one request adds to the tree beside copies of those on its path: leaves of two

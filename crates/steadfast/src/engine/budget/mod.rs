@@ -26,10 +26,11 @@
 
 pub(crate) mod change;
 mod data;
+pub(crate) mod futile;
 pub(crate) mod reclaim;
 
 pub(crate) use data::Pieces;
-pub(crate) use reclaim::Shortage;
+pub(crate) use futile::Shortage;
 
 use steadfast_media::Medium;
 

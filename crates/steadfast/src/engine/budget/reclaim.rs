@@ -4,7 +4,7 @@
 //! a count shows that the wanted change fits after it. An operation on a full volume that frees
 //! nothing sets none, however often it is retried. Counts cannot tell whether free blocks are
 //! contiguous as nodes need them. After a point without success none is set for as much again until
-//! the volume has become emptier ([`Vain`]).
+//! the volume has become emptier ([`FutilePoints`](super::futile::FutilePoints)).
 //!
 //! What deleted snapshots still hold comes back in steps, which are done here where they are
 //! needed, as background work would do them. What removed files hold is the matter of the rooms
@@ -14,6 +14,7 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::budget::data::Pieces;
+use crate::engine::budget::futile::Shortage;
 use crate::engine::keyspace::SpaceClass;
 use crate::engine::state::Working;
 use crate::error::Result;
@@ -23,57 +24,6 @@ use crate::sabotage::{Sabotage, planted};
 
 /// Units of deleting a snapshot that an operation without space waits for.
 const DELETE_UNITS: u32 = 64;
-
-/// What there was no space for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Shortage {
-    /// A change of the tree; whether it fits after a transaction point, if that was counted.
-    Change(SpaceClass, Option<bool>),
-    /// A number of data blocks, for a request as a whole.
-    Data(SpaceClass, u64),
-}
-
-/// Transaction points that freed too little: blocks that the working state used, and data blocks
-/// that were wanted.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Vain {
-    /// Whether one was set since the last [`note`](Self::note).
-    set: bool,
-    /// For new data and for rewrites.
-    change: [Option<u64>; 2],
-    data: [Option<(u64, u64)>; 2],
-}
-
-/// The place of a class in [`Vain`].
-fn place(class: SpaceClass) -> usize {
-    usize::from(class == SpaceClass::Rewrite)
-}
-
-impl Vain {
-    /// Whether a point for the same request would free too little again.
-    fn again(&self, wanted: Shortage, used: u64) -> bool {
-        match wanted {
-            Shortage::Change(SpaceClass::Freeing, _) => false,
-            Shortage::Change(class, _) => {
-                self.change[place(class)].is_some_and(|then| used >= then)
-            }
-            Shortage::Data(class, blocks) => {
-                self.data[place(class)].is_some_and(|(then, few)| used >= then && blocks >= few)
-            }
-        }
-    }
-
-    /// Notes that there was no space after the last point.
-    fn note(&mut self, wanted: Shortage, used: u64) {
-        if !core::mem::take(&mut self.set) {
-            return;
-        }
-        match wanted {
-            Shortage::Change(class, _) => self.change[place(class)] = Some(used),
-            Shortage::Data(class, blocks) => self.data[place(class)] = Some((used, blocks)),
-        }
-    }
-}
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Whether an operation without space may set a transaction point.
@@ -95,7 +45,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !self.may_reclaim() || !worth_it {
             return Ok(false);
         }
-        self.working.lock().vain.set = true;
+        self.working.lock().futile.begin();
         self.checkpoint_now()?;
         Ok(true)
     }
@@ -104,7 +54,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn note_in_vain(&self, wanted: Shortage) {
         let mut working = self.working.lock();
         let used = working.space.used();
-        working.vain.note(wanted, used);
+        working.futile.note(wanted, used);
     }
 
     /// Whether `wanted` fits behind a transaction point, as far as its blocks can be counted.
@@ -128,7 +78,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if planted(Sabotage::PointsInVain) {
             return working.space.almost_free() > 0;
         }
-        if working.space.almost_free() == 0 || working.vain.again(wanted, working.space.used()) {
+        if working.space.almost_free() == 0 || working.futile.again(wanted, working.space.used()) {
             return false;
         }
         match wanted {

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::state::CommitState;
+use crate::engine::state::{CommitState, LastPoint};
 use crate::platform::Platform;
 
 /// The committers that are asking for a transaction point.
@@ -51,15 +51,6 @@ impl Drop for Present<'_> {
     fn drop(&mut self) {
         self.0.remove();
     }
-}
-
-/// How the last transaction point went.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct LastPoint {
-    /// Committers present when it was set.
-    present: u32,
-    /// Time that it took, microseconds.
-    duration: u64,
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {

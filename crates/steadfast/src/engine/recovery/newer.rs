@@ -13,7 +13,7 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::log::{Replayed, Stranded, lsn_behind_the_past, stranded};
+use crate::log::{LogContent, Stranded, lsn_behind_the_past, stranded};
 use crate::newer::NewerState;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, Lsn};
@@ -29,7 +29,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Whether the log once continued behind its end, beyond a record that was in flight.
-    pub(crate) fn find_newer_records(&self, found: &Replayed) -> Result<Option<NewerState>> {
+    pub(crate) fn find_newer_records(&self, found: &LogContent) -> Result<Option<NewerState>> {
         let region = self.store.superblock.log;
         if region.count == 0 {
             return Ok(None);

@@ -13,7 +13,7 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::apply::Origin;
-use crate::engine::budget::reclaim::Vain;
+use crate::engine::budget::futile::FutilePoints;
 use crate::engine::commit::group::Company;
 use crate::engine::multi_mount::Others;
 use crate::engine::reader::View;
@@ -22,7 +22,7 @@ use crate::engine::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
 use crate::format::{FEATURES_READ_ONLY, Metaroot, Slots, Superblock};
 use crate::io::retry::Patient;
-use crate::log::{Log, Replayed, replay};
+use crate::log::{Log, LogContent, scan};
 use crate::mask::TransactionMask;
 use crate::newer::NewerState;
 use crate::options::OpenOptions;
@@ -181,15 +181,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Reads the intent log after `metaroot` up to its last mark.
-    pub(crate) fn read_log(&self, metaroot: &Metaroot) -> Result<Replayed> {
+    pub(crate) fn read_log(&self, metaroot: &Metaroot) -> Result<LogContent> {
         if self.store.superblock.log.count == 0 {
-            return Ok(Replayed::empty(metaroot.log));
+            return Ok(LogContent::empty(metaroot.log));
         }
-        replay(&self.store, metaroot.log, metaroot.generation)
+        scan(&self.store, metaroot.log, metaroot.generation)
     }
 
     /// Sets the end of the log after what [`read_log`](Self::read_log) found.
-    pub(crate) fn go_on_behind(&self, working: &mut Working, found: &Replayed) -> Result<()> {
+    pub(crate) fn go_on_behind(&self, working: &mut Working, found: &LogContent) -> Result<()> {
         let atomic_unit = self.store.medium.geometry().atomic_unit;
         working.log = Log::new(&self.store.superblock, atomic_unit, found.end, found.blocks);
         if found.unfinished && !self.read_only && !planted(Sabotage::KeepUnfinishedRecord) {
@@ -199,8 +199,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Applies the records that [`read_log`](Self::read_log) found.
-    pub(crate) fn replay(&self, working: &mut Working, found: &Replayed) -> Result<()> {
-        // Replayed changes were committed and are durable.
+    pub(crate) fn replay(&self, working: &mut Working, found: &LogContent) -> Result<()> {
+        // LogContent changes were committed and are durable.
         let sequence = working.sequence;
         for run in &found.runs {
             working.space.reserve_for_replay(*run)?;
@@ -282,6 +282,6 @@ fn working_state<M: Medium, P: Platform>(
         held_data: u64::MAX,
         dying: Dying::default(),
         fits_later: None,
-        vain: Vain::default(),
+        futile: FutilePoints::default(),
     })
 }

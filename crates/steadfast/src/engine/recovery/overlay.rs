@@ -31,7 +31,7 @@ use crate::engine::reader::View;
 use crate::error::{Error, Result};
 use crate::format::Value;
 use crate::format::key::{Key, Kind};
-use crate::log::{Newest, Replayed};
+use crate::log::{LogContent, Newest};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -40,7 +40,7 @@ use crate::tree::Entry;
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed if it takes
     /// too much memory.
-    pub(crate) fn show(&self, found: Replayed) -> Result<()> {
+    pub(crate) fn show(&self, found: LogContent) -> Result<()> {
         if found.len() == 0 {
             self.find_held_data(&mut self.working.lock());
             return Ok(());

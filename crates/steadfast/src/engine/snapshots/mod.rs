@@ -31,7 +31,7 @@
 
 mod dead;
 mod delete;
-mod dying;
+pub(crate) mod dying;
 mod open;
 mod rollback;
 

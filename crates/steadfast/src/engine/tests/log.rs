@@ -70,7 +70,7 @@ fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
             frozen.log_used = u64::MAX;
         }
         let durable = volume.engine.working.lock().durable;
-        let found = log::replay(&volume.engine.store, durable.log, durable.generation).unwrap();
+        let found = log::scan(&volume.engine.store, durable.log, durable.generation).unwrap();
         let last = found.places().last().unwrap();
         let full = found.blocks == volume.engine.working.lock().log.blocks();
         // Its newest record extends behind the part torn below.

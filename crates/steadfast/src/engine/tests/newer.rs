@@ -10,7 +10,7 @@ use crate::engine::tests::TestPlatform;
 use crate::error::Error;
 use crate::format::{LogPosition, Metaroot, RECORD_HEADER, RecordBuilder};
 use crate::fs::{Caller, NewNode, SetXattrMode};
-use crate::log::replay;
+use crate::log::scan;
 use crate::newer::NewerState;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::tools::check::{CheckOptions, Severity, check};
@@ -77,7 +77,7 @@ fn records(bytes: &[u8]) -> Vec<(usize, usize)> {
     let store = volume.engine.store();
     let metaroot =
         Metaroot::read_newest(&store.medium, &store.superblock, &store.platform).unwrap();
-    let found = replay(store, metaroot.log, metaroot.generation).unwrap();
+    let found = scan(store, metaroot.log, metaroot.generation).unwrap();
     let byte = |block: u64| ((store.superblock.log.start.0 + block) * BLOCK) as usize;
     found.places().map(|place| (byte(place.block), (place.blocks * BLOCK) as usize)).collect()
 }

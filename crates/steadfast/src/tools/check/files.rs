@@ -15,7 +15,7 @@ use crate::format::inode::{FLAG_INLINE, FLAG_RECLAIMING, FLAG_TRUNCATING, Inode}
 use crate::format::key::{Key, Kind};
 use crate::fs::{FileKind, dirent, xattr};
 use crate::platform::Platform;
-use crate::tools::check::paths::Names;
+use crate::tools::check::paths::{Name, Names};
 use crate::tools::check::reason;
 use crate::tools::check::report::{At, Remedy, Reporter};
 use crate::types::{BlockAddress, InodeNumber};
@@ -42,15 +42,6 @@ struct Known {
     entries_seen: u64,
     directories_seen: u64,
     orphan: bool,
-}
-
-/// A directory entry.
-pub(super) struct Name {
-    pub inode: InodeNumber,
-    pub directory: InodeNumber,
-    /// Suffix of its key.
-    pub suffix: u64,
-    pub kind: FileKind,
 }
 
 /// The inode whose keys are being visited.

@@ -5,7 +5,7 @@ use alloc::format;
 use steadfast_media::Medium;
 
 use crate::format::{Metaroot, STRUCTURE_SIZE, SlotCopy, Superblock};
-use crate::log::{Stranded, replay, stranded};
+use crate::log::{Stranded, scan, stranded};
 use crate::newer::NewerState;
 use crate::platform::Platform;
 use crate::tools::check::reason;
@@ -95,7 +95,7 @@ pub(super) fn check_log<M: Medium, P: Platform>(
     if region.count == 0 {
         return;
     }
-    let found = match replay(store, metaroot.log, metaroot.generation) {
+    let found = match scan(store, metaroot.log, metaroot.generation) {
         Ok(found) => found,
         Err(error) => {
             let text = format!("the intent log cannot be read: {}", reason(&error));

@@ -33,8 +33,9 @@ use files::Files;
 pub use repair::{RepairReport, repair};
 use report::Reporter;
 pub use report::{CheckOptions, CheckProgress, CheckReport, Finding, PATHS_MAX, Remedy, Severity};
-use snapshots::{Data, Directory, Nodes};
+use snapshots::{Data, Directory};
 use usage::Usage;
+use walk::Nodes;
 use walk::{Copies, walk};
 
 /// Verifies the volume on `medium`. `progress` is called repeatedly.

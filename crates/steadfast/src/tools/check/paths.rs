@@ -8,15 +8,24 @@ use steadfast_media::Medium;
 
 use crate::format::Root;
 use crate::format::dirent::Dirent;
+use crate::format::inode::FileKind;
 use crate::format::key::{Key, Kind};
 use crate::platform::Platform;
-use crate::tools::check::files::Name;
 use crate::tools::check::report::{At, PATHS_MAX};
 use crate::tree::Store;
 use crate::types::InodeNumber;
 
 /// Limit of the directory levels that are followed; it also ends a cycle.
 const DEPTH_MAX: usize = 4096;
+
+/// A directory entry.
+pub(super) struct Name {
+    pub inode: InodeNumber,
+    pub directory: InodeNumber,
+    /// Suffix of its key.
+    pub suffix: u64,
+    pub kind: FileKind,
+}
 
 /// Place of each inode's name.
 pub(super) struct Names<'a, M: Medium, P: Platform> {

@@ -11,7 +11,6 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
-use hashbrown::HashMap;
 use steadfast_media::Medium;
 
 use crate::error::Error;
@@ -20,38 +19,14 @@ use crate::format::extent::{Extent, decode_birth};
 use crate::format::key::{Key, Kind};
 use crate::format::{DeadEntry, Metaroot, NodePointer, Record, Root, decode_dead_list};
 use crate::platform::Platform;
-use crate::tools::check::files::{Files, Name};
-use crate::tools::check::paths::Names;
+use crate::tools::check::files::Files;
+use crate::tools::check::paths::{Name, Names};
 use crate::tools::check::reason;
 use crate::tools::check::report::Reporter;
 use crate::tools::check::usage::Usage;
-use crate::tools::check::walk::{Copies, Event, walk};
+use crate::tools::check::walk::{Copies, Event, Nodes, walk};
 use crate::tree::Store;
 use crate::types::{BlockRun, Generation};
-
-/// Visited nodes: the content of their pointers, by the block of the first copy.
-#[derive(Default)]
-pub(super) struct Nodes {
-    seen: HashMap<u64, (Generation, [u8; 4])>,
-}
-
-impl Nodes {
-    /// Notes a visit. Returns `false` if the node was already visited through an equal pointer.
-    pub fn visit(&mut self, pointer: &NodePointer, reporter: &mut Reporter<'_>) -> bool {
-        let [a, b, c, d, ..] = pointer.digest;
-        let identity = (pointer.generation, [a, b, c, d]);
-        match self.seen.insert(pointer.addresses[0].0, identity) {
-            None => true,
-            Some(before) => {
-                if before != identity {
-                    let address = pointer.addresses[0].0;
-                    reporter.damaged(format!("block {address} is two different nodes"));
-                }
-                false
-            }
-        }
-    }
-}
 
 /// Data that is to be compared with its checksums.
 pub(super) struct Data<'a, M: Medium, P: Platform> {

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use hashbrown::HashMap;
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
@@ -13,8 +14,32 @@ use crate::format::{Node, NodePointer, Root};
 use crate::platform::Platform;
 use crate::tools::check::reason;
 use crate::tools::check::report::{At, Remedy, Reporter};
-use crate::tools::check::snapshots::Nodes;
 use crate::tree::Store;
+use crate::types::Generation;
+
+/// Visited nodes: the content of their pointers, by the block of the first copy.
+#[derive(Default)]
+pub(super) struct Nodes {
+    seen: HashMap<u64, (Generation, [u8; 4])>,
+}
+
+impl Nodes {
+    /// Notes a visit. Returns `false` if the node was already visited through an equal pointer.
+    pub fn visit(&mut self, pointer: &NodePointer, reporter: &mut Reporter<'_>) -> bool {
+        let [a, b, c, d, ..] = pointer.digest;
+        let identity = (pointer.generation, [a, b, c, d]);
+        match self.seen.insert(pointer.addresses[0].0, identity) {
+            None => true,
+            Some(before) => {
+                if before != identity {
+                    let address = pointer.addresses[0].0;
+                    reporter.damaged(format!("block {address} is two different nodes"));
+                }
+                false
+            }
+        }
+    }
+}
 
 /// Which copies of a node to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::format::Metaroot;
-use crate::log::replay;
+use crate::log::scan;
 use crate::platform::Platform;
 use crate::tools::dump::{Lines, value};
 use crate::types::Lsn;
@@ -27,7 +27,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(());
         }
         let metaroot = Metaroot::read_newest(&store.medium, &superblock, &store.platform)?;
-        let found = replay(store, metaroot.log, metaroot.generation)?;
+        let found = scan(store, metaroot.log, metaroot.generation)?;
         if lsn.is_none() {
             lines(format!(
                 "{} records in {} of {} blocks behind generation {}",

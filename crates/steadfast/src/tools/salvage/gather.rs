@@ -10,7 +10,7 @@ use steadfast_media::Medium;
 use crate::error::{Error, Result};
 use crate::format::key::{Key, Kind};
 use crate::format::{Metaroot, Node, NodePointer, Record, Root, Superblock};
-use crate::log::replay;
+use crate::log::scan;
 use crate::platform::Platform;
 use crate::tools::salvage::ranges::KeyRanges;
 use crate::tools::salvage::scan::Scan;
@@ -201,7 +201,7 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         } else {
             return;
         };
-        let result = replay(store, metaroot.log, metaroot.generation).and_then(|found| {
+        let result = scan(store, metaroot.log, metaroot.generation).and_then(|found| {
             if let Some(error) = found.unreadable {
                 self.notes.push(format!(
                     "the intent log cannot be read behind record {} ({error}): what was committed last may be missing",

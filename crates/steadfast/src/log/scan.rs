@@ -14,11 +14,13 @@ use steadfast_media::Medium;
 use crate::error::{Error, Result};
 use crate::format::extent::{Extent, decode_birth, decode_run};
 use crate::format::key::Kind;
-use crate::format::record::{self, Encoded, Header, RECORD_HEADER, Record};
+use crate::format::payload::{self, Encoded};
+use crate::format::record::{Header, RECORD_HEADER, Record};
 use crate::format::{LogPosition, Mutation};
-use crate::log::find::{Candidate, Finder, Found, Group, unless_unreadable};
+use crate::log::RECORD_SHARE;
+use crate::log::find::{Candidate, Finder, Found, Group, RecordPlace};
 use crate::log::headers::{Start, headers};
-use crate::log::{RECORD_SHARE, read_ring};
+use crate::log::ring::{read_ring, unless_unreadable};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -35,34 +37,19 @@ const KEPT_MAX: usize = 4 << 20;
 /// A record that counts.
 #[derive(Debug)]
 struct Located {
-    place: Place,
+    place: RecordPlace,
     /// Its payload, if it was kept.
     kept: Option<Vec<u8>>,
 }
 
-/// Place of a record, for tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Number of the record.
-    pub lsn: Lsn,
-    /// Its number in its group: it includes this many earlier transaction points.
-    pub index: u32,
-    /// First block, counted from the start of the log.
-    pub block: u64,
-    /// Blocks, header and padding included.
-    pub blocks: u64,
-    /// Bytes of mutations.
-    pub payload: usize,
-}
-
 /// Content of the log.
 #[derive(Debug, Default)]
-pub struct Replayed {
+pub struct LogContent {
     records: Vec<Located>,
     /// Blocks of data that the records name. They must not be allocated while the records are
     /// applied.
     pub runs: Vec<BlockRun>,
-    /// Place of the next group.
+    /// RecordPlace of the next group.
     pub end: LogPosition,
     /// The block of the last group that does not hold its newest record.
     pub spare: Option<u64>,
@@ -81,14 +68,14 @@ pub struct Replayed {
     pub unreadable: Option<Error>,
 }
 
-impl Replayed {
+impl LogContent {
     /// No records after `start`.
-    pub fn empty(start: LogPosition) -> Replayed {
-        Replayed { end: start, ..Replayed::default() }
+    pub fn empty(start: LogPosition) -> LogContent {
+        LogContent { end: start, ..LogContent::default() }
     }
 
     /// Places of the records, in order.
-    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+    pub fn places(&self) -> impl Iterator<Item = RecordPlace> + '_ {
         self.records.iter().map(|located| located.place)
     }
 
@@ -127,7 +114,7 @@ impl Replayed {
         };
         let Located { place, kept } = self.records.get(index).ok_or(damaged)?;
         if let Some(payload) = kept {
-            return record::mutations(payload, |_| true)?.ok_or(damaged);
+            return payload::mutations(payload, |_| true)?.ok_or(damaged);
         }
         let bytes = read_ring(store, place.block, 0, RECORD_HEADER + place.payload)?;
         let record =
@@ -164,13 +151,13 @@ impl Replayed {
 }
 
 /// Reads the log from `start`, the position in the metaroot of `generation`, to its end.
-pub fn replay<M: Medium, P: Platform>(
+pub fn scan<M: Medium, P: Platform>(
     store: &Store<M, P>,
     start: LogPosition,
     generation: Generation,
-) -> Result<Replayed> {
+) -> Result<LogContent> {
     let ring = store.superblock.log.count;
-    let mut found = Replayed::empty(start);
+    let mut found = LogContent::empty(start);
     let cache = store.cache_use().capacity * store.superblock.node_size as usize;
     let mut keep = KEPT_MAX.min(cache / 4);
     let mut finder = Finder::new(store);
@@ -226,7 +213,7 @@ pub fn replay<M: Medium, P: Platform>(
     Ok(found)
 }
 
-impl Replayed {
+impl LogContent {
     /// Notes what lies in the place of the next record.
     fn note_remains(&mut self, remains: Candidate) {
         match remains {
@@ -256,7 +243,7 @@ pub enum Stranded {
 /// an earlier record existed and was damaged since.
 pub fn stranded<M: Medium, P: Platform>(
     store: &Store<M, P>,
-    found: &Replayed,
+    found: &LogContent,
     reach: Stranded,
 ) -> Result<Option<Lsn>> {
     let region = store.superblock.log;
