@@ -150,9 +150,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }))?;
         let plan = match origin {
             Origin::Replay => self.store.plan(&roots.working, working.generation, &changes)?,
-            Origin::Operation(class) => {
-                self.check_room(working, &roots, &Wanted { changes: &changes, runs, dead, class })?
-            }
+            Origin::Operation(class) => self.check_budget(
+                working,
+                &roots,
+                &Wanted { changes: &changes, runs, dead, class },
+            )?,
         };
         self.prepare_change(working, &roots, &plan, runs)?;
         self.change_tree(working, plan, |tree| {
@@ -310,7 +312,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let count = self.store.superblock.node_blocks();
         let run = |address: BlockAddress| BlockRun { start: address, count };
         released.retain(|pointer| {
-            let held = working.is_held(pointer.generation);
+            let held = working.belongs_to_snapshot(pointer.generation);
             if held {
                 working.snapshots.shared_nodes = working.snapshots.shared_nodes.saturating_sub(1);
                 for start in pointer.copies() {

@@ -78,7 +78,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             if let Some(old) = self.store.get_with(root, &mutation.key, decode)? {
                 let (run, birth) = old.ok_or(damaged)?;
                 step(run, -1)?;
-                if working.is_held(birth) {
+                if working.belongs_to_snapshot(birth) {
                     memory::push(&mut held, DeadEntry { run, birth })?;
                 }
             }

@@ -153,7 +153,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             block_size: superblock.block_size,
             blocks,
             blocks_free: free,
-            blocks_available: self.data_room(&working, SpaceClass::Normal, Pieces::LONG).min(free),
+            blocks_available: self
+                .data_budget(&working, SpaceClass::Normal, Pieces::LONG)
+                .min(free),
             blocks_snapshots: working.snapshots.blocks,
             blocks_almost_free: working.space.almost_free(),
             blocks_reserved: self.reserved_for_data(&working),

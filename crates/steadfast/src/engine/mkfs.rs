@@ -12,7 +12,7 @@ use crate::format::{
     Mutation, Node, NodePointer, SnapshotCounts, Superblock, VERSION, blocks_min, cell_size,
     reserve_blocks, value_len_max,
 };
-use crate::io::retry::Patient;
+use crate::io::retry::Retry;
 use crate::log::lsn_behind_the_past;
 use crate::memory;
 use crate::options::{FormatOptions, OpenOptions};
@@ -55,7 +55,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             erase_first_record(medium, &superblock)?;
             Lsn::default()
         } else {
-            lsn_behind_the_past(&Patient(medium), &superblock)?
+            lsn_behind_the_past(&Retry(medium), &superblock)?
         };
         medium.flush()?;
 

@@ -62,11 +62,11 @@ use crate::types::BlockRun;
 pub use activity::{Activity, CacheUse, SpaceUse};
 pub(crate) use background::Turn;
 pub(crate) use budget::Shortage;
-use commit::group::Company;
+use commit::group::Committers;
 pub(crate) use data::PinGuard;
 pub use info::{Statistics, VolumeInfo};
 pub use map::{MapCell, MapGeometry};
-use multi_mount::Others;
+use multi_mount::MountWatch;
 pub(crate) use reader::Reader;
 use reader::View;
 use state::{CommitState, Working};
@@ -79,7 +79,7 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     access_times: bool,
     replayed_records: u32,
     /// The view has a log that is not in the tree.
-    unreplayed: AtomicBool,
+    overlaid: AtomicBool,
     superblock_damaged: bool,
     /// Evidence that a newer state than the opened one was durable once.
     newer_state: Option<NewerState>,
@@ -107,10 +107,10 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     /// Deleted snapshots wait for a transaction point.
     snapshots_starve: AtomicBool,
     pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
-    company: Company,
+    committers: Committers,
     commit: Mutex<P::Mutex, CommitState>,
     checkpoint: Mutex<P::Mutex, ()>,
-    others: Mutex<P::Mutex, Others>,
+    others: Mutex<P::Mutex, MountWatch>,
     /// Time of the last look at it, milliseconds; 0: never.
     looked_ms: AtomicU32,
     working: Mutex<P::Mutex, Working>,

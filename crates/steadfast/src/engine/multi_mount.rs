@@ -43,17 +43,17 @@ const TAIL: usize = 2;
 
 /// Content of the medium as long as there is no other writer. Its lock is the innermost one.
 #[derive(Debug)]
-pub(super) struct Others {
+pub(super) struct MountWatch {
     durable: Metaroot,
     next: LogPosition,
     /// Checksums of the beginnings of the last log blocks, the newest first; `None` where unknown.
     tail: [Option<u32>; TAIL],
 }
 
-impl Others {
+impl MountWatch {
     /// With the state of this metaroot; nothing is known of the log yet.
-    pub(super) fn new(durable: &Metaroot) -> Others {
-        Others { durable: *durable, next: durable.log, tail: [None; TAIL] }
+    pub(super) fn new(durable: &Metaroot) -> MountWatch {
+        MountWatch { durable: *durable, next: durable.log, tail: [None; TAIL] }
     }
 
     /// Notes that this writer's own metaroot is on the medium.
@@ -80,11 +80,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    fn as_it_is(&self, working: &Working) -> Others {
+    fn as_it_is(&self, working: &Working) -> MountWatch {
         let next = working.log.position();
         let count = working.log.blocks();
         let at = |back| self.beginning_of(block_before(&next, back, count)?);
-        Others { durable: working.durable, next, tail: core::array::from_fn(at) }
+        MountWatch { durable: working.durable, next, tail: core::array::from_fn(at) }
     }
 
     /// Before an operation: checks if the last check is too old.
@@ -121,7 +121,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         &self,
         always: bool,
         write: impl FnOnce() -> Result<()>,
-        done: impl FnOnce(&mut Others),
+        done: impl FnOnce(&mut MountWatch),
     ) -> Result<()> {
         if !self.may_be_shared() {
             return write();
@@ -152,7 +152,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned` if it has.
-    fn look(&self, others: &Others) -> Result<()> {
+    fn look(&self, others: &MountWatch) -> Result<()> {
         self.looked_ms.store(self.now_ms(), Ordering::Relaxed);
         // A volume that is being made has no metaroot yet; what is there belongs to an earlier one.
         let is_made = others.durable.generation > Generation(0);
@@ -188,7 +188,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         restored
     }
 
-    fn log_has_changed(&self, others: &Others) -> bool {
+    fn log_has_changed(&self, others: &MountWatch) -> bool {
         let (store, count) = (&self.store, self.store.superblock.log.count);
         let changed = |(back, known): (usize, &Option<u32>)| {
             let found =
@@ -209,7 +209,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Notes this writer's own record: it is at block `at` of the log, which continues at `next`.
     pub(super) fn note_record(
         &self,
-        others: &mut Others,
+        others: &mut MountWatch,
         at: u64,
         record: &[u8],
         next: &LogPosition,
@@ -230,6 +230,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
         };
         let tail = core::array::from_fn(beginning);
-        *others = Others { next: *next, tail, ..*others };
+        *others = MountWatch { next: *next, tail, ..*others };
     }
 }

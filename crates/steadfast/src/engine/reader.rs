@@ -12,7 +12,7 @@ use crate::engine::keyspace::{KeyspaceRead, Visit};
 use crate::error::Result;
 use crate::format::key::Key;
 use crate::format::{Root, Value};
-use crate::log::Newest;
+use crate::log::LogOverlay;
 use crate::platform::Platform;
 
 /// The state that readers see.
@@ -21,7 +21,7 @@ pub(super) struct View {
     pub root: Root,
     /// Values from the log that have precedence over the tree, until it is
     /// [replayed](crate::engine::recovery::overlay).
-    pub log: Option<Arc<Newest>>,
+    pub log: Option<Arc<LogOverlay>>,
 }
 
 /// While it is held no operation changes the tree, so hold it only briefly. The thread that holds

@@ -67,7 +67,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ) -> Result<BlockRun> {
         let roots = self.roots(working);
         let kept = self.kept_from_data(working, class);
-        if !self.has_room(working, &roots, kept)? {
+        if !self.has_budget(working, &roots, kept)? {
             return Err(Error::NoSpace);
         }
         let blocks = blocks.min(self.available(working).saturating_sub(kept));
@@ -100,10 +100,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.empty_pool(working);
         let run = working.space.reserve_data(&self.store, roots, blocks, goal)?;
         working.space.look_for_nodes_behind_data();
-        let has_room = self.has_room(working, roots, kept);
-        if !matches!(has_room, Ok(true)) {
+        let has_budget = self.has_budget(working, roots, kept);
+        if !matches!(has_budget, Ok(true)) {
             working.space.release(run);
-            has_room?;
+            has_budget?;
             return Err(Error::NoSpace);
         }
         Ok(run)

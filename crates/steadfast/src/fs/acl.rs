@@ -36,7 +36,7 @@ impl Tag {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct AclEntry {
     tag: Tag,
     permissions: u16,
     id: u32,
@@ -45,7 +45,7 @@ struct Entry {
 /// A valid access control list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Acl {
-    entries: Vec<Entry>,
+    entries: Vec<AclEntry>,
 }
 
 impl Acl {
@@ -68,7 +68,7 @@ impl Acl {
         if chunks.is_empty() {
             return Ok(None);
         }
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<AclEntry> = Vec::new();
         for chunk in chunks {
             let [t0, t1, p0, p1, id @ ..] = *chunk;
             let tag = Tag::from_u16(u16::from_le_bytes([t0, t1])).ok_or(BAD)?;
@@ -86,7 +86,7 @@ impl Acl {
             if entries.last().is_some_and(|last| last.tag > tag || (last.tag == tag && !named)) {
                 return Err(BAD);
             }
-            memory::push(&mut entries, Entry { tag, permissions, id })?;
+            memory::push(&mut entries, AclEntry { tag, permissions, id })?;
         }
         let acl = Acl { entries };
         let has = |tag| acl.entries.iter().any(|entry| entry.tag == tag);

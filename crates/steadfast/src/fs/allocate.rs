@@ -125,7 +125,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 found = map::starting(&reader, &parameters, inode, mapped.end(), to)?;
             }
         }
-        self.wait_for_room(needed)
+        self.wait_for_space(needed)
     }
 
     /// Allocates unwritten blocks for every hole in the range.

@@ -26,7 +26,7 @@ const STEP_BYTES: usize = 1 << 20;
 const STEP_EXTENTS: usize = 256;
 
 /// The data that one step reads: `length` bytes; written ones are in `extents`.
-struct Step {
+struct ReadStep {
     length: usize,
     extents: Vec<Mapped>,
 }
@@ -39,7 +39,7 @@ fn plan(
     inode: InodeNumber,
     offset: u64,
     length: usize,
-) -> Result<Step> {
+) -> Result<ReadStep> {
     let end = parameters.blocks_for(offset + length as u64);
     let mut at = parameters.block_of(offset);
     let mut extents = Vec::new();
@@ -47,7 +47,7 @@ fn plan(
     while let Some(mapped) = found {
         if extents.len() == STEP_EXTENTS {
             let length = (at * parameters.block() - offset) as usize;
-            return Ok(Step { length, extents });
+            return Ok(ReadStep { length, extents });
         }
         let part = mapped.clip(at, end)?;
         at = part.end();
@@ -56,7 +56,7 @@ fn plan(
         }
         found = map::starting(view, parameters, inode, at, end)?;
     }
-    Ok(Step { length, extents })
+    Ok(ReadStep { length, extents })
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {

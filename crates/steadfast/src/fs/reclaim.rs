@@ -37,9 +37,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(false);
         }
         if matches!(wanted, Shortage::Change(SpaceClass::Freeing, _)) {
-            return self.engine.delete_for_room();
+            return self.engine.delete_for_space();
         }
-        Ok(self.give_back_files(wanted)? || self.engine.delete_for_room()?)
+        Ok(self.give_back_files(wanted)? || self.engine.delete_for_space()?)
     }
 
     /// Frees the blocks of removed files until the wanted change fits after a transaction point.
@@ -66,7 +66,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn make_room(&self, bytes: u64) -> Result<()> {
         self.engine.check_writable()?;
         while self.available_bytes()? < bytes && self.engine.may_reclaim() {
-            if !(self.reclaim_step()? || self.engine.delete_for_room()?) {
+            if !(self.reclaim_step()? || self.engine.delete_for_space()?) {
                 break;
             }
         }
@@ -78,15 +78,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// `NoSpace`: they do not fit.
-    pub(super) fn wait_for_room(&self, blocks: u64) -> Result<()> {
+    pub(super) fn wait_for_space(&self, blocks: u64) -> Result<()> {
         if blocks > self.engine.superblock_now().usable_blocks() {
             return Err(Error::NoSpace);
         }
-        while !self.engine.has_room_for_data(blocks) {
+        while !self.engine.has_space_for_data(blocks) {
             // What a step of either frees counts at once: the caller that takes the blocks sets the
             // point.
             if !self.engine.may_reclaim()
-                || !(self.reclaim_step()? || self.engine.delete_for_room()?)
+                || !(self.reclaim_step()? || self.engine.delete_for_space()?)
             {
                 return Err(Error::NoSpace);
             }

@@ -11,7 +11,7 @@ use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, Temperature, Wa
 const TRIES: u32 = 3;
 
 /// See the module.
-pub(crate) struct Patient<M>(pub M);
+pub(crate) struct Retry<M>(pub M);
 
 fn retry(mut request: impl FnMut() -> Result<(), MediumError>) -> Result<(), MediumError> {
     let mut tries = 1;
@@ -23,7 +23,7 @@ fn retry(mut request: impl FnMut() -> Result<(), MediumError>) -> Result<(), Med
     }
 }
 
-impl<M: Medium> Medium for Patient<M> {
+impl<M: Medium> Medium for Retry<M> {
     fn geometry(&self) -> Geometry {
         self.0.geometry()
     }
@@ -122,10 +122,10 @@ mod tests {
     use steadfast_media::sim::{Action, Fault};
     use steadfast_media::{MediumOperation, SimMedium, SimOptions};
 
-    fn medium(operation: MediumOperation, times: u64) -> Patient<SimMedium> {
+    fn medium(operation: MediumOperation, times: u64) -> Retry<SimMedium> {
         let medium = SimMedium::new(SimOptions::disk(4096));
         medium.arm(Fault::new(Action::Fail(ErrorClass::Transient)).on(operation).times(times));
-        Patient(medium)
+        Retry(medium)
     }
 
     #[test]

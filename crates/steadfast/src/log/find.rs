@@ -35,12 +35,12 @@ pub struct RecordPlace {
 }
 
 /// A whole record of the searched group.
-pub(super) struct Found {
+pub(super) struct FoundRecord {
     pub record: Record,
     pub place: RecordPlace,
 }
 
-impl Found {
+impl FoundRecord {
     /// Blocks of its group if it is the last record of it: each record but the first uses both
     /// blocks.
     pub fn group_blocks(&self) -> u64 {
@@ -79,7 +79,7 @@ pub(super) enum Candidate {
     /// The medium will never read this block.
     Unreadable(Error),
     /// A record with correct chain, digest and payload.
-    Whole(Found),
+    Whole(FoundRecord),
 }
 
 impl Candidate {
@@ -110,8 +110,8 @@ pub(super) struct Remains {
 }
 
 /// The two blocks of a group.
-pub(super) struct Group {
-    pub newest: Found,
+pub(super) struct FoundGroup {
+    pub newest: FoundRecord,
     pub other: Candidate,
 }
 
@@ -133,7 +133,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         &mut self,
         start: &LogPosition,
         room: u64,
-    ) -> Result<core::result::Result<Group, Remains>> {
+    ) -> Result<core::result::Result<FoundGroup, Remains>> {
         let ring = self.store.superblock.log.count;
         let second = (start.block + 1) % ring;
         let first = self.look(start.block, start, room)?;
@@ -148,11 +148,11 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         let newest = first.index().max(second.index());
         let (newer, older) = if turned { (second, first) } else { (first, second) };
         let newer = match self.settle(newer)? {
-            Candidate::Whole(newest) => return Ok(Ok(Group { newest, other: older })),
+            Candidate::Whole(newest) => return Ok(Ok(FoundGroup { newest, other: older })),
             remains => remains,
         };
         match self.settle(older)? {
-            Candidate::Whole(newest) => Ok(Ok(Group { newest, other: newer })),
+            Candidate::Whole(newest) => Ok(Ok(FoundGroup { newest, other: newer })),
             older => {
                 let begins = if turned { older } else { newer };
                 Ok(Err(Remains { begins, durable: newest.unwrap_or(0) }))
@@ -231,7 +231,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
             return Ok(Candidate::Torn);
         };
         let Header { lsn, index, payload, .. } = header;
-        Ok(Candidate::Whole(Found {
+        Ok(Candidate::Whole(FoundRecord {
             record,
             place: RecordPlace { lsn, index, block: at, blocks, payload },
         }))

@@ -25,7 +25,7 @@ use crate::sabotage::{Sabotage, planted};
 
 /// The group that the next record may join.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct RecordGroup {
     /// Block of its first record, counted from the start of the log.
     start: u64,
     /// Number of its last record.
@@ -53,7 +53,7 @@ pub struct Next {
     /// Blocks that it takes in addition to those in use.
     pub(super) blocks: u64,
     /// The group that it leaves open.
-    pub(super) group: Option<Group>,
+    pub(super) group: Option<RecordGroup>,
 }
 
 impl Log {
@@ -79,15 +79,21 @@ impl Log {
             // not in the first. So a group should not end in the second block, as far as this can
             // be predicted.
             let grown = body.len().saturating_sub(group.length);
-            let ends_behind = index % 2 == 1 && body.len() + grown > block_size && self.has_room(1);
-            if body.len() <= block_size && self.has_room(blocks) && !ends_behind {
+            let ends_behind =
+                index % 2 == 1 && body.len() + grown > block_size && self.has_budget(1);
+            if body.len() <= block_size && self.has_budget(blocks) && !ends_behind {
                 let turn =
                     if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };
                 let at = (group.start + turn) % self.region.count;
                 let (start, previous) = (group.start, group.previous);
                 let length = body.len();
-                let group =
-                    Some(Group { start, index, previous, payload: joined.into_payload(), length });
+                let group = Some(RecordGroup {
+                    start,
+                    index,
+                    previous,
+                    payload: joined.into_payload(),
+                    length,
+                });
                 return Ok(Some(Next { body, at, index, previous, blocks, group }));
             }
         }
@@ -95,12 +101,12 @@ impl Log {
         let blocks = length.div_ceil(block_size) as u64;
         // File content must not be found as a stray record: a checkpoint replaces such a record.
         let forged = alone.has_false_start(block_size);
-        if !self.has_room(blocks) || forged {
+        if !self.has_budget(blocks) || forged {
             return Ok(None);
         }
         let (start, previous) = (self.position.block, self.position.previous);
         let may_go_on = self.may_group && blocks == 1;
-        let group = may_go_on.then(|| Group {
+        let group = may_go_on.then(|| RecordGroup {
             start,
             index: 0,
             previous,

@@ -15,7 +15,7 @@
 mod find;
 mod group;
 mod headers;
-mod newest;
+mod overlay;
 mod past;
 mod ring;
 mod scan;
@@ -23,13 +23,13 @@ mod scan;
 use crate::format::RECORD_HEADER;
 use crate::format::record::Header;
 pub use group::Next;
-pub use newest::Newest;
+pub use overlay::LogOverlay;
 pub use past::lsn_behind_the_past;
 pub use scan::{LogContent, Stranded, scan, stranded};
 
 use alloc::vec::Vec;
 
-use group::Group;
+use group::RecordGroup;
 use steadfast_media::{Medium, Temperature};
 
 use crate::error::Result;
@@ -59,7 +59,7 @@ pub struct Log {
     /// The medium's atomic unit is no longer than a block, so writing a block leaves its neighbour
     /// intact.
     may_group: bool,
-    group: Option<Group>,
+    group: Option<RecordGroup>,
 }
 
 impl Log {
@@ -110,7 +110,7 @@ impl Log {
     }
 
     /// Whether `blocks` more fit beside those that are still needed.
-    fn has_room(&self, blocks: u64) -> bool {
+    fn has_budget(&self, blocks: u64) -> bool {
         self.used + blocks <= self.region.count
     }
 
@@ -126,7 +126,7 @@ impl Log {
     ) -> Result<()> {
         let mut erased = memory::zeroed(self.block_size as usize)?;
         erased.fill(ERASED);
-        let next = self.has_room(1).then_some(self.position.block);
+        let next = self.has_budget(1).then_some(self.position.block);
         for block in spare.into_iter().chain(next) {
             store.medium.write((self.region.start.0 + block) * self.block_size, &erased)?;
         }

@@ -18,7 +18,7 @@ use crate::format::payload::{self, Encoded};
 use crate::format::record::{Header, RECORD_HEADER, Record};
 use crate::format::{LogPosition, Mutation};
 use crate::log::RECORD_SHARE;
-use crate::log::find::{Candidate, Finder, Found, Group, RecordPlace};
+use crate::log::find::{Candidate, Finder, FoundGroup, FoundRecord, RecordPlace};
 use crate::log::headers::{Start, headers};
 use crate::log::ring::{read_ring, unless_unreadable};
 use crate::memory;
@@ -126,7 +126,7 @@ impl LogContent {
     fn accept<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
-        found: Found,
+        found: FoundRecord,
         keep: &mut usize,
     ) -> Result<()> {
         for extent in extents(found.record.payload()) {
@@ -162,11 +162,11 @@ pub fn scan<M: Medium, P: Platform>(
     let mut keep = KEPT_MAX.min(cache / 4);
     let mut finder = Finder::new(store);
     // A record is known to have been durable only if another one follows it.
-    let mut last: Option<Group> = None;
+    let mut last: Option<FoundGroup> = None;
     let behind = loop {
         let (end, blocks) = match &last {
             None => (found.end, found.blocks),
-            Some(Group { newest, .. }) => {
+            Some(FoundGroup { newest, .. }) => {
                 (newest.end(&found.end, ring), found.blocks + newest.group_blocks())
             }
         };
@@ -181,7 +181,7 @@ pub fn scan<M: Medium, P: Platform>(
     };
     found.damaged_points = behind.durable;
     found.note_remains(behind.begins);
-    if let Some(Group { newest, other }) = last {
+    if let Some(FoundGroup { newest, other }) = last {
         let checked = newest.record.check_data && !planted(Sabotage::AcceptRecordWithoutData);
         let mutations =
             if checked { newest.record.new_mutations()?.unwrap_or_default() } else { Vec::new() };

@@ -123,7 +123,7 @@ impl Bitmap {
 }
 
 /// See the module.
-pub struct Group {
+pub struct AllocationGroup {
     /// Used in the working state: the next checkpoint writes this.
     pub used: Bitmap,
     /// Used in the durable state or in the one that a checkpoint is writing: not reusable yet.
@@ -134,7 +134,7 @@ pub struct Group {
     pub dirty: bool,
 }
 
-impl Group {
+impl AllocationGroup {
     /// Whether nothing can be allocated here.
     pub fn is_full(&self) -> bool {
         self.busy.zeros(0).is_none()

@@ -38,8 +38,8 @@ use crate::platform::Platform;
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 use discards::Discards;
+use group::AllocationGroup;
 pub use group::Bitmap;
-use group::Group;
 pub use group::decode as decode_group;
 pub use ranges::RangeSet;
 
@@ -76,7 +76,7 @@ pub struct Space {
     data_end: u64,
     node_blocks: u64,
     copies: u8,
-    groups: HashMap<u64, Group>,
+    groups: HashMap<u64, AllocationGroup>,
     groups_max: usize,
     full: Vec<u64>,
     data_cursor: u64,
@@ -246,7 +246,7 @@ impl Space {
         store: &Store<M, P>,
         roots: &Roots,
         index: u64,
-    ) -> Result<Group> {
+    ) -> Result<AllocationGroup> {
         let allocatable = self.allocatable(index)?;
         let used = read_group(store, &roots.working, index, &allocatable)?;
         let mut base = read_group(store, &roots.durable, index, &allocatable)?;
@@ -254,13 +254,13 @@ impl Space {
             base.merge(&read_group(store, frozen, index, &allocatable)?);
         }
         // It is no longer needed and has the right size.
-        let mut group = Group { used, base, busy: allocatable, dirty: false };
+        let mut group = AllocationGroup { used, base, busy: allocatable, dirty: false };
         self.fill_busy(index, &mut group);
         Ok(group)
     }
 
     /// Marks everything in a group that must not be allocated.
-    fn fill_busy(&self, index: u64, group: &mut Group) {
+    fn fill_busy(&self, index: u64, group: &mut AllocationGroup) {
         let start = index * self.group_blocks;
         let end = start + self.group_blocks;
         let busy = &mut group.busy;

@@ -93,9 +93,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 return Ok(diff);
             }
             match self.next_change(&old, &new, from, &mut leaves)? {
-                Step::End => return Ok(diff),
-                Step::Nothing(next) => from = next,
-                Step::Change(change) => {
+                DiffStep::End => return Ok(diff),
+                DiffStep::Nothing(next) => from = next,
+                DiffStep::Change(change) => {
                     memory::push(&mut diff.changes, change)?;
                     let Some(next) = change.inode.0.checked_add(1) else { return Ok(diff) };
                     from = InodeNumber(next);
@@ -111,7 +111,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         new: &Root,
         from: InodeNumber,
         leaves: &mut usize,
-    ) -> Result<Step> {
+    ) -> Result<DiffStep> {
         let first = match self.engine.store().difference(
             old,
             new,
@@ -119,16 +119,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             &Key::MAX,
             *leaves,
         )? {
-            Found::End => return Ok(Step::End),
+            Found::End => return Ok(DiffStep::End),
             Found::NotBefore(key) => {
                 *leaves = 0;
-                return Ok(Step::Nothing(key.inode_number().max(from)));
+                return Ok(DiffStep::Nothing(key.inode_number().max(from)));
             }
             Found::Difference(first) => first,
         };
         *leaves = leaves.saturating_sub(1);
         let inode = first.key.inode_number();
-        let behind = Step::Nothing(InodeNumber(inode.0.saturating_add(1)));
+        let behind = DiffStep::Nothing(InodeNumber(inode.0.saturating_add(1)));
         let load = |root: &Root| match self.engine.store().get_with(
             root,
             &Key::inode(inode),
@@ -154,7 +154,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             change.compare_attributes(&before, &after);
             self.compare_keys(old, new, first, &mut change)?;
         }
-        Ok(if change.is_any() { Step::Change(change) } else { behind })
+        Ok(if change.is_any() { DiffStep::Change(change) } else { behind })
     }
 
     /// Looks for a difference in the keys of each kind after the attributes.
@@ -192,7 +192,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 }
 
 /// Result of one search.
-enum Step {
+enum DiffStep {
     Change(InodeChange),
     /// No difference before this inode.
     Nothing(InodeNumber),

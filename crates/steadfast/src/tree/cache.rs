@@ -24,7 +24,7 @@ pub(super) enum State {
     Frozen,
 }
 
-struct Entry {
+struct CachedNode {
     node: Arc<Node>,
     state: State,
     referenced: bool,
@@ -49,7 +49,7 @@ pub struct CacheUse {
 }
 
 pub(super) struct Cache {
-    entries: HashMap<u64, Entry>,
+    entries: HashMap<u64, CachedNode>,
     ring: Vec<u64>,
     hand: usize,
     capacity: usize,
@@ -171,7 +171,8 @@ impl Cache {
         }
         let ring = self.ring.len();
         self.ring.push(address);
-        self.entries.insert(address, Entry { node, state, referenced: false, kept: false, ring });
+        self.entries
+            .insert(address, CachedNode { node, state, referenced: false, kept: false, ring });
         Ok(())
     }
 

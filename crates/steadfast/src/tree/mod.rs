@@ -10,20 +10,20 @@
 //! - The tree knows nothing about space: addresses come from and go to a [`NodePool`].
 
 mod cache;
+mod dentry_cache;
 mod diff;
 mod plan;
 mod pool;
 mod read;
-mod recent;
 mod seal;
 mod store;
 mod write;
 
 pub use cache::CacheUse;
+pub use dentry_cache::CachedDentry;
 pub use diff::{Difference, Found};
 pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;
-pub use recent::Entry;
 pub use seal::SealedNode;
 pub use store::Store;
 pub use write::{Step, TreeWriter};

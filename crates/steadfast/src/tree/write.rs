@@ -73,7 +73,7 @@ pub struct TreeWriter<'a, M: Medium, P: Platform> {
 impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     /// Sets the value of `key`. Returns whether the key was there.
     pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<bool> {
-        self.store.recent.forget(key);
+        self.store.dentries.forget(key);
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
         let (found, overflow) = self.store.change(&leaf.pointer, 0, |node| {
@@ -95,13 +95,13 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             self.split(&path, index, key, value)?;
         }
         *self.path = path;
-        self.store.recent.changed(key, value);
+        self.store.dentries.changed(key, value);
         Ok(found)
     }
 
     /// Removes `key`. Returns whether the key was there.
     pub fn remove(&mut self, key: &Key) -> Result<bool> {
-        self.store.recent.forget(key);
+        self.store.dentries.forget(key);
         // Not by the path of a change. If an earlier removal has taken the leaf out, the path to a
         // key that was never there leads to a neighbour. The plan has no copy of that neighbour.
         if self.shrunk && !self.holds(key) {

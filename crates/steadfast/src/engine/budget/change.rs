@@ -44,7 +44,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `NoSpace`; nodes and bitmaps that cannot be read. Nothing has changed.
-    pub(crate) fn check_room(
+    pub(crate) fn check_budget(
         &self,
         working: &mut Working,
         roots: &Roots,
@@ -66,21 +66,22 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             SpaceClass::Freeing => self.store.reserve_blocks(),
             class => self.reserve_for(working, class),
         };
-        if self.has_room(working, roots, needed.saturating_add(left))? {
+        if self.has_budget(working, roots, needed.saturating_add(left))? {
             return Ok(plan);
         }
         if wanted.class != SpaceClass::Freeing {
-            working.fits_later = self.fits_behind_point(working, roots, wanted, &plan, left).ok();
+            working.fits_later =
+                self.change_fits_after_point(working, roots, wanted, &plan, left).ok();
             return Err(Error::NoSpace);
         }
-        plan.confined = Some(self.count_room(working, roots, wanted)?);
+        plan.confined = Some(self.count_budget(working, roots, wanted)?);
         Ok(plan)
     }
 
     /// Whether there is room for a change after a transaction point, as far as can be counted. At
     /// that time freed blocks are back, no group is changed, and every node on the path is of an
     /// earlier generation.
-    fn fits_behind_point(
+    fn change_fits_after_point(
         &self,
         working: &Working,
         roots: &Roots,
@@ -103,7 +104,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Whether `blocks` blocks are available for nodes. The blocks of one node must be contiguous,
     /// which a count of free blocks cannot tell. So nodes of several blocks are set aside here, and
     /// data can no longer take blocks between theirs.
-    pub(crate) fn has_room(
+    pub(crate) fn has_budget(
         &self,
         working: &mut Working,
         roots: &Roots,
@@ -124,7 +125,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Sets aside the nodes that a removal and the freeze after it can need; see the module.
     /// Returns the groups whose bitmaps were counted, in order.
-    fn count_room(
+    fn count_budget(
         &self,
         working: &mut Working,
         roots: &Roots,
@@ -158,7 +159,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let known = groups.len();
             add_new(&mut groups, &working.space.groups_of(&runs)?)?;
             let old = |generation: Generation| {
-                generation != working.generation && working.is_held(generation)
+                generation != working.generation && working.belongs_to_snapshot(generation)
             };
             let now_held =
                 plan.visited.iter().filter(|visited| old(visited.pointer.generation)).count()

@@ -62,13 +62,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.check_open()?;
         self.check_shown()?;
         self.catch_up()?;
-        let blocks = self.data_room(&self.working.lock(), SpaceClass::Normal, Pieces::SINGLE);
+        let blocks = self.data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::SINGLE);
         Ok(blocks.saturating_mul(u64::from(self.store.superblock.block_size)))
     }
 
     /// Blocks of data for which there is room; see the module.
-    pub(crate) fn data_room(&self, working: &Working, class: SpaceClass, pieces: Pieces) -> u64 {
-        let room = self.room_behind_point(working, class, pieces.groups);
+    pub(crate) fn data_budget(&self, working: &Working, class: SpaceClass, pieces: Pieces) -> u64 {
+        let room = self.budget_after_point(working, class, pieces.groups);
         let fits = |blocks: u64| {
             let nodes = self.nodes_for_data(working, blocks, pieces.blocks);
             blocks.saturating_add(nodes.saturating_mul(self.node_cost())) <= room
@@ -88,7 +88,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Blocks that data and the nodes that map it can take: after a transaction point, if one may
     /// be set.
-    fn room_behind_point(&self, working: &Working, class: SpaceClass, groups: u64) -> u64 {
+    fn budget_after_point(&self, working: &Working, class: SpaceClass, groups: u64) -> u64 {
         let root = self.view.read().root;
         let reclaims = self.may_reclaim();
         let (freed, unsettled) = match reclaims {

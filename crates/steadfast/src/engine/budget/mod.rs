@@ -21,7 +21,7 @@
 //!
 //! # What a removal is checked against
 //! Estimates of what the next freeze needs must hold for any tree, so they are far too large for a
-//! small one. If the estimates refuse a removal, [`check_room`](Engine::check_room) plans the
+//! small one. If the estimates refuse a removal, [`check_budget`](Engine::check_budget) plans the
 //! change and the freeze together and counts.
 
 pub(crate) mod change;
@@ -179,7 +179,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// other file has them.
     pub(crate) fn is_unshared(&self, birth: Generation) -> bool {
         let working = self.working.lock();
-        working.snapshots.shared_extents == 0 && !working.is_held(birth)
+        working.snapshots.shared_extents == 0 && !working.belongs_to_snapshot(birth)
     }
 
     /// Blocks kept for removals under the newest snapshot.

@@ -62,14 +62,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         match wanted {
             Shortage::Change(..) => true,
             Shortage::Data(class, blocks) => {
-                self.has_room_later(&self.working.lock(), class, blocks)
+                self.fits_after_point(&self.working.lock(), class, blocks)
             }
         }
     }
 
     /// Whether there is room for so many blocks of new data.
-    pub(crate) fn has_room_for_data(&self, blocks: u64) -> bool {
-        self.data_room(&self.working.lock(), SpaceClass::Normal, Pieces::LONG) >= blocks
+    pub(crate) fn has_space_for_data(&self, blocks: u64) -> bool {
+        self.data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::LONG) >= blocks
     }
 
     /// Whether the wanted change fits after a transaction point, as far as can be counted. For a
@@ -84,20 +84,20 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         match wanted {
             Shortage::Change(SpaceClass::Freeing, _) => true,
             Shortage::Change(_, fits) => fits.unwrap_or(true),
-            Shortage::Data(class, blocks) => self.has_room_later(working, class, blocks),
+            Shortage::Data(class, blocks) => self.fits_after_point(working, class, blocks),
         }
     }
 
     /// Whether `blocks` of data fit after a transaction point. New data is counted as promised by
     /// statfs. Rewrites must always go on, so for them a point is tried if it may suffice.
-    fn has_room_later(&self, working: &Working, class: SpaceClass, blocks: u64) -> bool {
+    fn fits_after_point(&self, working: &Working, class: SpaceClass, blocks: u64) -> bool {
         let pieces = if class == SpaceClass::Normal { Pieces::LONG } else { Pieces::REWRITE };
-        self.data_room(working, class, pieces) >= blocks
+        self.data_budget(working, class, pieces) >= blocks
     }
 
     /// Frees the blocks of deleted snapshots in units; some units only move blocks to another
     /// snapshot. `true`: some were freed.
-    pub(crate) fn delete_for_room(&self) -> Result<bool> {
+    pub(crate) fn delete_for_space(&self) -> Result<bool> {
         if !self.snapshots_wait() {
             return Ok(false);
         }

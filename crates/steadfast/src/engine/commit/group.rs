@@ -21,14 +21,14 @@ use crate::platform::Platform;
 
 /// The committers that are asking for a transaction point.
 #[derive(Debug, Default)]
-pub(crate) struct Company {
+pub(crate) struct Committers {
     present: AtomicU32,
 }
 
 /// One committer, counted while this exists.
-pub(crate) struct Present<'a>(&'a Company);
+pub(crate) struct Present<'a>(&'a Committers);
 
-impl Company {
+impl Committers {
     pub fn join(&self) -> Present<'_> {
         self.add();
         Present(self)
@@ -58,28 +58,25 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// briefly for it. The caller takes this back with [`withdraw`](Self::withdraw) when that
     /// committer is served.
     pub(crate) fn announce(&self) {
-        self.company.add();
+        self.committers.add();
     }
 
     /// Takes one [`announce`](Self::announce) back.
     pub(crate) fn withdraw(&self) {
-        self.company.remove();
+        self.committers.remove();
     }
 
     /// Sets a transaction point as [`lead_commit`](Self::lead_commit) does, after waiting for more
     /// committers if more are expected.
-    pub(crate) fn lead_commit_in_company(
-        &self,
-        commit: &mut CommitState,
-    ) -> crate::error::Result<()> {
+    pub(crate) fn lead_group_commit(&self, commit: &mut CommitState) -> crate::error::Result<()> {
         let LastPoint { present, duration } = commit.last_point;
-        if self.company.count() < present {
-            self.store.platform.wait_for(&|| self.company.count() >= present, duration / 2);
+        if self.committers.count() < present {
+            self.store.platform.wait_for(&|| self.committers.count() >= present, duration / 2);
         }
         let begun = self.store.platform.monotonic_us();
         let result = self.lead_commit(commit);
         let duration = self.store.platform.monotonic_us().saturating_sub(begun);
-        commit.last_point = LastPoint { present: self.company.count(), duration };
+        commit.last_point = LastPoint { present: self.committers.count(), duration };
         result
     }
 }

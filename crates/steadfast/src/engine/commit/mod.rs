@@ -38,7 +38,7 @@ struct Mark {
     sequence: u64,
 }
 
-enum Step {
+enum CommitStep {
     Nothing,
     Write(Mark),
     /// The log cannot take it: a checkpoint makes it durable.
@@ -59,7 +59,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// is held.
     pub(crate) fn transact_now(&self) -> Result<()> {
         self.check_writable()?;
-        let _present = self.company.join();
+        let _present = self.committers.join();
         let target = self.working.lock().sequence;
         let mut commit = self.commit.lock();
         self.check_writable()?;
@@ -67,7 +67,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if held || (commit.durable >= target && !self.parameters_changed()) {
             return Ok(());
         }
-        self.lead_commit_in_company(&mut commit)
+        self.lead_group_commit(&mut commit)
     }
 
     fn parameters_changed(&self) -> bool {
@@ -79,13 +79,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         loop {
             let step = self.next_step(&mut self.working.lock())?;
             match step {
-                Step::Nothing => break,
-                Step::Wait => self.finish_checkpoint()?,
-                Step::Checkpoint => {
+                CommitStep::Nothing => break,
+                CommitStep::Wait => self.finish_checkpoint()?,
+                CommitStep::Checkpoint => {
                     self.freeze_and_finish(commit)?;
                     break;
                 }
-                Step::Write(mark) => {
+                CommitStep::Write(mark) => {
                     let written = self.write_mark(&mark);
                     written
                         .map_err(|error| self.fail("the intent log could not be written", error))?;
@@ -104,19 +104,23 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    fn next_step(&self, working: &mut Working) -> Result<Step> {
+    fn next_step(&self, working: &mut Working) -> Result<CommitStep> {
         if working.frozen.as_ref().is_some_and(|frozen| frozen.unmarked) {
-            return Ok(Step::Wait);
+            return Ok(CommitStep::Wait);
         }
         if working.pending.is_empty() && !working.parameters_changed {
-            return Ok(Step::Nothing);
+            return Ok(CommitStep::Nothing);
         }
         let needs_checkpoint = working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed
             // A unit of deleting a snapshot waits for a transaction point.
             || self.snapshots_starve.load(Ordering::Acquire);
         let record = if needs_checkpoint { None } else { self.next_record(working)? };
         let Some((next, data)) = record else {
-            return Ok(if working.frozen.is_some() { Step::Wait } else { Step::Checkpoint });
+            return Ok(if working.frozen.is_some() {
+                CommitStep::Wait
+            } else {
+                CommitStep::Checkpoint
+            });
         };
         let mark = self.take_mark(working, next, data);
         // The state is at a transaction point now, so a background checkpoint can be frozen.
@@ -124,7 +128,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             // If the freeze fails, the mark is still written, and a later point tries again.
             let _ = self.freeze(working);
         }
-        Ok(Step::Write(mark))
+        Ok(CommitStep::Write(mark))
     }
 
     /// The next record, and the bytes of data that replay would read to check it. `None` if the log

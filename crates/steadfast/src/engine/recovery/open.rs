@@ -14,14 +14,14 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::apply::Origin;
 use crate::engine::budget::futile::FutilePoints;
-use crate::engine::commit::group::Company;
-use crate::engine::multi_mount::Others;
+use crate::engine::commit::group::Committers;
+use crate::engine::multi_mount::MountWatch;
 use crate::engine::reader::View;
 use crate::engine::snapshots::Dying;
 use crate::engine::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
 use crate::format::{FEATURES_READ_ONLY, Metaroot, Slots, Superblock};
-use crate::io::retry::Patient;
+use crate::io::retry::Retry;
 use crate::log::{Log, LogContent, scan};
 use crate::mask::TransactionMask;
 use crate::newer::NewerState;
@@ -51,7 +51,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // The superblock and the metaroots are at both ends, twice.
         medium.will_read(0, ENDS);
         medium.will_read(medium.geometry().size.saturating_sub(ENDS), ENDS);
-        let found = Superblock::read(&Patient(&medium), &platform)?;
+        let found = Superblock::read(&Retry(&medium), &platform)?;
         Self::open_found(medium, options, platform, found)
     }
 
@@ -63,7 +63,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         platform: P,
         (superblock, damaged): (Superblock, bool),
     ) -> Result<Self> {
-        let patient = Patient(&medium);
+        let patient = Retry(&medium);
         let unknown = superblock.features_read_only & !FEATURES_READ_ONLY;
         if unknown != 0 && !options.read_only {
             return Err(Error::ReadOnlyFeatures(unknown));
@@ -89,7 +89,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // erased.
         if !options.read_only && volume.newer_state.is_none() {
             let store = &volume.store;
-            slots.mend(&Patient(&store.medium), &store.superblock, &store.platform)?;
+            slots.mend(&Retry(&store.medium), &store.superblock, &store.platform)?;
         }
         volume.replayed_records = found.points();
         volume.commit.get_mut().last_ms = volume.store.platform.monotonic_ms();
@@ -145,7 +145,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             read_only: options.read_only,
             access_times: options.access_times,
             replayed_records: 0,
-            unreplayed: AtomicBool::new(false),
+            overlaid: AtomicBool::new(false),
             superblock_damaged: false,
             newer_state: None,
             mask: AtomicU32::new(metaroot.mask.0),
@@ -163,10 +163,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             snapshots_waiting: AtomicBool::new(true),
             snapshots_starve: AtomicBool::new(false),
             pins: Mutex::new(alloc::vec::Vec::new()),
-            company: Company::default(),
+            committers: Committers::default(),
             commit: Mutex::new(CommitState::default()),
             checkpoint: Mutex::new(()),
-            others: Mutex::new(Others::new(metaroot)),
+            others: Mutex::new(MountWatch::new(metaroot)),
             looked_ms: AtomicU32::new(0),
             working: Mutex::new(working),
             view: RwLock::new(View { root: metaroot.root(), log: None }),

@@ -3,7 +3,7 @@
 //!
 //! Replaying reads the nodes that the log changes, which can be many more than the blocks of the
 //! log. Opening a volume to read a file needs none of them. So opening keeps the log's value of
-//! each key in memory ([`Newest`]), and readers combine log and tree. The replay happens at the
+//! each key in memory ([`LogOverlay`]), and readers combine log and tree. The replay happens at the
 //! first change, or at the first request for facts that only it makes known (free space, counts,
 //! bitmaps). Otherwise it happens in the background.
 //!
@@ -31,11 +31,11 @@ use crate::engine::reader::View;
 use crate::error::{Error, Result};
 use crate::format::Value;
 use crate::format::key::{Key, Kind};
-use crate::log::{LogContent, Newest};
+use crate::log::{LogContent, LogOverlay};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
-use crate::tree::Entry;
+use crate::tree::CachedDentry;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed if it takes
@@ -45,12 +45,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.find_held_data(&mut self.working.lock());
             return Ok(());
         }
-        match Newest::of(found, |key, value| self.check_recorded(key, value.map(<[u8]>::len)))? {
+        match LogOverlay::of(found, |key, value| self.check_recorded(key, value.map(<[u8]>::len)))?
+        {
             Ok(log) => {
                 let log = memory::shared(log)?;
                 self.store.lend(log.memory());
                 self.view.write().log = Some(log);
-                self.unreplayed.store(true, Ordering::Release);
+                self.overlaid.store(true, Ordering::Release);
                 Ok(())
             }
             Err(found) => {
@@ -80,7 +81,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// # Errors
     /// Those of reading nodes and bitmaps; nothing has changed then. `Poisoned`.
     pub(crate) fn catch_up(&self) -> Result<()> {
-        if !self.unreplayed.load(Ordering::Acquire) {
+        if !self.overlaid.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut working = self.working.lock();
@@ -93,7 +94,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         match self.replay(&mut working, log.log()) {
             Ok(()) => {
                 self.view.write().log = None;
-                self.unreplayed.store(false, Ordering::Release);
+                self.overlaid.store(false, Ordering::Release);
                 self.store.lend(0);
                 Ok(())
             }
@@ -112,7 +113,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// has needed facts that only the tree has. [Background work](Self::background_step) replays
     /// it.
     pub(crate) fn log_waits(&self) -> bool {
-        self.unreplayed.load(Ordering::Acquire)
+        self.overlaid.load(Ordering::Acquire)
     }
 
     /// The value of a key, from the log or else from the tree.
@@ -133,11 +134,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if key.kind() != Some(Kind::Inode) {
             return self.store.get_with(&view.root, key, take);
         }
-        if let Some(value) = self.store.recent.attributes(key) {
+        if let Some(value) = self.store.dentries.attributes(key) {
             return Ok(Some(take(&value)));
         }
         self.store.get_with(&view.root, key, |value| {
-            self.store.recent.note(key, value);
+            self.store.dentries.note(key, value);
             take(value)
         })
     }
@@ -162,9 +163,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // The names of one hash; nearly always there is only one.
         let names =
             from.kind() == Some(Kind::Dirent) && from.is_first_slot() && *to == from.last_slot();
-        match if names { self.store.recent.entry(from) } else { None } {
-            Some(Entry::Absent) => return Ok(()),
-            Some(Entry::First(key, value)) => {
+        match if names { self.store.dentries.entry(from) } else { None } {
+            Some(CachedDentry::Absent) => return Ok(()),
+            Some(CachedDentry::First(key, value)) => {
                 if !visit(&key, value.bytes())? {
                     return Ok(());
                 }
@@ -174,12 +175,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 let mut first = true;
                 self.store.scan(&view.root, from, to, &mut |key, value| {
                     if core::mem::take(&mut first) {
-                        self.store.recent.note_first(key, value);
+                        self.store.dentries.note_first(key, value);
                     }
                     visit(key, value)
                 })?;
                 if first {
-                    self.store.recent.note_absent(from);
+                    self.store.dentries.note_absent(from);
                 }
                 return Ok(());
             }
@@ -249,6 +250,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 }
 
-fn log_of(view: &View) -> Option<&Arc<Newest>> {
+fn log_of(view: &View) -> Option<&Arc<LogOverlay>> {
     view.log.as_ref().filter(|_| !planted(Sabotage::ReadPastTheLog))
 }

@@ -27,7 +27,7 @@ const DYING_LIMITS: (usize, usize) = (32, 4096);
 
 impl Working {
     /// Whether the newest snapshot holds blocks born in `birth`.
-    pub fn is_held(&self, birth: Generation) -> bool {
+    pub fn belongs_to_snapshot(&self, birth: Generation) -> bool {
         birth <= self.snapshots.newest
             && !(planted(Sabotage::SnapshotBirthOffByOne) && birth == self.snapshots.newest)
             && !planted(Sabotage::ForgetHeld)

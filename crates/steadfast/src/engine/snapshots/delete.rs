@@ -190,7 +190,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         })?;
         let Some(record) = found else { return Ok(false) };
         let unit = self.plan_unit(&roots.working, &record, before, entries)?;
-        let plan = self.room_for_unit(working, &roots, &unit)?;
+        let plan = self.budget_for_unit(working, &roots, &unit)?;
         self.prepare_change(working, &roots, &plan, &unit.freed)?;
         self.change_tree(working, plan, |tree| {
             unit.puts.iter().try_for_each(|(key, value)| tree.put(key, value).map(drop))?;
@@ -259,10 +259,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// The nodes that a unit needs, if the volume has room for them and for the freeze afterwards.
-    fn room_for_unit(&self, working: &mut Working, roots: &Roots, unit: &Unit) -> Result<Plan> {
+    fn budget_for_unit(&self, working: &mut Working, roots: &Roots, unit: &Unit) -> Result<Plan> {
         let changes = memory::collect(unit.changes())?;
         let wanted =
             Wanted { changes: &changes, runs: &unit.freed, dead: 0, class: SpaceClass::Freeing };
-        self.check_room(working, roots, &wanted)
+        self.check_budget(working, roots, &wanted)
     }
 }

@@ -80,7 +80,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let generation = Generation(working.generation.0 + 1);
             let nodes = self.store.plan(&root, generation, &[change])?.nodes;
             let roots = self.roots(&working);
-            self.check_room_for_snapshot(&mut working, &roots, nodes)?;
+            self.check_budget_for_snapshot(&mut working, &roots, nodes)?;
             self.freeze(&mut working)?;
             let before = (working.snapshots, working.held_data);
             let entered = self.enter_snapshot(&mut working, &mut record);
@@ -119,7 +119,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Checks that the room that a snapshot must keep is there now.
-    fn check_room_for_snapshot(
+    fn check_budget_for_snapshot(
         &self,
         working: &mut Working,
         roots: &Roots,
@@ -133,7 +133,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             .saturating_add(self.kept_for_removal(all, all, self.live_data(working)))
             .saturating_add(self.store.reserve_blocks())
             .saturating_add(2 * freeze);
-        if self.has_room(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
+        if self.has_budget(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
     }
 
     /// Upper bound of the data that the live tree shares with the newest snapshot, from the stored

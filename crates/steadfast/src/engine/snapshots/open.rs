@@ -9,7 +9,7 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::{LogPosition, Metaroot, Record, Superblock, check_name};
-use crate::io::retry::Patient;
+use crate::io::retry::Retry;
 use crate::options::OpenOptions;
 use crate::platform::Platform;
 
@@ -27,10 +27,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ) -> Result<Self> {
         check_name(name).map_err(|_| Error::NotFound)?;
         let options = OpenOptions { read_only: true, access_times: false, ..options };
-        let (superblock, damaged) = Superblock::read(&Patient(&medium), &platform)?;
+        let (superblock, damaged) = Superblock::read(&Retry(&medium), &platform)?;
         let mut tries = 0;
         let metaroot = loop {
-            let metaroot = Metaroot::read_newest(&Patient(&medium), &superblock, &platform)?;
+            let metaroot = Metaroot::read_newest(&Retry(&medium), &superblock, &platform)?;
             let found = find(&medium, &platform, &superblock, &metaroot, &options, name);
             tries += 1;
             match found {
@@ -38,7 +38,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 Ok(None) => return Err(Error::NotFound),
                 Err(error) => {
                     // A live volume reuses the nodes of the state before the last one.
-                    let now = Metaroot::read_newest(&Patient(&medium), &superblock, &platform)?;
+                    let now = Metaroot::read_newest(&Retry(&medium), &superblock, &platform)?;
                     if now.generation == metaroot.generation || tries == TRIES {
                         return Err(error);
                     }

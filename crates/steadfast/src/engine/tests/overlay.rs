@@ -117,12 +117,12 @@ fn what_is_shown_does_not_depend_on_the_replay() {
         drop(volume);
 
         let volume = open(&medium);
-        assert!(volume.engine.unreplayed.load(Ordering::Acquire), "seed {seed}");
+        assert!(volume.engine.overlaid.load(Ordering::Acquire), "seed {seed}");
         assert_eq!(volume.engine.store.cache_use().misses, 0, "opening reads nothing of the tree");
         assert!(items(&volume) == expected, "seed {seed}: before the replay");
-        assert!(volume.engine.unreplayed.load(Ordering::Acquire), "looking replays nothing");
+        assert!(volume.engine.overlaid.load(Ordering::Acquire), "looking replays nothing");
         assert_eq!(volume.statistics().unwrap().inodes, statistics.inodes);
-        assert!(!volume.engine.unreplayed.load(Ordering::Acquire));
+        assert!(!volume.engine.overlaid.load(Ordering::Acquire));
         assert!(items(&volume) == expected, "seed {seed}: after the replay");
         drop(volume);
 

@@ -1,6 +1,6 @@
 //! Extended attributes: names that are allowed, and what setting one means.
 //!
-//! [`store`](self::store) has the form in which they are kept. The two POSIX ACLs are attributes
+//! `store.rs` has the form in which they are kept. The two POSIX ACLs are attributes
 //! too; flags in the inode say that they exist. The access ACL and the permission bits update each
 //! other: see [`permissions`].
 
@@ -125,8 +125,8 @@ pub(crate) fn remove<K: Keyspace>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::key::Key;
     use crate::engine::keyspace::SpaceClass;
+    use crate::format::key::Key;
     use crate::fs::tests::keyspace::{MemoryKeyspace, update};
     use alloc::format;
     use alloc::vec;

@@ -14,7 +14,7 @@ use crate::memory;
 
 /// The newest mutation of a key.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct OverlayEntry {
     key: Key,
     /// Index of the record that has it.
     record: u32,
@@ -24,13 +24,13 @@ struct Entry {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Newest {
+pub struct LogOverlay {
     log: LogContent,
     /// In the order of the keys.
-    entries: Vec<Entry>,
+    entries: Vec<OverlayEntry>,
 }
 
-impl Newest {
+impl LogOverlay {
     /// The map of a log. Returns the log itself if not all of it was kept, or if there is no memory
     /// for the map.
     ///
@@ -39,8 +39,8 @@ impl Newest {
     pub fn of(
         log: LogContent,
         check: impl Fn(&Key, Option<&[u8]>) -> Result<()>,
-    ) -> Result<core::result::Result<Newest, LogContent>> {
-        let mut entries: Vec<Entry> = Vec::new();
+    ) -> Result<core::result::Result<LogOverlay, LogContent>> {
+        let mut entries: Vec<OverlayEntry> = Vec::new();
         for record in 0..log.len() {
             let Some(payload) = log.kept(record) else { return Ok(Err(log)) };
             let mut end = 0;
@@ -48,7 +48,8 @@ impl Newest {
                 check(&key, value)?;
                 end += payload::size_of(value.map(<[u8]>::len));
                 let value = value.map(|value| ((end - value.len()) as u32, value.len() as u16));
-                if memory::push(&mut entries, Entry { key, record: record as u32, value }).is_err()
+                if memory::push(&mut entries, OverlayEntry { key, record: record as u32, value })
+                    .is_err()
                 {
                     return Ok(Err(log));
                 }
@@ -57,7 +58,7 @@ impl Newest {
         // The newest entry of a key comes first.
         entries.sort_unstable_by_key(|entry| (entry.key, core::cmp::Reverse(entry.record)));
         entries.dedup_by_key(|entry| entry.key);
-        Ok(Ok(Newest { log, entries }))
+        Ok(Ok(LogOverlay { log, entries }))
     }
 
     /// The log.
@@ -67,7 +68,7 @@ impl Newest {
 
     /// Memory that it takes, bytes.
     pub fn memory(&self) -> usize {
-        self.log.kept_bytes() + self.entries.capacity() * size_of::<Entry>()
+        self.log.kept_bytes() + self.entries.capacity() * size_of::<OverlayEntry>()
     }
 
     /// The log's entry for a key, if any: its value, or its removal.
@@ -94,7 +95,7 @@ impl Newest {
             .map(|entry| (entry.key, self.value(entry)))
     }
 
-    fn value(&self, entry: &Entry) -> Option<&[u8]> {
+    fn value(&self, entry: &OverlayEntry) -> Option<&[u8]> {
         let (at, length) = entry.value?;
         let payload = self.log.kept(entry.record as usize)?;
         payload.get(at as usize..at as usize + usize::from(length))

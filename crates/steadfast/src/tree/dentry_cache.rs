@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - an entry here equals the value in the working tree. A caller that [looks
-//!   up](Recent::attributes) or [notes](Recent::note) a value keeps the tree from changing
+//!   up](DentryCache::attributes) or [notes](DentryCache::note) a value keeps the tree from changing
 //!   meanwhile. Every change of a key goes through [`TreeWriter`](crate::tree::TreeWriter), which
 //!   enters it while readers are excluded. If the whole tree is replaced, all entries are dropped
 //!   with its nodes;
@@ -132,7 +132,7 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
 }
 
 /// What is known of the keys of one hash.
-pub enum Entry {
+pub enum CachedDentry {
     /// There is none.
     Absent,
     /// The first one.
@@ -153,16 +153,16 @@ impl EntryValue {
 }
 
 /// See the module.
-pub struct Recent<P: Platform> {
+pub struct DentryCache<P: Platform> {
     names: Table<P, [u64; 2], ENTRY>,
     inodes: Table<P, u64, ATTRIBUTES>,
 }
 
-impl<P: Platform> Recent<P> {
+impl<P: Platform> DentryCache<P> {
     /// Takes at most a quarter of `cache_size` bytes, on demand.
     pub(super) fn new(cache_size: usize) -> Self {
         let inodes = cache_size / SHARE / UNIT / INODES_MIN * INODES_MIN;
-        Recent { names: Table::new(inodes * NAMES_PER_INODE), inodes: Table::new(inodes) }
+        DentryCache { names: Table::new(inodes * NAMES_PER_INODE), inodes: Table::new(inodes) }
     }
 
     /// Memory that it takes at most, bytes.
@@ -177,14 +177,14 @@ impl<P: Platform> Recent<P> {
     }
 
     /// What is known of the names from `first` on, the lowest key of a hash.
-    pub fn entry(&self, first: &Key) -> Option<Entry> {
+    pub fn entry(&self, first: &Key) -> Option<CachedDentry> {
         let (tag, hash) = names_of(first)?;
         let found = self.names.get(tag, hash)?;
         if found.length == 0 {
-            return Some(Entry::Absent);
+            return Some(CachedDentry::Absent);
         }
         let key = Key::new(first.inode_number(), Kind::Dirent, tag[1] + u64::from(found.probe));
-        Some(Entry::First(key, EntryValue { bytes: found.value, length: found.length }))
+        Some(CachedDentry::First(key, EntryValue { bytes: found.value, length: found.length }))
     }
 
     /// Notes that the tree has this value under an inode's key.
@@ -274,18 +274,18 @@ mod tests {
     use super::*;
     use crate::engine::tests::TestPlatform;
 
-    fn recent() -> Recent<TestPlatform> {
-        Recent::new(1 << 20)
+    fn recent() -> DentryCache<TestPlatform> {
+        DentryCache::new(1 << 20)
     }
 
     fn name(directory: u64, suffix: u64) -> Key {
         Key::new(InodeNumber(directory), Kind::Dirent, suffix)
     }
 
-    fn found(recent: &Recent<TestPlatform>, first: &Key) -> Option<Option<(Key, Vec<u8>)>> {
+    fn found(recent: &DentryCache<TestPlatform>, first: &Key) -> Option<Option<(Key, Vec<u8>)>> {
         recent.entry(first).map(|entry| match entry {
-            Entry::Absent => None,
-            Entry::First(key, value) => Some((key, value.bytes().to_vec())),
+            CachedDentry::Absent => None,
+            CachedDentry::First(key, value) => Some((key, value.bytes().to_vec())),
         })
     }
 
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn too_little_memory_holds_nothing() {
         for size in [0, 1, UNIT * SHARE, UNIT * SHARE * INODES_MIN - 1] {
-            let recent = Recent::<TestPlatform>::new(size);
+            let recent = DentryCache::<TestPlatform>::new(size);
             assert_eq!(recent.memory(), 0);
             let (key, first) = (Key::inode(InodeNumber(1)), name(1, 160));
             recent.note(&key, &[1; ATTRIBUTES]);
