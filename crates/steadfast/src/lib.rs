@@ -12,7 +12,7 @@ extern crate std;
 pub mod checksum;
 mod engine;
 mod error;
-pub mod format;
+mod format;
 pub mod fs;
 mod io;
 mod log;
@@ -34,7 +34,7 @@ mod types;
 pub mod volume;
 
 pub use error::{Error, Result};
-pub use format::Snapshot;
+pub use format::{Snapshot, key};
 pub use mask::TransactionMask;
 pub use newer::NewerState;
 pub use options::{FormatOptions, OpenOptions};

@@ -18,8 +18,7 @@ impl Inode {
         if inode == InodeNumber::SYSTEM {
             return Err(Error::Stale(inode));
         }
-        view.get_with(&Key::inode(inode), |value| Inode::decode(value))?
-            .ok_or(Error::Stale(inode))?
+        view.get_with(&Key::inode(inode), Inode::decode)?.ok_or(Error::Stale(inode))?
     }
 
     /// Reads a directory.
