@@ -293,7 +293,7 @@ mod tests {
         };
         assert!(width(0.05) > 5.0 && width(0.05) < width(0.5));
         assert!(width(0.9) + 20.0 < width(1.9), "90 % is no limit");
-        assert!(width(6.37) > PANEL_WIDTH - 15.0, "all of this is noise");
+        assert!(width(6.37) > PANEL_WIDTH - 30.0, "all of this is noise");
         assert!((width(6.37) - width(1e300)).abs() < 1e-6 && width(f64::NAN) < 1.0);
     }
 }
