@@ -95,7 +95,9 @@ pub fn run(args: &Args) -> Outcome {
     if args.once {
         std::thread::sleep(every);
         history.push(Survey::take(&place)?, Instant::now());
-        return top::print_frame(|buffer| frame::draw(buffer, &history, false, false));
+        return top::print_frame(frame::SIZE_MIN.0, |buffer| {
+            frame::draw(buffer, &history, false, false)
+        });
     }
     screen::run(place, history, every)
 }
