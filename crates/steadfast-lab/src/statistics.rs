@@ -8,9 +8,9 @@
 //!    ([`FLOOR_OF_COUNTS`]).
 //!
 //! Rounds are interleaved (A B A B), so the samples of one round share the state of the machine. So
-//! the ratio is taken round by round, and its logarithm is averaged: 2 and ½ are equally far from
-//! 1. The interval is Student's on these logarithms. With few rounds it is correspondingly wide.
-//! With one round there is no interval and no verdict.
+//! the ratio is taken round by round, and its logarithm is averaged: 2 and ½ are then equally far
+//! from 1. The interval is Student's on these logarithms. With few rounds it is correspondingly
+//! wide. With one round there is no interval and no verdict.
 
 use crate::result::{Better, Measurement};
 
