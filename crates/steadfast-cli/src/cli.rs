@@ -225,7 +225,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
         .collect();
     let mistake = mistake.join(" ");
     let mistake = mistake.strip_prefix("error: ").unwrap_or(&mistake);
-    let failure = Failure::new(Exit::Usage, mistake.to_owned(), "command line", help_advice());
+    // In one line a tip needs a mark before it.
+    let mistake = mistake.replace(" tip: ", "; ");
+    let failure = Failure::new(Exit::Usage, mistake, "command line", help_advice());
     eprintln!("{failure}");
     ExitCode::from(Exit::Usage as u8)
 }

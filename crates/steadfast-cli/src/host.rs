@@ -423,20 +423,10 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
         OpenError::DeviceInUse(_) => {
             Failure::new(Exit::Busy, "the device is in use", place, in_use_advice(path))
         }
-        OpenError::NotFound(_)
-            if directory_of(path).is_some_and(|directory| !directory.exists()) =>
-        {
-            let directory = directory_of(path).unwrap_or(path).display();
-            let advice =
-                format!("check the path, or make the directory with 'mkdir -p {directory}'");
-            Failure::new(Exit::Failed, "there is no directory for it", place, advice)
-        }
-        OpenError::NotFound(_) => Failure::new(
-            Exit::Failed,
-            "no such image or device",
-            place,
-            "check the path, or make it with 'steadfast mkfs'",
-        ),
+        OpenError::NotFound(_) => without_directory(path).unwrap_or_else(|| {
+            let advice = "check the path, or make it with 'steadfast mkfs'";
+            Failure::new(Exit::Failed, "no such image or device", place, advice)
+        }),
         OpenError::AlreadyExists(_) => {
             Failure::new(Exit::Failed, "exists already", place, "choose another name or remove it")
         }
@@ -491,6 +481,13 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
             )
         }
     }
+}
+
+/// The failure for a path whose directory does not exist; `None` if the directory is there.
+pub fn without_directory(path: &Path) -> Option<Failure> {
+    let directory = directory_of(path).filter(|directory| !directory.exists())?.display();
+    let advice = format!("check the path, or make the directory with 'mkdir -p {directory}'");
+    Some(Failure::new(Exit::Failed, "there is no directory for it", path.display(), advice))
 }
 
 fn directory_of(path: &Path) -> Option<&Path> {

@@ -200,11 +200,13 @@ fn check_directory(directory: &Path) -> Outcome {
     let metadata = match fs::metadata(directory) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // The directory above may be missing too.
+            let parents = if host::without_directory(directory).is_some() { "-p " } else { "" };
             return Err(Failure::new(
                 Exit::CannotMount,
                 "the mount point does not exist",
                 directory.display(),
-                format!("make it with 'mkdir {}'", directory.display()),
+                format!("make it with 'mkdir {parents}{}'", directory.display()),
             ));
         }
         Err(error) => return Err(stale_or_host(&error, directory)),

@@ -40,7 +40,31 @@ fn not_an_image_at_all() {
     scratch.fails(3, "ls /dev/null");
     scratch.fails(2, "mkfs --size 1M dir");
     scratch.fails(2, "mkfs missing.img");
-    scratch.fails(1, "mkfs --size 1M missing/disk.img");
+    // Whether a size is given or not, the missing directory is what has to be made first.
+    for command in ["mkfs --size 1M missing/disk.img", "mkfs missing/disk.img"] {
+        let line = scratch.fails(1, command);
+        assert!(line.contains("there is no directory for it: missing/disk.img: "), "{line}");
+        assert!(line.contains("'mkdir -p missing'"), "{line}");
+    }
+    assert!(!scratch.path("missing").exists());
+}
+
+#[test]
+fn hints_work_when_they_are_followed() {
+    let scratch = Scratch::new();
+    scratch.volume("4M");
+    let line = scratch.fails(8, "mount disk.img mnt");
+    assert!(line.ends_with("make it with 'mkdir mnt'"), "{line}");
+    // A mount point below a directory that is missing, too.
+    let line = scratch.fails(8, "mount disk.img new/mnt");
+    assert!(line.ends_with("make it with 'mkdir -p new/mnt'"), "{line}");
+    // What clap suggests is apart from the mistake.
+    let line = scratch.fails(2, "snapsho list disk.img");
+    assert!(
+        line.contains("subcommand 'snapsho'; a similar subcommand exists: 'snapshot': "),
+        "{line}"
+    );
+    assert!(line.ends_with("see 'steadfast --help'"), "{line}");
 }
 
 #[test]

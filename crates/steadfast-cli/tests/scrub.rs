@@ -47,6 +47,24 @@ fn an_image_is_scrubbed_healed_and_its_bad_file_is_named() {
 }
 
 #[test]
+fn bad_files_are_named_beside_a_snapshot_too() {
+    let scratch = Scratch::new();
+    scratch.volume("8M").put("/kept", &[2; 50_000]);
+    scratch.put("/gone", &[3; 50_000]);
+    scratch.ok("snapshot create disk.img before");
+    scratch.ok("rm disk.img /gone");
+    rot(&scratch, &[2; 4096]);
+    rot(&scratch, &[3; 4096]);
+    let output = scratch.line("scrub disk.img");
+    assert_eq!(output.status.code(), Some(4));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = |start: &str| said.lines().find(|line| line.starts_with(start)).unwrap_or_default();
+    let both = line("snapshot \"before\" and the live volume: ");
+    assert!(both.contains("; affects /kept, bytes "), "{said}");
+    assert!(line("snapshot \"before\": ").contains("; affects /gone, bytes "), "{said}");
+}
+
+#[test]
 fn a_mount_is_scrubbed_in_the_background() {
     if !fs::exists("/dev/fuse").unwrap_or(false) {
         eprintln!("skipped: no /dev/fuse");
@@ -59,7 +77,8 @@ fn a_mount_is_scrubbed_in_the_background() {
     let said = scratch.ok("scrub --rate 0 --wait mnt");
     assert!(said.contains("scrub finished") && said.contains(", 0 bad"), "{said}");
     // A slow pass can be watched and stopped, and the mount works meanwhile.
-    scratch.ok("scrub --rate 100K mnt");
+    let said = scratch.ok("scrub --rate 100K mnt");
+    assert_eq!(said, "mnt: scrub started, 100 KiB/s; see 'steadfast scrub --status mnt'\n");
     scratch.fails(5, "scrub mnt");
     fs::write(mount.join("more"), b"while it runs").unwrap();
     let now = status(&scratch, "mnt");

@@ -239,6 +239,7 @@ fn every_goal_has_its_tests_in_the_suite_and_no_two_tests_are_one() {
                 parameters,
                 unit: spec.unit,
                 better: spec.better,
+                counted: spec.counted,
                 cache: spec.cache,
                 measurements: measurements.collect(),
             });

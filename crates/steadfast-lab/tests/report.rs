@@ -79,7 +79,7 @@ fn check_pictures(directory: &Path, page: &str) -> Vec<String> {
         let png = std::fs::read(path.with_extension("png")).expect("the same as PNG");
         assert!(png.starts_with(b"\x89PNG") && png.len() > 500);
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        assert!(page.contains(&format!("<figure id=\"{name}\">")), "{name} is not on the page");
+        assert!(page.contains(&format!("<figure id=\"{name}\"")), "{name} is not on the page");
         names.push(name);
     }
     names
@@ -115,7 +115,7 @@ fn an_ordinary_run_has_its_page_pictures_and_tables() {
         assert!(page.contains(text), "{text} is missing");
     }
     // One panel per measured file system.
-    let curves = page.split("<figure id=\"b5-curves-write\">").nth(1).expect("the curves");
+    let curves = page.split("<figure id=\"b5-curves-write\"").nth(1).expect("the curves");
     let curves = curves.split("</figure>").next().expect("their end");
     assert_eq!(curves.matches("<svg").count(), 5);
     let text = terminal::print(&run, None, Part::Summary, STYLE).expect("tables");
@@ -342,4 +342,84 @@ fn markdown_has_every_suite_and_stays_in_its_cells() {
         assert!(table.lines().all(|line| Some(columns(line)) == first), "{table}");
     }
     assert!(report::markdown::print(&run, Some("no such")).is_err());
+}
+
+/// A run of two file systems with given rounds of one test.
+fn two(unit: Unit, better: Better, ours: &[f64], theirs: &[f64]) -> RunResult {
+    let targets = vec![
+        target("steadfast", "Steadfast", Access::Fuse),
+        target("ext4", "ext4", Access::Kernel),
+    ];
+    let mut run = empty(targets, Some("ext4"));
+    let measurements = vec![measurement("steadfast", ours), measurement("ext4", theirs)];
+    let tests = vec![test("general", "operations", &[], unit, better, measurements)];
+    run.suites.push(suite("b1", "title", tests));
+    run
+}
+
+#[test]
+fn a_factor_that_contradicts_the_medians_beside_it_is_explained() {
+    // Round by round equal on average, but the median of one is twice that of the other.
+    let ours = [100.0, 200.0, 200.0, 50.0, 200.0];
+    let theirs = [200.0, 100.0, 100.0, 400.0, 100.0];
+    let run = two(Unit::OperationsPerMinute, Better::Higher, &ours, &theirs);
+    let text = terminal::print(&run, None, Part::Full, STYLE).expect("tables");
+    assert!(text.contains("≈*") && text.contains("* Taken round by round."), "{text}");
+    let (page, _) = written(&run, "contradicting");
+    assert!(page.contains("≈*") && page.contains("the two medians alone give 2.00×"));
+    assert!(page.matches("* Taken round by round.").count() >= 2, "below both tables");
+    let text = report::markdown::print(&run, None).expect("a peer");
+    assert!(text.contains("≈\\*") && text.contains("\n\\* Taken round by round."), "{text}");
+
+    // A factor that the medians give too needs no explanation, in either direction.
+    for better in [Better::Higher, Better::Lower] {
+        let run = two(Unit::Seconds, better, &[2.0, 2.2, 2.1], &[1.0, 1.1, 1.04]);
+        let text = terminal::print(&run, None, Part::Full, STYLE).expect("tables");
+        assert!(!text.contains('*'), "{text}");
+    }
+}
+
+#[test]
+fn counts_are_not_judged_by_the_noise_of_timings() {
+    let mut run = two(Unit::Ratio, Better::Lower, &[2.0, 2.01, 2.0, 2.0], &[3.0, 3.0, 3.01, 3.0]);
+    run.noise.floor = 6.37;
+    let verdict = |run: &RunResult| {
+        let view = View::new(run, None).unwrap();
+        view.cell(&run.suites[0].tests[0], run.target("steadfast").unwrap())
+            .against
+            .unwrap()
+            .verdict
+    };
+    assert_eq!(verdict(&run), Verdict::WithinNoise, "a time on such a machine");
+    run.suites[0].tests[0].counted = true;
+    assert_eq!(verdict(&run), Verdict::Better);
+    let text = serde_json::to_string(&run).expect("JSON");
+    let read: RunResult = serde_json::from_str(&text).expect("the same");
+    assert_eq!(verdict(&read), Verdict::Better);
+}
+
+#[test]
+fn noise_above_the_whole_is_a_factor_everywhere() {
+    let mut run = rich(usual(), "ext4", Matrix::Small);
+    run.noise.floor = 6.37;
+    let (page, _) = written(&run, "noisy");
+    let text = terminal::print(&run, None, Part::Summary, STYLE).unwrap();
+    let markdown = report::markdown::print(&run, None).expect("a peer");
+    for text in [page, text, markdown] {
+        assert!(text.contains("7.37× in either direction") && !text.contains("637 %"), "{text}");
+    }
+}
+
+#[test]
+fn a_narrow_page_names_each_value_of_a_row() {
+    let run = rich(usual(), "ext4", Matrix::Small);
+    let (page, _) = written(&run, "narrow");
+    for part in page.split("<table class=\"cards\">").skip(1) {
+        let rows = part.split("<tbody>").nth(1).expect("rows").split("</tbody>").next().unwrap();
+        for row in rows.split("<tr>").skip(1) {
+            let cells = row.matches("<td").count();
+            assert_eq!(row.matches(" data-head=\"").count(), cells - 1, "{row}");
+        }
+    }
+    assert!(page.contains("content: attr(data-head)"));
 }

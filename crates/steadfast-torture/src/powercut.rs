@@ -116,7 +116,11 @@ pub fn torture<S: Subject>(
             tally.too_small += 1;
             Ok(())
         }
-        Err(what) => Err(Box::new(Violation::new(what))),
+        Err(what) => {
+            // A volume that cannot be made is a world that was tried.
+            tally.sequences += 1;
+            Err(Box::new(Violation::new(what)))
+        }
     }
 }
 

@@ -97,6 +97,9 @@ pub fn run(args: &Args) -> Outcome {
         mtd::format_defaults(page, given, &mut options);
     }
     let existed = exists(path)?;
+    if !existed && let Some(failure) = host::without_directory(path) {
+        return Err(failure);
+    }
     if !existed && args.size.is_none() {
         return Err(Failure::new(
             Exit::Usage,

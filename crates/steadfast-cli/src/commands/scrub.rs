@@ -91,7 +91,7 @@ fn on_mount(live: &Live, args: &Args) -> Outcome {
     if !args.status {
         live.scrub_start(args.rate)?;
         if !args.wait {
-            return Ok(());
+            return if args.json { Ok(()) } else { output::line(said_of_start(args)) };
         }
     }
     let mut status = live.scrub_status()?;
@@ -106,6 +106,17 @@ fn on_mount(live: &Live, args: &Args) -> Outcome {
         bar.finish_and_clear();
     }
     show(&Report::from(status), &args.target, args.json)
+}
+
+/// What a pass in the background does, and where its result is.
+fn said_of_start(args: &Args) -> String {
+    let rate = match args.rate {
+        0 => "without a limit".to_owned(),
+        rate => format!("{}/s", size::human(rate)),
+    };
+    let target = args.target.display();
+    let text = format!("{target}: scrub started, {rate}; see 'steadfast scrub --status {target}'");
+    text.replace(|c: char| c.is_control(), "?")
 }
 
 fn on_image(path: &Path, args: &Args) -> Outcome {

@@ -169,6 +169,7 @@ fn measured(run: &RunResult) -> Vec<Place<'_>> {
 fn change(before: &Place, after: &Place, peer: Option<&str>, floor: f64) -> Option<Change> {
     let (values, values_after) = (before.found.values(), after.found.values());
     let better = before.test.better;
+    let floor = before.test.floor(floor);
     let beside = |place: &Place| {
         let peer = peer.filter(|peer| *peer != place.found.target)?;
         Some(ratios(place.found, place.test.measurement(peer)?))

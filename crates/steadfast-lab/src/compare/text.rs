@@ -17,7 +17,7 @@ pub fn print(comparison: &Comparison, all: bool, style: Style) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "{}: {} {} better, {} {} worse, {} within the noise (±{}), {} with too few rounds to say",
+        "{}: {} {} better, {} {} worse, {} within the noise ({}), {} with too few rounds to say",
         format::plural(
             comparison.changes.len() as u64,
             "measurement in common",
@@ -28,7 +28,7 @@ pub fn print(comparison: &Comparison, all: bool, style: Style) -> String {
         sign(Verdict::Worse),
         count(Verdict::Worse),
         count(Verdict::WithinNoise),
-        format::percent(comparison.floor),
+        format::noise(comparison.floor),
         count(Verdict::Unknown)
     );
     for circumstance in &comparison.circumstances {

@@ -39,6 +39,9 @@ pub struct Cell<'a> {
     pub summary: Option<Summary>,
     /// The comparison with the peer; `None` for the peer itself.
     pub against: Option<Against>,
+    /// The factor that the two medians alone give, if a reader who divides them would doubt
+    /// `against`. The factor is taken round by round, so the two may differ.
+    pub of_medians: Option<f64>,
 }
 
 /// Tests of one name that differ only in their [`SIZES`].
@@ -117,7 +120,13 @@ impl<'a> View<'a> {
         let summary = good.and_then(|measurement| statistics::summarise(&measurement.values()));
         let peer = self.peer().filter(|peer| peer.id != target.id);
         let against = peer.and_then(|peer| against(test, good?, &peer.id, self.run.noise.floor));
-        Cell { measurement, summary, against }
+        let of_medians = against.and_then(|against| {
+            let theirs = statistics::median(&test.measurement(&peer?.id)?.values())?;
+            let quotient = summary?.median / theirs;
+            let quotient = if test.better == Better::Higher { quotient } else { 1.0 / quotient };
+            against.is_doubted_by(quotient).then_some(quotient)
+        });
+        Cell { measurement, summary, against, of_medians }
     }
 
     /// The tests of a suite in groups, in their order.
@@ -203,7 +212,7 @@ fn belongs(a: &Test, b: &Test) -> bool {
 fn against(test: &Test, measured: &Measurement, peer: &str, floor: f64) -> Option<Against> {
     let peer = test.measurement(peer).filter(|measurement| measurement.status == Status::Ok)?;
     let ratio = statistics::ratio_paired(measured, peer)?;
-    let verdict = statistics::judge(&ratio, test.better, floor);
+    let verdict = statistics::judge(&ratio, test.better, test.floor(floor));
     Some(Against::from_ratio(&ratio, test.better, verdict))
 }
 
@@ -220,6 +229,15 @@ impl Against {
                 verdict,
             },
         }
+    }
+
+    /// Whether the factor that two medians give contradicts this one: it is more than 10 % away,
+    /// or says better where this says worse. Less than 2 % is rounding.
+    #[must_use]
+    pub fn is_doubted_by(&self, of_medians: f64) -> bool {
+        let apart = (of_medians / self.factor).max(self.factor / of_medians);
+        let opposite = (of_medians > 1.0) != (self.factor > 1.0);
+        apart.is_finite() && (apart > 1.1 || (opposite && apart > 1.02))
     }
 
     /// Whether this is more than noise.

@@ -153,6 +153,17 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// The noise of a machine, a share: `±5.0 %`. From 100 % up a share would promise times below
+/// zero, so it is the factor by which equal work differs: `7.37× in either direction`.
+#[must_use]
+pub fn noise(share: f64) -> String {
+    if share >= 1.0 {
+        format!("{} in either direction", factor(1.0 + share))
+    } else {
+        format!("±{}", percent(share))
+    }
+}
+
 /// A factor: `1.42×`, `12×`, `0.08×`.
 #[must_use]
 pub fn factor(value: f64) -> String {

@@ -75,12 +75,12 @@ fn head(text: &mut String, view: &View) {
     if let Some(peer) = view.peer() {
         let _ = writeln!(
             text,
-            "Factors are times better than {}: {} better, {} worse, {} within the noise of the machine (±{}).",
+            "Factors are times better than {}: {} better, {} worse, {} within the noise of the machine ({}).",
             cell(&peer.id),
             sign(Verdict::Better),
             sign(Verdict::Worse),
             sign(Verdict::WithinNoise),
-            format::percent(view.run.noise.floor)
+            format::noise(view.run.noise.floor)
         );
     }
     for warning in &view.warnings() {
@@ -96,7 +96,8 @@ fn lay_out(text: &mut String, table: &Table) {
     for row in &table.rows {
         let mut cells = vec![cell(&row.name)];
         cells.extend(row.cells.iter().map(|entry| {
-            let words = [entry.value.as_str(), entry.comparison.as_str()];
+            let comparison = entry.comparison.replace('*', "\\*");
+            let words = [entry.value.as_str(), comparison.as_str()];
             cell(
                 words
                     .iter()
@@ -108,6 +109,9 @@ fn lay_out(text: &mut String, table: &Table) {
             )
         }));
         text.push_str(&line(cells));
+    }
+    if let Some(note) = table.note() {
+        let _ = writeln!(text, "\n{}", note.replace('*', "\\*"));
     }
 }
 

@@ -36,8 +36,32 @@ pub struct Entry {
     pub comparison: String,
     /// The verdict of the comparison, if there is one.
     pub verdict: Option<Verdict>,
+    /// Whether the values shown give another factor than the comparison. It then ends with a
+    /// [`STAR`], and [`Table::note`] explains it.
+    pub is_starred: bool,
     /// Further information, shown on hover.
     pub tooltip: String,
+}
+
+/// The sign after a factor that the two values beside it do not give.
+pub const STAR: &str = "*";
+
+/// The explanation of the [`STAR`].
+pub const NOTE: &str = "* Taken round by round. The two medians alone give another factor, \
+    because the rounds differ.";
+
+impl Table {
+    /// The cells of a row with the names of their columns.
+    pub fn named<'t>(&'t self, row: &'t Row) -> impl Iterator<Item = (&'t str, &'t Entry)> {
+        self.head.iter().map(String::as_str).zip(&row.cells)
+    }
+
+    /// The sentence below the table, if one of its factors needs it.
+    #[must_use]
+    pub fn note(&self) -> Option<&'static str> {
+        let mut cells = self.rows.iter().flat_map(|row| &row.cells);
+        cells.any(|cell| cell.is_starred).then_some(NOTE)
+    }
 }
 
 impl Entry {
@@ -116,6 +140,10 @@ fn entry(test: &Test, cell: &Cell) -> Entry {
     if let Some((low, high)) = cell.against.and_then(|against| against.interval) {
         tooltip += &format!("; 95 % interval {} to {}", format::factor(low), format::factor(high));
     }
+    if let Some(factor) = cell.of_medians {
+        tooltip += &format!("; the two medians alone give {}", format::factor(factor));
+    }
+    let star = if cell.of_medians.is_some() { STAR } else { "" };
     Entry {
         value: value(summary.median),
         spread: if summary.count > 1 {
@@ -124,9 +152,10 @@ fn entry(test: &Test, cell: &Cell) -> Entry {
             String::new()
         },
         comparison: cell.against.map_or_else(String::new, |against| {
-            format!("{} {}", format::factor(against.factor), sign(against.verdict))
+            format!("{} {}{star}", format::factor(against.factor), sign(against.verdict))
         }),
         verdict: cell.against.map(|against| against.verdict),
+        is_starred: cell.of_medians.is_some(),
         tooltip,
     }
 }
@@ -160,6 +189,7 @@ fn over_sizes(view: &View, group: &Group, target: &crate::result::Target) -> Ent
             spread: String::new(),
             comparison: of_tally(&tally),
             verdict: Some(tally.verdict()),
+            is_starred: false,
         },
     }
 }

@@ -103,12 +103,12 @@ fn head(text: &mut String, view: &View) {
     if let Some(peer) = view.peer() {
         let _ = writeln!(
             text,
-            "Factors are times better than {}: {} better, {} worse, {} within the noise of this machine (±{}), {} too few rounds.",
+            "Factors are times better than {}: {} better, {} worse, {} within the noise of this machine ({}), {} too few rounds.",
             one_line(&peer.id),
             sign(Verdict::Better),
             sign(Verdict::Worse),
             sign(Verdict::WithinNoise),
-            format::percent(view.run.noise.floor),
+            format::noise(view.run.noise.floor),
             sign(Verdict::Unknown)
         );
     }
@@ -184,6 +184,9 @@ pub(crate) fn lay_out(text: &mut String, table: &Table, style: Style) {
         .find(|drawn| widest(drawn) <= usize::from(style.width) || table.head.len() < 2)
         .unwrap_or_else(|| draw(&long(table), style));
     text.push_str(&painted(&drawn, style.colour));
+    if let Some(note) = table.note() {
+        let _ = writeln!(text, "{note}");
+    }
     text.push('\n');
 }
 

@@ -128,6 +128,11 @@ pub struct Test {
     pub unit: Unit,
     /// Whether more is better.
     pub better: Better,
+    /// Whether the samples are quotients of counts, such as bytes at the medium. Counts do not
+    /// become larger on a busy machine, so the noise of its timings does not judge them. Older
+    /// results lack it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counted: bool,
     /// The state of the caches at the start.
     pub cache: Cache,
     /// The result for each target, in the order of [`RunResult::targets`]. A target that was
@@ -202,6 +207,12 @@ impl Test {
     /// The result of a target.
     pub fn measurement(&self, target: &str) -> Option<&Measurement> {
         self.measurements.iter().find(|measurement| measurement.target == target)
+    }
+
+    /// The share below which a difference in this test says nothing: the noise of the machine's
+    /// timings, but for counts a fixed small one.
+    pub fn floor(&self, of_machine: f64) -> f64 {
+        if self.counted { crate::statistics::FLOOR_OF_COUNTS } else { of_machine }
     }
 
     /// A numeric parameter.

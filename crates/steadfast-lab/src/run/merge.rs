@@ -39,6 +39,7 @@ fn empty_test(spec: TestSpec) -> Test {
         parameters: spec.parameters,
         unit: spec.unit,
         better: spec.better,
+        counted: spec.counted,
         cache: spec.cache,
         measurements: Vec::new(),
     }

@@ -55,9 +55,9 @@ impl Ageing {
         let spec = match name {
             "random-write" => TestSpec::new("ageing", name, Unit::SecondsPerOperation)
                 .with("record_size", SMALL as u64),
-            "amplification" => {
-                TestSpec::new("ageing", name, Unit::Ratio).with("record_size", SMALL as u64)
-            }
+            "amplification" => TestSpec::new("ageing", name, Unit::Ratio)
+                .with("record_size", SMALL as u64)
+                .counts(),
             "create" => TestSpec::new("ageing", name, Unit::SecondsPerOperation)
                 .with("file_bytes", SMALL_FILE as u64),
             _ => TestSpec::new("ageing", name, Unit::BytesPerSecond)

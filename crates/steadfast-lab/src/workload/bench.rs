@@ -28,6 +28,8 @@ pub struct TestSpec {
     pub unit: Unit,
     /// The direction in which values are better.
     pub better: Better,
+    /// See [`crate::result::Test::counted`].
+    pub counted: bool,
     /// The state of the caches at the start.
     pub cache: Cache,
 }
@@ -46,8 +48,15 @@ impl TestSpec {
             parameters: BTreeMap::new(),
             unit,
             better: if rate { Better::Higher } else { Better::Lower },
+            counted: false,
             cache: Cache::Warm,
         }
+    }
+
+    /// Marks the samples as counts; see [`crate::result::Test::counted`].
+    pub fn counts(mut self) -> TestSpec {
+        self.counted = true;
+        self
     }
 
     /// Adds a number as a parameter.

@@ -155,6 +155,7 @@ pub fn test(
         parameters,
         unit,
         better,
+        counted: false,
         cache: Cache::Warm,
         measurements,
     }

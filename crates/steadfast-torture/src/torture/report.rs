@@ -71,7 +71,8 @@ struct Page<'a> {
     rows: Vec<Row>,
     total: Row,
     media: Vec<MediumProfile>,
-    chart: Chart,
+    /// The same picture for a screen and for a phone.
+    charts: [Chart; 2],
     violations: Vec<Violation>,
 }
 
@@ -83,8 +84,9 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
     let violations_count = outcome.cells.values().map(|cell| cell.violations).sum();
     let seconds = outcome.elapsed.as_secs_f64();
     let rate = if seconds > 0.0 { outcome.total.cuts as f64 / seconds } else { 0.0 };
-    let rows =
-        outcome.cells.iter().map(|((profile, medium), cell)| row(profile, medium, cell)).collect();
+    // A cell may have nothing but media that are too small.
+    let tried = outcome.cells.iter().filter(|(_, cell)| cell.tally.sequences > 0);
+    let rows = tried.map(|((profile, medium), cell)| row(profile, medium, cell)).collect();
     let total = Cell { tally: outcome.total, violations: violations_count };
     let page = Page {
         facts,
@@ -92,7 +94,7 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
         violations_count,
         cuts: grouped(outcome.total.cuts),
         worlds: grouped(outcome.total.sequences),
-        too_small: outcome.seeds.saturating_sub(outcome.total.sequences),
+        too_small: outcome.total.too_small,
         seconds: format!("{seconds:.1}"),
         cuts_per_second: grouped(rate as u64),
         operations: grouped(outcome.total.operations),
@@ -106,7 +108,10 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
             .into_iter()
             .filter(|medium| outcome.cells.keys().any(|(_, name)| *name == medium.name))
             .collect(),
-        chart: Chart::new(&outcome.samples),
+        charts: [
+            Chart::new(&outcome.samples, "on-screen", 800.0),
+            Chart::new(&outcome.samples, "on-phone", 340.0),
+        ],
         violations: outcome
             .findings
             .iter()
@@ -178,26 +183,32 @@ pub fn grouped(number: u64) -> String {
 
 /// Cuts over time as the pieces of an SVG picture.
 struct Chart {
+    class: &'static str,
+    width: f64,
+    /// End of the lines of the grid.
+    right: f64,
     line: String,
     area: String,
     /// Positions of violations: x, y.
     marks: Vec<(String, String)>,
     /// Height and text of each line of the grid.
     levels: Vec<(String, String)>,
-    /// Position and text below the picture.
-    times: Vec<(String, String)>,
+    /// Position and text below the picture, and the side at which the text is anchored.
+    times: Vec<(String, String, &'static str)>,
 }
 
 const LEFT: f64 = 74.0;
-const RIGHT: f64 = 786.0;
+/// Room beside the end of the line.
+const BESIDE: f64 = 14.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 222.0;
 
 impl Chart {
-    fn new(samples: &[Sample]) -> Chart {
+    fn new(samples: &[Sample], class: &'static str, width: f64) -> Chart {
+        let right = width - BESIDE;
         let last = samples.last().map_or((0.0, 0), |sample| (sample.seconds, sample.cuts));
         let (seconds, cuts) = (last.0.max(0.001), nice_above(last.1));
-        let x = |at: f64| LEFT + (RIGHT - LEFT) * at / seconds;
+        let x = |at: f64| LEFT + (right - LEFT) * at / seconds;
         let y = |at: u64| BOTTOM - (BOTTOM - TOP) * at as f64 / cuts as f64;
         let mut line = String::new();
         let mut marks = Vec::new();
@@ -215,17 +226,28 @@ impl Chart {
             .map(|part| cuts * part / 4)
             .map(|at| (format!("{:.1}", y(at)), grouped(at)))
             .collect();
-        let times = (0..=4)
-            .map(|part| last.0 * f64::from(part) / 4.0)
-            .map(|at| {
-                (
-                    format!("{:.1}", x(at)),
-                    if last.0 < 20.0 { format!("{at:.1} s") } else { format!("{at:.0} s") },
-                )
-            })
+        let step = round_step(seconds / if width < 500.0 { 2.0 } else { 4.0 });
+        // A text in the middle below its mark would leave the picture at its end.
+        let anchor = |at: f64| if x(at) + 20.0 > width { "end" } else { "middle" };
+        let marks_of_time = (0..=10).map(|index| step * f64::from(index));
+        let times = marks_of_time
+            .take_while(|at| *at <= seconds)
+            .map(|at| (format!("{:.1}", x(at)), format!("{} s", plain(at)), anchor(at)))
             .collect();
-        Chart { line, area, marks, levels, times }
+        Chart { class, width, right, line, area, marks, levels, times }
     }
+}
+
+/// The largest of 1, 2 and 5 times a power of ten that is not above `most`.
+fn round_step(most: f64) -> f64 {
+    let power = 10f64.powf(most.log10().floor());
+    let steps = [5.0, 2.0, 1.0];
+    steps.into_iter().map(|step| step * power).find(|step| *step <= most).unwrap_or(power)
+}
+
+/// A time without errors of binary fractions.
+fn plain(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
 }
 
 /// The next number at or above `number` that divides well into four.
@@ -263,7 +285,7 @@ mod tests {
     }
 
     fn outcome() -> Outcome {
-        let total = Tally { sequences: 40, cuts: 1_234_567, ..Tally::default() };
+        let total = Tally { sequences: 40, too_small: 1, cuts: 1_234_567, ..Tally::default() };
         let cell = Cell { tally: total, violations: 0 };
         Outcome {
             seeds: 41,
@@ -288,7 +310,7 @@ mod tests {
         assert!(page.contains("<dt>worlds</dt><dd>40</dd>"));
         assert!(page.contains("No violation") && !page.contains("--replay"));
         assert!(
-            page.matches("<svg").count() == 1 && !page.contains("NaN") && !page.contains("<script")
+            page.matches("<svg").count() == 2 && !page.contains("NaN") && !page.contains("<script")
         );
     }
 
@@ -315,6 +337,38 @@ mod tests {
         let page = render(&facts(), &outcome).unwrap();
         assert!(page.contains("steadfast torture --replay 7:names") && page.contains("Transact"));
         assert!(!page.contains("<b>lost") && !page.contains("No violation"));
+    }
+
+    #[test]
+    fn worlds_are_counted_apart_from_media_that_are_too_small() {
+        let mut outcome = outcome();
+        let small = Tally { too_small: 3, ..Tally::default() };
+        outcome.cells.insert(("full", "nand-2048"), Cell { tally: small, violations: 0 });
+        outcome.total.too_small += 3;
+        // Another thread may have taken a seed that it has not played yet.
+        outcome.seeds = 99;
+        let page = render(&facts(), &outcome).unwrap();
+        assert!(page.contains("(4 more, too small for a volume, left out)"), "{page}");
+        assert!(!page.contains("nand-2048</td>"), "a row without a world");
+    }
+
+    #[test]
+    fn times_are_round_and_inside_the_picture() {
+        for (seconds, last) in
+            [(15.4, "14 s"), (0.07, "0.07 s"), (60.0, "60 s"), (3601.0, "3500 s")]
+        {
+            let samples = [
+                Sample { seconds: 0.0, cuts: 0, violations: 0 },
+                Sample { seconds, cuts: 9, violations: 0 },
+            ];
+            let chart = Chart::new(&samples, "on-screen", 800.0);
+            let texts: Vec<&str> = chart.times.iter().map(|(_, text, _)| text.as_str()).collect();
+            assert_eq!(texts.last(), Some(&last), "{texts:?}");
+            assert!((4..=11).contains(&texts.len()), "{texts:?}");
+        }
+        let samples = [Sample { seconds: 60.0, cuts: 9, violations: 0 }];
+        let chart = Chart::new(&samples, "on-screen", 800.0);
+        assert_eq!(chart.times.last().map(|time| time.2), Some("end"), "at the edge");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::format::{bytes, count, latency, percent, uptime};
 use super::history::{History, medium, operations, operations_all};
 
 /// Smallest screen on which a frame is drawn.
-const SIZE_MIN: (u16, u16) = (40, 10);
+pub const SIZE_MIN: (u16, u16) = (40, 10);
 /// Columns of the panel on the right.
 const SIDE: u16 = 27;
 /// Number of columns from which the volume panel is placed beside the operations.
@@ -428,11 +428,18 @@ fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View)
     block.render(main, buffer);
     let total = histogram.count();
     let [p50, p99, p999, longest] = quantiles(&histogram);
-    let summary = format!(
-        "{} operations  p50 {p50}  p99 {p99}  p99.9 {p999}  max {longest}",
-        count(total as f64)
-    );
-    let mut lines = vec![Line::styled(summary, BOLD), Line::default()];
+    let summary = [
+        format!("{} operations", count(total as f64)),
+        format!("p50 {p50}"),
+        format!("p99 {p99}"),
+        format!("p99.9 {p999}"),
+        format!("max {longest}"),
+    ];
+    let mut lines: Vec<Line<'_>> = in_lines(&summary, usize::from(inner.width))
+        .into_iter()
+        .map(|line| Line::styled(line, BOLD))
+        .collect();
+    lines.push(Line::default());
     let rows = octaves(&histogram);
     let most = rows.iter().map(|row| row.1).max().unwrap_or(0).max(1);
     let room = usize::from(inner.height).saturating_sub(lines.len()).max(1);
@@ -453,6 +460,21 @@ fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View)
         ]));
     }
     Paragraph::new(lines).render(inner, buffer);
+}
+
+/// Pieces side by side, in as few lines of this width as they need. No piece is divided.
+fn in_lines(pieces: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for piece in pieces {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 2 + piece.chars().count() <= width => {
+                line.push_str("  ");
+                line.push_str(piece);
+            }
+            _ => lines.push(piece.clone()),
+        }
+    }
+    lines
 }
 
 /// Counts by powers of two, from the first non-empty one to the last.
@@ -616,6 +638,21 @@ mod tests {
                 width > 50,
                 "what does not fit is left out as a whole"
             );
+        }
+    }
+
+    #[test]
+    fn the_latency_page_cuts_no_figure_on_a_narrow_terminal() {
+        for width in [40, 50, 60, 79, 80, 140] {
+            let text = lines(width, 24, &View { page: Page::Latency, ..View::default() });
+            let all = text.join("\n");
+            // A figure that is cut off lacks its unit.
+            for name in ["p50 ", "p99 ", "p99.9 ", "max "] {
+                let found = all.split(name).nth(1).unwrap_or_else(|| panic!("{name} in\n{all}"));
+                let figure = found.split(&[' ', '│', '\n'][..]).next().unwrap_or_default();
+                assert!(figure.ends_with("µs") || figure.ends_with("ms"), "{name}{figure}\n{all}");
+            }
+            assert!(all.contains("40 operations") && all.contains('≤'), "{all}");
         }
     }
 

@@ -26,6 +26,8 @@ use history::{History, Sample};
 
 /// Smallest and largest time between two samples, milliseconds.
 const INTERVAL_MS: std::ops::RangeInclusive<u32> = 100..=60_000;
+/// Columns of the narrowest frame.
+const COLUMNS_MIN: u16 = frame::SIZE_MIN.0;
 /// Size of the text of `--once` if standard output is not a terminal, columns and rows.
 const PLAIN_SIZE: (u16, u16) = (80, 24);
 /// Largest size of that text.
@@ -102,22 +104,18 @@ fn once(live: &Live, every: Duration) -> Outcome {
     std::thread::sleep(every);
     history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
     let view = View { window: frame::Window::SinceMount, keys: false, ..View::default() };
-    print_frame(|buffer| frame::draw(buffer, &history, &view))
+    print_frame(COLUMNS_MIN, |buffer| frame::draw(buffer, &history, &view))
 }
 
-/// Prints a frame as text, in the size of the terminal or in a size that fits everywhere.
+/// Prints a frame as text, as wide as the terminal but not below `columns_min`, or in a size that
+/// fits everywhere.
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print_frame(draw: impl FnOnce(&mut Buffer)) -> Outcome {
-    let (columns, rows) = match ratatui::crossterm::terminal::size() {
-        Ok((columns, rows)) if std::io::stdout().is_terminal() => (
-            columns.clamp(PLAIN_SIZE.0, PLAIN_MAX.0),
-            // One row is left for the prompt that follows.
-            rows.saturating_sub(1).clamp(PLAIN_SIZE.1, PLAIN_MAX.1),
-        ),
-        _ => PLAIN_SIZE,
-    };
+pub fn print_frame(columns_min: u16, draw: impl FnOnce(&mut Buffer)) -> Outcome {
+    let here = std::io::stdout().is_terminal();
+    let terminal = ratatui::crossterm::terminal::size().ok().filter(|_| here);
+    let (columns, rows) = terminal.map_or(PLAIN_SIZE, |size| frame_size(size, columns_min));
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
     draw(&mut buffer);
     let mut output = Output::new();
@@ -125,6 +123,16 @@ pub fn print_frame(draw: impl FnOnce(&mut Buffer)) -> Outcome {
         output.line(line)?;
     }
     output.finish()
+}
+
+/// The size of a frame of text for a terminal. A line that is wider would be broken. Rows that do
+/// not fit scroll, so there are always enough of them.
+fn frame_size((columns, rows): (u16, u16), columns_min: u16) -> (u16, u16) {
+    (
+        columns.clamp(columns_min, PLAIN_MAX.0),
+        // One row is left for the prompt that follows.
+        rows.saturating_sub(1).clamp(PLAIN_SIZE.1, PLAIN_MAX.1),
+    )
 }
 
 /// The lines of a frame, without colours and trailing spaces.
@@ -142,4 +150,17 @@ fn title(live: &Live) -> String {
     let image = live.mount.source.file_name().unwrap_or(live.mount.source.as_os_str());
     let text = format!("{} on {}", image.display(), live.directory().display());
     text.replace(|c: char| c.is_control(), "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_of_text_is_as_wide_as_the_terminal() {
+        assert_eq!(frame_size((60, 40), 40), (60, 39));
+        assert_eq!(frame_size((100, 10), 40), (100, 24));
+        assert_eq!(frame_size((20, 10), 40), (40, 24), "the narrowest frame that there is");
+        assert_eq!(frame_size((999, 999), 40), PLAIN_MAX);
+    }
 }

@@ -238,7 +238,7 @@ fn judge(
     // Counts do not vary with the machine. A value from several medians or from a whole
     // distribution is precise enough.
     let counted = matches!(measure, Measure::Writes | Measure::Flushes | Measure::Memory);
-    let noise = if counted { 0.02 } else { noise };
+    let noise = if counted { statistics::FLOOR_OF_COUNTS } else { noise };
     let distance = margin.max(1.0 / margin) - 1.0;
     let settled = match measure {
         Measure::Value => ratio.has_interval,

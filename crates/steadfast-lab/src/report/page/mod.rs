@@ -35,18 +35,21 @@ struct Beside {
     columns: &'static [&'static str],
     factor_head: String,
     has_factors: bool,
+    note: &'static str,
     rows: Vec<BesideRow>,
 }
 
 struct BesideRow {
     test: &'static str,
     ours: String,
-    published: Vec<String>,
+    /// Names of columns, and values.
+    published: Vec<(&'static str, String)>,
     factor: String,
     cells: Vec<BesideCell>,
 }
 
 struct BesideCell {
+    head: String,
     value: String,
     comparison: String,
     class: &'static str,
@@ -141,7 +144,7 @@ pub fn render(
             .map(|(weight, font)| (*weight, base64::engine::general_purpose::STANDARD.encode(font)))
             .collect(),
         peer: view.peer().map_or_else(String::new, |peer| peer.name.clone()),
-        floor: format::percent(run.noise.floor),
+        floor: format::noise(run.noise.floor),
         complete: run.progress.complete,
         failures: view.failures(),
         warnings: view.warnings(),
@@ -222,16 +225,22 @@ fn beside<'a>(
     let (subject, other) = published.factor;
     let name = |index: usize| published.columns.get(index).copied().unwrap_or_default();
     let lines = published.beside(view, suite);
+    let is_starred = lines.iter().flat_map(|line| &line.found).any(|found| found.is_starred);
     let row = |line: Line| BesideRow {
         test: line.test,
         ours: line.ours,
-        published: line.published,
+        published: published.columns.iter().copied().zip(line.published).collect(),
         factor: line.factor.map_or_else(|| "–".to_owned(), format::factor),
         cells: line
             .found
             .into_iter()
-            .map(|found| BesideCell {
-                comparison: found.tally.as_ref().map_or_else(String::new, table::of_tally),
+            .zip(&view.targets)
+            .map(|(found, target)| BesideCell {
+                head: target.id.clone(),
+                comparison: found.tally.as_ref().map_or_else(String::new, |tally| {
+                    let star = if found.is_starred { table::STAR } else { "" };
+                    format!("{}{star}", table::of_tally(tally))
+                }),
                 class: match found.tally.map(|tally| tally.verdict()) {
                     Some(Verdict::Better) => "better",
                     Some(Verdict::Worse) => "worse",
@@ -248,6 +257,7 @@ fn beside<'a>(
         columns: published.columns,
         factor_head: format!("{} to {}", name(subject), name(other)),
         has_factors: subject != other,
+        note: if is_starred { table::NOTE } else { "" },
         rows: lines.into_iter().map(row).collect(),
     }
 }

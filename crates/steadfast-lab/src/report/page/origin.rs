@@ -42,7 +42,7 @@ pub fn facts(view: &View) -> Vec<(&'static str, String)> {
         ("tests", format::count(tests as u64)),
         ("file systems", format::count(view.targets.len() as u64)),
         ("rounds, interleaved", format::count(rounds as u64)),
-        ("noise of the machine", format!("±{}", format::percent(run.noise.floor))),
+        ("noise of the machine", format::noise(run.noise.floor)),
         ("read back and verified", format::bytes(verified as f64)),
         ("time", format::duration(run.progress.seconds)),
     ]

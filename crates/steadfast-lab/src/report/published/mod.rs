@@ -94,6 +94,8 @@ pub struct Found {
     pub value: String,
     /// The comparison with the peer.
     pub tally: Option<Tally>,
+    /// Whether the medians of the row give another factor; see [`super::table::STAR`].
+    pub is_starred: bool,
 }
 
 /// The comparison that a suite answers.
@@ -205,7 +207,8 @@ fn found<'a>(view: &View<'a>, tests: &[&'a Test], target: &Target) -> Found {
         },
         _ => String::new(),
     };
-    Found { value, tally: Tally::of(&against) }
+    let is_starred = matches!(cells.as_slice(), [only] if only.of_medians.is_some());
+    Found { value, tally: Tally::of(&against), is_starred }
 }
 
 #[cfg(test)]

@@ -51,6 +51,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) {
         let block = BlockAddress(offset / u64::from(self.engine.superblock().block_size));
         let text = if healed { format!("{text}, and was written again") } else { text };
-        scrub.find(ScrubFinding { text, healed, block, inode: None, bytes: None, path: None });
+        scrub.find(ScrubFinding {
+            text,
+            healed,
+            block,
+            inode: None,
+            bytes: None,
+            snapshot: None,
+            path: None,
+        });
     }
 }

@@ -49,7 +49,10 @@ pub struct ScrubFinding {
     pub inode: Option<InodeNumber>,
     /// The affected byte range.
     pub bytes: Option<Range<u64>>,
-    /// Its path in the live volume; filled in at the end of the pass if the file still has one.
+    /// The snapshot that alone holds the bad data; `None` if the live volume holds it too.
+    pub snapshot: Option<Generation>,
+    /// Its path in that snapshot or in the live volume; filled in at the end of the pass if the
+    /// file still has one.
     pub path: Option<Vec<u8>>,
 }
 

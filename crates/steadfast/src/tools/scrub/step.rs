@@ -1,5 +1,6 @@
 //! One step of a scrub.
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -88,7 +89,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The tree of the phase while it exists, and the prefix of its findings.
-    fn tree_of(&self, reader: &Reader<'_, M, P>, phase: Phase) -> Result<Option<(Root, String)>> {
+    pub(super) fn tree_of(
+        &self,
+        reader: &Reader<'_, M, P>,
+        phase: Phase,
+    ) -> Result<Option<(Root, String)>> {
         let Phase::Snapshot(generation) = phase else {
             return Ok(Some((*reader.root(), String::new())));
         };
@@ -218,6 +223,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 block: copy,
                 inode: None,
                 bytes: None,
+                snapshot: None,
                 path: None,
             });
         }
@@ -304,23 +310,45 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 piece.key.suffix().saturating_add(piece.from).saturating_mul(block_size as u64);
             let bytes = start.saturating_add((from * granule) as u64)
                 ..start.saturating_add((to * granule) as u64);
+            let index = bytes.start / block_size as u64;
+            let (snapshot, place) = match scrub.phase {
+                Phase::Snapshot(_) if self.is_in_live_tree(inode, index, block)? => {
+                    // The pass over the live tree skips what a snapshot has too.
+                    (None, format!("{} and the live volume: ", prefix.trim_end_matches(": ")))
+                }
+                Phase::Snapshot(generation) => (Some(generation), prefix.to_owned()),
+                _ => (None, prefix.to_owned()),
+            };
             let text = format!(
-                "{prefix}inode {}: data at block {} does not match its checksum",
+                "{place}inode {}: data at block {} does not match its checksum",
                 inode.0, block.0
             );
-            // Snapshots have their own names.
-            let named = prefix.is_empty().then_some(inode);
             let finding = ScrubFinding {
                 text,
                 healed: false,
                 block,
-                inode: named,
+                inode: Some(inode),
                 bytes: Some(bytes),
+                snapshot,
                 path: None,
             };
             scrub.find(finding);
         }
         Ok(())
+    }
+
+    /// Whether the live file of this inode has `block` as its block number `index`.
+    fn is_in_live_tree(&self, inode: InodeNumber, index: u64, block: BlockAddress) -> Result<bool> {
+        let reader = self.engine.reader()?;
+        let (first, last) = (Key::extent(inode, 0), Key::extent(inode, index));
+        let Some((key, value)) = unless_damaged(reader.previous(&first, &last))?.flatten() else {
+            return Ok(false);
+        };
+        let granules = self.parameters().granules_per_block();
+        Ok(Extent::decode(&value, granules).is_ok_and(|extent| {
+            let offset = index - key.suffix();
+            offset < extent.length.into() && extent.address.0 + offset == block.0
+        }))
     }
 
     /// Whether the extent is unchanged. If not, its blocks may have been reused meanwhile.

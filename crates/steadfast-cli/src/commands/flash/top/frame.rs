@@ -11,7 +11,7 @@ use super::watch::History;
 use crate::commands::top::format::count;
 
 /// Smallest screen on which a frame is drawn.
-const SIZE_MIN: (u16, u16) = (50, 14);
+pub const SIZE_MIN: (u16, u16) = (50, 14);
 /// Columns of the panel on the right.
 const SIDE: u16 = 30;
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);

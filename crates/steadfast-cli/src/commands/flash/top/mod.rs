@@ -1,10 +1,11 @@
 //! `steadfast flash top`: the wear of a part, on a terminal, as text, as JSON or as a picture.
 //!
-//! [`watch`] keeps the surveys, [`frame`] draws them, [`histogram`] has the ranges and the picture,
-//! [`screen`] the terminal.
+//! [`watch`] keeps the surveys, [`frame`] draws them, [`histogram`] has the ranges, [`picture`]
+//! draws them into a file, [`screen`] is the terminal.
 
 mod frame;
 mod histogram;
+mod picture;
 mod screen;
 mod watch;
 
@@ -36,7 +37,7 @@ pub struct Args {
     /// Print one frame as text; the rate is that of one interval
     #[arg(long, conflicts_with_all = ["json", "svg"])]
     once: bool,
-    /// Write the histogram as a picture into this file
+    /// Write a picture into this file: the histogram, and a map of the erasures by block
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     svg: Option<PathBuf>,
     /// Print JSON
@@ -79,10 +80,12 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(file) = &args.svg {
         let wear = survey.wear();
         let about = format!(
-            "{}: good erase blocks by erasures; spread {:.3} % and {:.3} % used of the rated {}",
-            survey.part, wear.spread_percent, wear.used_percent, wear.cycles_rated
+            "{}: of {} rated erasures a block, {:.3} % are used, and the spread is {:.3} %",
+            survey.part, wear.cycles_rated, wear.used_percent, wear.spread_percent
         );
-        return write_whole(file, histogram::picture(&bars, &title, &about).as_bytes())
+        let sorted = survey.erases_sorted();
+        let drawn = picture::picture(&bars, &sorted, &survey.blocks, &title, &about);
+        return write_whole(file, drawn.as_bytes())
             .map_err(|error| Failure::host(&error, "write", file));
     }
     if !args.once {
@@ -92,7 +95,9 @@ pub fn run(args: &Args) -> Outcome {
     if args.once {
         std::thread::sleep(every);
         history.push(Survey::take(&place)?, Instant::now());
-        return top::print_frame(|buffer| frame::draw(buffer, &history, false, false));
+        return top::print_frame(frame::SIZE_MIN.0, |buffer| {
+            frame::draw(buffer, &history, false, false)
+        });
     }
     screen::run(place, history, every)
 }
