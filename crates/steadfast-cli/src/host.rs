@@ -228,7 +228,8 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
         let size = options.size.unwrap_or(0);
         Geometry { size, atomic_unit: unit, failure_model: FailureModel::PowerSafe }
     };
-    let result = Volume::format(&DryMedium(geometry), options, &HostPlatform::new());
+    let dry: HostMedium = Box::new(DryMedium(geometry));
+    let result = Volume::format(&dry, options, &HostPlatform::new());
     result.map_err(|error| Failure::core(error, path.display()))
 }
 

@@ -1,15 +1,18 @@
-//! `steadfast manpages`, hidden: generates the manual from the command line's help when packages
-//! are built.
+//! `steadfast manpages`, hidden: makes the manual from the command line's own help, when packages
+//! are built. `mkfs.steadfast` has the same grammar; the other helpers have pages of their own in
+//! packaging/man.
 
-use std::fs;
 use std::path::PathBuf;
 
-use clap_mangen::Man;
+use clap::CommandFactory;
 
-use crate::cli;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
+use crate::{cli, manual, mkfs_name};
 
-/// Write manual pages into a directory: steadfast.1 and one for each command
+/// Commands of another program, which has their pages.
+const ELSEWHERE: &[&str] = &["steadfast-lab", "steadfast-torture", "steadfast-flash-torture"];
+
+/// Write manual pages into a directory: one a command, and mkfs.steadfast.8
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The directory; made if it does not exist
@@ -22,25 +25,6 @@ pub struct Args {
 /// # Errors
 /// Those of the host's file system.
 pub fn run(args: &Args) -> Outcome {
-    let cannot = |error: &std::io::Error| Failure::host(error, "write", &args.directory);
-    fs::create_dir_all(&args.directory).map_err(|error| cannot(&error))?;
-    let mut grammar = cli::grammar().disable_help_subcommand(true);
-    // This gives every command its full name.
-    grammar.build();
-    let mut pages = vec![("steadfast".to_owned(), grammar.clone())];
-    for command in grammar.get_subcommands().filter(|command| !command.is_hide_set()) {
-        pages.push((format!("steadfast-{}", command.get_name()), command.clone()));
-    }
-    for (name, command) in pages {
-        let mut page = Vec::new();
-        Man::new(command)
-            .title(&name)
-            .source(concat!("Steadfast ", env!("CARGO_PKG_VERSION")))
-            .section("1")
-            .render(&mut page)
-            .map_err(|error| cannot(&error))?;
-        fs::write(args.directory.join(format!("{name}.1")), page)
-            .map_err(|error| cannot(&error))?;
-    }
-    Ok(())
+    manual::write(cli::grammar(), &args.directory, ELSEWHERE)?;
+    manual::page(mkfs_name::Call::command(), "mkfs.steadfast", 8, &args.directory)
 }

@@ -19,8 +19,8 @@ use steadfast_torture::torture::self_test::{self, Planted, SEEDS_MAX};
 
 use super::Args;
 use super::words::{FindingText, JsonCaught, JsonReport, campaign_of_one, counted, replay_command};
-use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::output::{self, Output};
+use steadfast_cli::failure::{Exit, Failure, Outcome, text_os};
+use steadfast_cli::output::{self, Output};
 
 /// The default duration of a campaign.
 const TIME_DEFAULT: Duration = Duration::from_secs(60);

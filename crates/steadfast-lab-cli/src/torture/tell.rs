@@ -7,7 +7,7 @@ use std::path::Path;
 
 use steadfast_torture::torture::device::witness::Line;
 
-use crate::failure::{Exit, Failure, Outcome, text_os};
+use steadfast_cli::failure::{Exit, Failure, Outcome, text_os};
 
 /// A witness.
 pub enum Teller {

@@ -1,13 +1,14 @@
-//! `steadfast lab null`: the daemon of the lab's target `null`. Only the lab starts it.
+//! `steadfast-lab null`: the daemon of the lab's target `null`. The lab starts it; nobody else has
+//! use for it.
 
 use std::path::PathBuf;
 
 use steadfast_fuse::{MountOptions, null};
 use steadfast_lab::target::NULL_READY;
 
-use crate::failure::{Failure, Outcome};
-use crate::output::line;
-use crate::size;
+use steadfast_cli::failure::{Failure, Outcome};
+use steadfast_cli::output::line;
+use steadfast_cli::size;
 
 /// Serve a file system that keeps everything in memory and forgets it, until it is unmounted
 #[derive(Debug, clap::Args)]

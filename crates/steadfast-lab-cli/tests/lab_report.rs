@@ -1,6 +1,8 @@
 //! `steadfast lab show` and `compare` on existing results: what is printed, written and refused.
 
+#[path = "../../steadfast-cli/tests/common/mod.rs"]
 mod common;
+mod programs;
 
 use std::fs;
 
@@ -15,6 +17,7 @@ fn example() -> Value {
 }
 
 fn scratch() -> Scratch {
+    programs::built();
     let scratch = Scratch::new();
     fs::create_dir(scratch.path("run")).unwrap();
     fs::copy(EXAMPLE, scratch.path("run/result.json")).unwrap();

@@ -1,6 +1,8 @@
 //! `steadfast lab` on real volumes: small, once, within seconds. The tests need root and loop
 //! devices, and print a message if these are missing.
 
+mod programs;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -20,8 +22,6 @@ use steadfast_lab::workload::lat_fs::LatFs;
 use steadfast_lab::workload::limited::Limited;
 use steadfast_lab::workload::mount::{Condition, Mount};
 use steadfast_lab::workload::sqlite::Sqlite;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_steadfast");
 
 /// Prints the messages of a run.
 struct Printer;
@@ -58,6 +58,7 @@ fn every_workload_on_every_file_system_that_is_here() {
     if !can_make_volumes() {
         return;
     }
+    programs::built();
     // The directory is on a disk, because tmpfs does not offer direct I/O for loop devices on all
     // kernels.
     let base = tempfile::tempdir_in("/var/tmp").expect("a directory");
@@ -65,7 +66,8 @@ fn every_workload_on_every_file_system_that_is_here() {
         scratch: base.path().to_owned(),
         device: None,
         volume_size: 48 << 20,
-        program: PROGRAM.into(),
+        program: programs::STEADFAST.into(),
+        lab: programs::LAB.into(),
     };
     let names = ["steadfast", "steadfast-lib", "null", "ext4", "xfs", "fat", "fat-on-steadfast"];
     let mut workloads: Vec<Box<dyn Workload>> = vec![
@@ -108,7 +110,7 @@ fn every_workload_on_every_file_system_that_is_here() {
         rounds: 1,
         seed: 1,
         effort: Effort::Quick,
-        program: PROGRAM.into(),
+        program: programs::LAB.into(),
         backing: base.path().to_owned(),
         result: base.path().join("result.json"),
         resume: false,
@@ -197,8 +199,10 @@ fn the_command_writes_result_and_report_and_shows_them() {
     let base = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let out = base.path().join("out");
     let backing = base.path().to_str().expect("UTF-8");
+    programs::built();
     let run = |words: &[&str]| {
-        let output = Command::new(PROGRAM).arg("lab").args(words).output().expect("runs");
+        let output =
+            Command::new(programs::STEADFAST).arg("lab").args(words).output().expect("runs");
         let text = [&output.stdout[..], &output.stderr[..]].concat();
         (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     };

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use steadfast_media::Medium;
 use steadfast_torture::torture::device::latency::DeviceKind;
 
-use crate::failure::{Exit, Failure, Outcome};
-use crate::{host, size};
+use steadfast_cli::failure::{Exit, Failure, Outcome};
+use steadfast_cli::{host, size};
 
 /// The known signatures: position, bytes, and what they belong to.
 const SIGNATURES: &[(u64, &[u8], &str)] = &[

@@ -7,9 +7,9 @@ use serde::Serialize;
 use steadfast_flash::part::Part;
 use steadfast_torture::flash::{Struck, cut_part, figures};
 
-use crate::failure::{Exit, Failure, Outcome};
-use crate::mtd::parse_part;
-use crate::output::Output;
+use steadfast_cli::failure::{Exit, Failure, Outcome};
+use steadfast_cli::mtd::parse_part;
+use steadfast_cli::output::Output;
 
 /// Cut the power in the middle of programs and erasures of a modelled NAND part, and measure it
 #[derive(Debug, clap::Args)]

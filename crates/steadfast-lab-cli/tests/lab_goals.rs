@@ -2,6 +2,8 @@
 //! and print a message if these are missing. File systems that this machine does not have are left
 //! out.
 
+mod programs;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -38,11 +40,13 @@ fn left_behind(directory: &Path) -> String {
 }
 
 fn measure(base: &Path, names: &[&str], workloads: Vec<Box<dyn Workload>>) -> RunResult {
+    programs::built();
     let site = Site {
         scratch: base.to_owned(),
         device: None,
         volume_size: 112 << 20,
-        program: env!("CARGO_BIN_EXE_steadfast").into(),
+        program: programs::STEADFAST.into(),
+        lab: programs::LAB.into(),
     };
     let suite = PlannedSuite {
         id: "smoke".into(),
@@ -58,7 +62,7 @@ fn measure(base: &Path, names: &[&str], workloads: Vec<Box<dyn Workload>>) -> Ru
         rounds: 1,
         seed: 1,
         effort: Effort::Quick,
-        program: env!("CARGO_BIN_EXE_steadfast").into(),
+        program: programs::LAB.into(),
         backing: base.to_owned(),
         result: base.join("result.json"),
         resume: false,

@@ -25,9 +25,9 @@ use super::Args;
 use super::consent;
 use super::tell::Teller;
 use super::words::counted;
-use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::output::{self, Output};
-use crate::{host, size};
+use steadfast_cli::failure::{Exit, Failure, Outcome, text_os};
+use steadfast_cli::output::{self, Output};
+use steadfast_cli::{host, size};
 
 /// The default duration of the rounds.
 const TIME_DEFAULT: Duration = Duration::from_secs(60);

@@ -9,10 +9,10 @@ use steadfast_lab::run::{self, Effort, Plan, PlannedSuite, RunError, Stop};
 use steadfast_lab::target::{self, Backing, DirectoryTarget, Site, Target, cleanup};
 use steadfast_lab::{Trouble, suite};
 
-use super::progress::Progress;
-use super::show;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::size;
+use crate::progress::Progress;
+use crate::show;
+use steadfast_cli::failure::{Exit, Failure, Outcome};
+use steadfast_cli::{program, size};
 
 /// Measure; the result is DIR/result.json, the report DIR/index.html
 ///
@@ -92,8 +92,8 @@ pub fn run(args: &Args) -> Outcome {
         ));
     }
     std::fs::create_dir_all(&args.out).map_err(|error| Failure::host(&error, "make", &args.out))?;
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::host(&error, "find", Path::new("steadfast")))?;
+    let lab = std::env::current_exe()
+        .map_err(|error| Failure::host(&error, "find", Path::new("steadfast-lab")))?;
     let refused = |trouble: Trouble| failed(&trouble, &args.backing);
     let backing = Backing::open(&args.backing, args.erase).map_err(refused)?;
     let scratch = target::scratch(&backing.directory()).map_err(refused)?;
@@ -104,7 +104,9 @@ pub fn run(args: &Args) -> Outcome {
             (Some((_, size)), _) | (None, Some(size)) => size,
             _ => effort.pick(512 << 20, 1 << 30, 1 << 30),
         },
-        program: program.clone(),
+        // Where there is none, the targets that it serves are skipped and say so.
+        program: program::find("steadfast").unwrap_or_else(|| "steadfast".into()),
+        lab: lab.clone(),
     };
     let plan = Plan {
         suites,
@@ -113,7 +115,7 @@ pub fn run(args: &Args) -> Outcome {
         rounds: args.rounds.unwrap_or(effort.rounds()),
         seed: args.seed,
         effort,
-        program,
+        program: lab,
         backing: args.backing.clone(),
         result: args.out.join("result.json"),
         resume: args.resume,

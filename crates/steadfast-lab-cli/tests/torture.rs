@@ -1,9 +1,16 @@
 //! `steadfast torture` as users and scripts call it.
 
+#[path = "../../steadfast-cli/tests/common/mod.rs"]
 mod common;
+mod programs;
 
 use common::{Scratch, failed, succeeded};
 use serde_json::Value;
+
+fn scratch() -> Scratch {
+    programs::built();
+    Scratch::new()
+}
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
@@ -11,7 +18,7 @@ fn json(text: &str) -> Value {
 
 #[test]
 fn a_campaign_counts_its_cuts_and_finds_nothing() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let output = scratch.line("torture --cuts 100 --seed 1 --json --report report.html");
     let report = json(&succeeded(&output, "torture"));
     assert!(report["cuts"].as_u64() >= Some(100), "{report}");
@@ -29,7 +36,7 @@ fn a_campaign_counts_its_cuts_and_finds_nothing() {
 
 #[test]
 fn a_medium_that_lies_is_a_violation_that_can_be_played_again() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let output = scratch.line("torture --for 1m --seed 0 --jobs 1 --lie flush --json");
     assert_eq!(output.status.code(), Some(1));
     let line = failed(&output, 1, "torture");
@@ -58,14 +65,14 @@ fn a_medium_that_lies_is_a_violation_that_can_be_played_again() {
 
 #[test]
 fn the_self_test_catches_everything() {
-    let caught = json(&Scratch::new().ok("torture --self-test --json"));
+    let caught = json(&scratch().ok("torture --self-test --json"));
     let caught = caught.as_array().expect("a list");
     assert!(caught.len() >= 9 && caught.iter().all(|fault| fault["caught"] == true), "{caught:?}");
 }
 
 #[test]
 fn wrong_calls_are_refused_before_anything_runs() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     for line in [
         "torture --for never",
         "torture --cuts 0",
@@ -86,7 +93,7 @@ fn wrong_calls_are_refused_before_anything_runs() {
 
 #[test]
 fn a_killed_writer_loses_nothing_that_was_acknowledged() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     scratch.ok("mkfs --size 24M disk.img");
     let line = scratch.fails(5, "torture --device disk.img --cuts 1");
     assert!(line.contains("Steadfast volume") && line.contains("--yes"), "{line}");
@@ -103,7 +110,7 @@ fn a_killed_writer_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn a_witness_tells_what_is_missing_and_who_has_lost_it() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     scratch.write("disk.img", &vec![0; 24 << 20]);
     // An empty image needs no consent.
     let told = scratch.ok(
@@ -142,7 +149,7 @@ fn a_witness_tells_what_is_missing_and_who_has_lost_it() {
 
 #[test]
 fn a_device_is_not_overwritten_by_mistake() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     scratch.fails(1, "torture --device nowhere.img --yes");
     scratch.write("small.img", &[0; 4096]);
     scratch.fails(6, "torture --device small.img");
@@ -173,4 +180,31 @@ fn a_device_is_not_overwritten_by_mistake() {
         let line = scratch.fails(5, "torture --device disk.img --yes");
         assert!(line.contains("mnt"), "{line}");
     }
+}
+
+#[test]
+fn a_report_is_written_into_a_device_and_through_a_link() {
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let scratch = scratch();
+    let report = |to: &str| {
+        scratch.ok(&format!("torture --quiet --cuts 20 --seed 1 --report {to}"));
+    };
+    let target = scratch.write("target", b"old");
+    std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).expect("mode");
+    symlink("target", scratch.path("link")).expect("a link");
+    report("link");
+    assert!(std::fs::symlink_metadata(scratch.path("link")).expect("the link").is_symlink());
+    let page = std::fs::read_to_string(&target).expect("the report");
+    assert!(page.trim_end().ends_with("</html>"));
+    let mode = std::fs::metadata(&target).expect("the report").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    let device = scratch.path("device");
+    let mode = Mode::RUSR | Mode::WUSR;
+    if mknodat(CWD, &device, FileType::CharacterDevice, mode, makedev(1, 3)).is_err() {
+        eprintln!("skipped: making a device needs root");
+        return;
+    }
+    report("device");
+    assert!(std::fs::metadata(&device).expect("device").file_type().is_char_device());
 }

@@ -16,8 +16,8 @@ use steadfast_torture::tape::Lie;
 use steadfast_torture::torture::finding::Name;
 use steadfast_torture::world::Profile;
 
-use crate::failure::Outcome;
-use crate::interval;
+use steadfast_cli::failure::Outcome;
+use steadfast_cli::interval;
 
 /// Cut the power at every moment, in a simulator or on a real device, and judge what is left
 ///

@@ -9,8 +9,8 @@ use steadfast_lab::result::{self, RunResult};
 use steadfast_lab::statistics::Verdict;
 use steadfast_lab::{compare, report};
 
-use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{json, line};
+use steadfast_cli::failure::{Exit, Failure, Outcome};
+use steadfast_cli::output::{json, line};
 
 /// Print the tables of a result
 #[derive(Debug, clap::Args)]
