@@ -17,7 +17,6 @@ work=$target/debian-work/steadfast
 rm -rf "$work"
 mkdir -p "$work" "$target/debian"
 cp -r packaging/debian "$work/debian"
-cp CHANGELOG.md "$work/"
 # The last change of the sources is the date of everything in the packages.
 changed=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 cat >"$work/debian/changelog" <<END
@@ -25,7 +24,7 @@ steadfast ($version) unstable; urgency=medium
 
   * See /usr/share/doc/steadfast/CHANGELOG.md.
 
- -- The Steadfast project <steadfast@localhost>  $(date -R -u -d "@$changed")
+ -- The Steadfast project <team@steadfast.invalid>  $(date -R -u -d "@$changed")
 END
 export SOURCE=$PWD SOURCE_DATE_EPOCH=$changed
 # Options for C and the like that dpkg would set are none for the program as it is tested.

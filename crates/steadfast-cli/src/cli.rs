@@ -17,6 +17,7 @@ use crate::{fsck, lab_program, mkfs_name};
 
 /// Text that follows the list of commands.
 const AFTER_HELP: &str = "\
+A volume in a partition of a disk's image: 'disk.img?offset=1M', with &size=SIZE where others follow.
 Sizes: 4096, 4K = 4KiB = 4096, 4KB = 4000, up to E. Intervals: 5s, 500ms, 2min.
 Exit codes: 0 success, 1 failed, 2 wrong call, 3 not a Steadfast volume (or too new), 4 damaged,
 5 in use, 6 no space, 7 no permission, 8 cannot mount here, 9 a copy is damaged but nothing is lost.";

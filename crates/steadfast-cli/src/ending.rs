@@ -19,7 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Exit, Outcome};
-use crate::mounts;
+use crate::{mounts, window};
 
 /// Pause between two tries.
 const LOOK: Duration = Duration::from_millis(5);
@@ -61,23 +61,30 @@ fn is_ending(path: &Path) -> bool {
     if mounts::of_source(&image).is_ok_and(|mount| mount.is_some()) {
         return false;
     }
-    let Ok(processes) = fs::read_dir("/proc") else { return false };
-    processes.filter_map(Result::ok).any(|process| {
+    daemon_of(&image).is_some()
+}
+
+/// The daemon that serves the volume in an image, as far as this process may see.
+pub fn daemon_of(path: &Path) -> Option<u32> {
+    let image = mounts::absolute(path).ok()?;
+    let file = window::split(&image);
+    let processes = fs::read_dir("/proc").ok()?;
+    processes.filter_map(Result::ok).find_map(|process| {
         let folder = process.path();
-        fs::read(folder.join("cmdline")).is_ok_and(|line| {
-            served_by(&line).is_some_and(|named| is_same(&folder, &named, &image))
-                && has_open(&folder, &image)
-        })
+        let line = fs::read(folder.join("cmdline")).ok()?;
+        let named = served_by(&line)?;
+        let serves = is_same(&folder, &named, &image) && has_open(&folder, &file);
+        serves.then(|| process.file_name().to_str()?.parse().ok()).flatten()
     })
 }
 
 /// Whether `named`, seen from the working directory of `process` (a folder in /proc), is `image`.
 fn is_same(process: &Path, named: &Path, image: &Path) -> bool {
-    if named == image {
+    if window::is_same(named, image) {
         return true;
     }
     let folder = fs::read_link(process.join("cwd")).unwrap_or_default();
-    mounts::absolute(&folder.join(named)).is_ok_and(|named| named == image)
+    mounts::absolute(&folder.join(named)).is_ok_and(|named| window::is_same(&named, image))
 }
 
 /// Whether another process has the image open, as far as this process may see.

@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::live::Live;
 use crate::output::Output;
 use crate::report::uuid_text;
-use crate::{host, target};
+use crate::{host, target, window};
 
 /// The format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -31,7 +31,8 @@ pub enum Form {
 /// `Usage` (2) if there is no Steadfast volume, otherwise what is wrong with the target.
 pub fn run(path: &Path, form: Form) -> Outcome {
     // A mount point stands for the image or device that is mounted there.
-    let metadata = fs::metadata(path).map_err(|error| target::stale_or_host(&error, path))?;
+    let metadata =
+        fs::metadata(window::split(path)).map_err(|error| target::stale_or_host(&error, path))?;
     let source = if metadata.is_dir() { Live::open(path)?.mount.source } else { path.to_owned() };
     let identity = host::identify(&source).map_err(|failure| match failure.exit {
         Exit::NotAVolume => Failure { exit: Exit::Usage, ..failure },

@@ -181,7 +181,9 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::OutOfMemory => (Failed, "give it more memory, or a smaller --cache"),
         // ENOSPC and EDQUOT come from the host file system below a sparse image.
         Error::Medium(medium)
-            if matches!(Errno::from_raw_os_error(medium.os_error), Errno::NOSPC | Errno::DQUOT) =>
+            if [Errno::NOSPC, Errno::DQUOT]
+                .iter()
+                .any(|errno| errno.raw_os_error() == medium.os_error) =>
         {
             (NoSpace, "make room on the host's file system")
         }

@@ -49,3 +49,4 @@ mod target;
 mod transfer;
 mod volume_path;
 mod walk;
+mod window;

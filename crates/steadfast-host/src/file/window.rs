@@ -167,6 +167,14 @@ impl Medium for Window {
         self.file.write_fua(at, data).map_err(self.told())
     }
 
+    /// The file stays as it is: what is behind the window belongs to others.
+    fn set_size(&self, size: u64) -> Result<(), MediumError> {
+        match size <= self.geometry.size {
+            true => Ok(()),
+            false => Err(medium_error(MediumOperation::Write, size, 0, Errno::NOSPC)),
+        }
+    }
+
     fn copies(&self) -> u32 {
         self.file.copies()
     }

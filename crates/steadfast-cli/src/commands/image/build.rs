@@ -18,7 +18,7 @@ use crate::output;
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
 use crate::source::{self, Source};
-use crate::{host, interrupt, interval, mask_text, size};
+use crate::{host, interrupt, interval, mask_text, size, window};
 
 /// Attempts, each with twice the size, if the first estimate was too low.
 const ATTEMPTS: u32 = 6;
@@ -161,6 +161,14 @@ fn check_target(args: &Args) -> Outcome {
             "is not an image file",
             args.image.display(),
             "make a volume there with 'steadfast mkfs' and fill it with 'steadfast put'",
+        ));
+    }
+    if window::is_part(&args.image) {
+        return Err(Failure::new(
+            Exit::Usage,
+            "is a part of an image, and an image is built as a file",
+            args.image.display(),
+            "build a file and copy it there with 'dd', or make a volume there and use 'put'",
         ));
     }
     match fs::metadata(&args.image) {
