@@ -46,11 +46,11 @@ share=$destination$prefix/share
 install -d "$share/man/man1" "$share/man/man8" "$share/bash-completion/completions" "$share/zsh/vendor-completions" \
     "$share/fish/vendor_completions.d"
 for program in steadfast steadfast-lab; do
-    "$built/$program" manpages "$share/man/man1"
     "$built/$program" completions bash >"$share/bash-completion/completions/$program"
     "$built/$program" completions zsh >"$share/zsh/vendor-completions/_$program"
     "$built/$program" completions fish >"$share/fish/vendor_completions.d/$program.fish"
 done
+"$built/steadfast-lab" manpages "$share/man/man1"
 # Section 8 holds what administrators call by the name of the file system.
 mv "$share"/man/man1/*.8 "$share/man/man8/"
 install -m 644 packaging/man/*.8 "$share/man/man8/"
@@ -63,6 +63,12 @@ ln -sf steadfast-lab-flash-torture.1 "$share/man/man1/steadfast-flash-torture.1"
 
 install -d "$destination$prefix/lib/udev/rules.d" "$share/doc/steadfast/examples" "$share/doc/steadfast-lab"
 sed "s|@PREFIX@|$prefix|" packaging/udev/61-steadfast.rules >"$destination$prefix/lib/udev/rules.d/61-steadfast.rules"
+# They have one place each, whatever the prefix of the rest.
+if [ "$prefix" = /usr ]; then
+    install -D -m 755 packaging/initramfs-tools/hooks/steadfast "$share/initramfs-tools/hooks/steadfast"
+    install -D -m 644 packaging/initramfs-tools/scripts/steadfast "$share/initramfs-tools/scripts/steadfast"
+    install -D -m 755 packaging/systemd/steadfast.shutdown "$destination/usr/lib/systemd/system-shutdown/steadfast"
+fi
 install -D -m 644 packaging/magic/steadfast "$share/misc/steadfast.magic"
 install -m 644 packaging/systemd/srv-data.mount examples/c/*.c "$share/doc/steadfast/examples/"
 install -m 755 examples/python/notes.py "$share/doc/steadfast/examples/"

@@ -7,8 +7,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     atomically, cat, check, clone, completions, defrag, df, dump, extents, flash, get, image, info,
-    ls, manpages, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top,
-    transact, tree, trim, tune, umount,
+    ls, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, transact,
+    tree, trim, tune, umount,
 };
 use crate::failure::Outcome;
 use crate::mount_helper::{self, Call};
@@ -72,8 +72,6 @@ enum Command {
     Serve(serve::Args),
     Remote(remote::Args),
     Completions(completions::Args),
-    #[command(hide = true)]
-    Manpages(manpages::Args),
 }
 
 /// Runs the program with these arguments. The first argument is the program's name.
@@ -137,7 +135,6 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Serve(args) => serve::run(args),
         Command::Remote(args) => remote::run(args),
         Command::Completions(args) => completions::run(args),
-        Command::Manpages(args) => manpages::run(args),
     };
     done.map(|()| 0)
 }

@@ -19,7 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Exit, Outcome};
-use crate::{mounts, window};
+use crate::{daemon, mounts, window};
 
 /// Pause between two tries.
 const LOOK: Duration = Duration::from_millis(5);
@@ -102,7 +102,8 @@ fn has_open(process: &Path, image: &Path) -> bool {
 fn served_by(line: &[u8]) -> Option<PathBuf> {
     let words: Vec<&[u8]> = line.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
     let program = Path::new(OsStr::from_bytes(words.first()?)).file_name()?;
-    let serves = program == "steadfast" && words.get(1) == Some(&&b"mount"[..]);
+    let named = program == daemon::NAME || program == daemon::NAME_OF_ROOT;
+    let serves = named && words.get(1) == Some(&&b"mount"[..]);
     let image = words.len().checked_sub(2).filter(|at| *at > 1)?;
     serves.then(|| OsStr::from_bytes(words[image]).into())
 }
@@ -117,6 +118,7 @@ mod tests {
         let line = b"steadfast\0mount\0--serve\0-o\0rw\0--\0/images/a b.img\0/mnt\0";
         assert_eq!(served_by(line), Some("/images/a b.img".into()));
         assert_eq!(served_by(b"/usr/bin/steadfast\0mount\0-f\0a.img\0mnt\0"), Some("a.img".into()));
+        assert_eq!(served_by(b"@steadfast\0mount\0--serve\0--\0/a\0/\0"), Some("/a".into()));
         for line in
             [&b"steadfast\0put\0a.img\0x\0"[..], b"steadfast\0mount\0", b"cat\0mount\0a\0b\0", b""]
         {

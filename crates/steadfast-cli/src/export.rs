@@ -136,7 +136,18 @@ mod tests {
     use super::*;
 
     fn identity(label: &str) -> Identity {
-        Identity { version: 1, uuid: [7; 16], label: label.into(), size: 1 << 20, block_size: 4096 }
+        Identity {
+            version: 1,
+            uuid: [7; 16],
+            label: label.into(),
+            size: 1 << 20,
+            block_size: 4096,
+            blocks: 4096,
+            created: steadfast::Timestamp::default(),
+            group_blocks: 8192,
+            inline_max: 2048,
+            reserve_blocks: 64,
+        }
     }
 
     #[test]

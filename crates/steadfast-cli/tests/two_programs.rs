@@ -58,7 +58,7 @@ fn the_program_beside_it_comes_first_and_then_the_path() {
         let said = text(&output);
         assert_eq!(
             (output.status.code(), said.trim_end()),
-            (Some(7), &*format!("elsewhere {told}").trim_end())
+            (Some(7), format!("elsewhere {told}").trim_end())
         );
     }
     stand_in(&scratch, "own");
@@ -67,7 +67,7 @@ fn the_program_beside_it_comes_first_and_then_the_path() {
         let said = text(&output);
         assert_eq!(
             (output.status.code(), said.trim_end()),
-            (Some(7), &*format!("own {told}").trim_end())
+            (Some(7), format!("own {told}").trim_end())
         );
     }
     // What cannot be run is not the program.

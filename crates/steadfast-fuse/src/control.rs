@@ -281,6 +281,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         force: bool,
         roll_back: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        // What the kernel could not be made to forget it would show as it was before.
+        if self.agreement.root && !self.agreement.epochs() {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
         let start = Instant::now();
         while !self.stop_requests(force) {
             if start.elapsed() >= CLOSING_TIME {

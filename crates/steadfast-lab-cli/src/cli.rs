@@ -7,12 +7,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use steadfast_cli::failure::{Failure, Outcome};
-use steadfast_cli::manual;
 use steadfast_cli::output::Output;
 use steadfast_cli::program::{self, Program};
 use steadfast_lab::workload::iozone::serve_child;
 
-use crate::{flash_torture, null, run, show, torture};
+use crate::{flash_torture, manual, null, run, show, torture};
 
 /// The name of the program.
 const NAME: &str = "steadfast-lab";
@@ -45,7 +44,7 @@ enum Command {
         #[arg(value_enum)]
         shell: Shell,
     },
-    /// Write manual pages into a directory
+    /// Write the manual pages of both programs into a directory
     #[command(hide = true)]
     Manpages {
         /// The directory; made where it does not exist
@@ -76,7 +75,7 @@ fn dispatch(command: &Command) -> Outcome {
         Command::Torture(args) => torture::run(args),
         Command::FlashTorture(args) => flash_torture::run(args),
         Command::Completions { shell } => completions(*shell),
-        Command::Manpages { directory } => manual::write(Cli::command(), directory, &[]),
+        Command::Manpages { directory } => manual::write_all(Cli::command(), directory),
         Command::Null(args) => null::run(args),
         Command::Child => child(),
     }

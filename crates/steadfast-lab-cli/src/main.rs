@@ -5,6 +5,7 @@
 
 mod cli;
 mod flash_torture;
+mod manual;
 mod null;
 mod progress;
 mod run;

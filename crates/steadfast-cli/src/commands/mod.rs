@@ -14,7 +14,6 @@ pub mod get;
 pub mod image;
 pub mod info;
 pub mod ls;
-pub mod manpages;
 pub mod map;
 pub mod mask;
 pub mod mkfs;

@@ -316,7 +316,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     fn name_validity(&self) -> u64 {
-        if self.agreement.epochs() { VALID_SECONDS } else { VALID_SECONDS_WITHOUT_EPOCHS }
+        match self.agreement.epochs() || self.agreement.root {
+            true => VALID_SECONDS,
+            false => VALID_SECONDS_WITHOUT_EPOCHS,
+        }
     }
 }
 

@@ -1,11 +1,30 @@
-//! Manual pages from the grammar of a program, one a command, nested ones included.
+//! Manual pages from the grammars of both programs, one a command, nested ones included. Packages
+//! are built with them; the file system's own program does without what makes them.
+//!
+//! `mkfs.steadfast` has the grammar of `steadfast mkfs`; the other helpers have pages of their own
+//! in packaging/man.
 
 use std::fs;
 use std::path::Path;
 
+use clap::CommandFactory;
 use clap_mangen::Man;
 
-use crate::failure::{Failure, Outcome};
+use steadfast_cli::failure::{Failure, Outcome};
+use steadfast_cli::{cli, mkfs_name};
+
+/// Commands of `steadfast` that this program has, and with them their pages.
+const ELSEWHERE: &[&str] = &["steadfast-lab", "steadfast-torture", "steadfast-flash-torture"];
+
+/// Writes the pages of both programs.
+///
+/// # Errors
+/// Those of the host's file system.
+pub fn write_all(own: clap::Command, directory: &Path) -> Outcome {
+    write(cli::grammar(), directory, ELSEWHERE)?;
+    write(own, directory, &[])?;
+    page(mkfs_name::Call::command(), "mkfs.steadfast", 8, directory)
+}
 
 /// Writes the pages of section 1 into a directory, which is made where it does not exist.
 ///
@@ -13,7 +32,7 @@ use crate::failure::{Failure, Outcome};
 ///
 /// # Errors
 /// Those of the host's file system.
-pub fn write(grammar: clap::Command, directory: &Path, elsewhere: &[&str]) -> Outcome {
+fn write(grammar: clap::Command, directory: &Path, elsewhere: &[&str]) -> Outcome {
     let cannot = |error: &std::io::Error| Failure::host(error, "write", directory);
     fs::create_dir_all(directory).map_err(|error| cannot(&error))?;
     let mut grammar = grammar.disable_help_subcommand(true);
@@ -36,7 +55,7 @@ pub fn write(grammar: clap::Command, directory: &Path, elsewhere: &[&str]) -> Ou
 ///
 /// # Errors
 /// Those of the host's file system.
-pub fn page(command: clap::Command, name: &str, section: u8, directory: &Path) -> Outcome {
+fn page(command: clap::Command, name: &str, section: u8, directory: &Path) -> Outcome {
     let mut page = Vec::new();
     let path = directory.join(format!("{name}.{section}"));
     let made = Man::new(command)
