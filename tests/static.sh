@@ -43,7 +43,7 @@ inside() {
         run transact /mnt
         run info --get daemon_pid /mnt >"$root/pid"
         [ "$(cat "$root/mnt/file")" = "from nowhere" ]
-        run umount /mnt
+        run umount --quiet /mnt
         run check --quiet /disk.img
         run cat /disk.img /file
     ' - "$root" 2>&1
