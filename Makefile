@@ -8,7 +8,7 @@ CARGO ?= cargo
 export CARGO IMAGE MOUNT SIZE
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop test fmt lint embedded fuzz bench install deb clean
+.PHONY: help run stop test fmt lint embedded fuzz bench install deb static clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,11 +46,14 @@ performance: ## Measure what docs/PERFORMANCE.md describes, and write docs/perfo
 	@scripts/performance.sh
 
 PREFIX ?= /usr/local
-install: ## Install command, mount helpers and the library for C below $(PREFIX) (as root; DESTDIR for packages)
+install: ## Install commands, mount helpers and the library for C below $(PREFIX) (as root; DESTDIR for packages)
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
 
-deb: ## Build Debian packages: the command, the library for C, its development files
+deb: ## Build Debian packages: the commands, the library for C, its development files
 	@scripts/deb.sh
+
+static: ## Build the command as one file that needs no library (musl)
+	@scripts/static.sh
 
 clean: ## Remove what was built (images and mounts stay)
 	$(CARGO) clean

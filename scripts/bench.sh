@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 need_cargo
 if [ -z "${STEADFAST:-}" ]; then
-    "${CARGO:-cargo}" build --release --locked -p steadfast-cli
+    "${CARGO:-cargo}" build --release --locked -p steadfast-cli -p steadfast-lab-cli
     STEADFAST=$(target_directory)/release/steadfast
 fi
 suite=${1:-all}

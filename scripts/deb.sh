@@ -1,41 +1,37 @@
 #!/usr/bin/env bash
-# `make deb`: builds Debian packages in $CARGO_TARGET_DIR/debian (default target/debian). steadfast
-# is the command with all its files; libsteadfast1 is the library; libsteadfast-dev has the files
-# for compiling against it. Prints the paths of the packages.
+# `make deb`: Debian packages in $CARGO_TARGET_DIR/debian (default target/debian), made by debhelper
+# from packaging/debian: steadfast, the command with everything that belongs to it; steadfast-lab,
+# what measures and proves; libsteadfast1, the library; libsteadfast-dev, what compiling against it
+# needs. Prints their paths.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 need_cargo
-tools=$(realpath -m "$(target_directory)")/tools
-PATH=$tools/bin:$PATH
-if ! command -v cargo-deb >/dev/null; then
-    # A debug build is faster, and it builds three small packages.
-    env -u CARGO_TARGET_DIR "${CARGO:-cargo}" install --locked --quiet --debug cargo-deb --version '^3' --root "$tools" \
-        || die "cargo-deb could not be built: $tools: install it with 'cargo install --locked cargo-deb'"
-fi
+need_packages debhelper dpkg-dev >&2
+target=$(realpath -m "$(target_directory)")
+version=$(awk -F'"' '/^version = / { print $2; exit }' Cargo.toml)
 
-# The same as `make install`, into the directory that the metadata in
-# crates/steadfast-cli/Cargo.toml names.
-stage=$(realpath -m "$(target_directory)")/release/deb-stage
-rm -rf "$stage"
-PREFIX=/usr DESTDIR=$stage LIBDIR=/usr/lib scripts/install.sh
-# Man pages and texts in packages must be compressed.
-gzip -9n "$stage"/usr/share/man/man1/*.1
-install -d "$stage/usr/sbin"
-for helper in mount umount; do
-    ln -sf ../bin/steadfast "$stage/usr/sbin/$helper.steadfast"
-    ln -sf ../bin/steadfast "$stage/usr/sbin/$helper.fuse.steadfast"
-done
-for tool in mkfs fsck; do
-    ln -sf ../bin/steadfast "$stage/usr/sbin/$tool.steadfast"
-    ln -sf ../bin/steadfast "$stage/usr/sbin/$tool.fuse.steadfast"
-done
+# debhelper works in a directory that has `debian` in it; the repository is not touched.
+work=$target/debian-work/steadfast
+rm -rf "$work"
+mkdir -p "$work" "$target/debian"
+cp -r packaging/debian "$work/debian"
+# The last change of the sources is the date of everything in the packages.
+changed=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+cat >"$work/debian/changelog" <<END
+steadfast ($version) unstable; urgency=medium
 
-# cargo-deb only strips binaries that cargo has built.
-strip --strip-unneeded "$stage"/usr/lib/libsteadfast.so.1
-strip --strip-debug "$stage"/usr/lib/libsteadfast.a
+  * See /usr/share/doc/steadfast/CHANGELOG.md.
 
-for variant in '' libsteadfast1 libsteadfast-dev; do
-    cargo-deb --quiet --strip --no-build --locked -p steadfast-cli ${variant:+--variant "$variant"}
+ -- The Steadfast project <team@steadfast.invalid>  $(date -R -u -d "@$changed")
+END
+export SOURCE=$PWD SOURCE_DATE_EPOCH=$changed
+# Options for C and the like that dpkg would set are none for the program as it is tested.
+(cd "$work" && debian/rules binary) >"$target/debian-work/log" 2>&1 \
+    || die "debhelper failed: $target/debian-work/log: $(tail -n 5 "$target/debian-work/log" | tr '\n' ' ')"
+architecture=$(dpkg --print-architecture)
+for package in steadfast steadfast-lab libsteadfast1 libsteadfast-dev; do
+    mv "$target/debian-work/${package}_${version}_$architecture.deb" "$target/debian/"
+    echo "$target/debian/${package}_${version}_$architecture.deb"
 done

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# `make install`: the command, the helpers for mount(8), man pages, completions, and the library for
-# C.
-#   PREFIX   directory in which programs will find them (default /usr/local)
-#   DESTDIR  prefix of every path, for packages
-#   LIBDIR   directory of the libraries (default $PREFIX/lib)
+# `make install`: the commands, the helpers for mount(8), man pages, completions, and the library
+# for C.
+#   PREFIX   where programs will look for them (default /usr/local)
+#   DESTDIR  put in front of every path, for packages
+#   LIBDIR   where libraries go (default $PREFIX/lib)
+#   SBINDIR  where mount(8), mkfs(8) and fsck(8) look for helpers (default /sbin)
+#   PROFILE  of cargo: dist, small and slow to build (default), or release
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -11,22 +13,23 @@ cd "$(dirname "$0")/.."
 prefix=${PREFIX:-/usr/local}
 destination=${DESTDIR:-}
 libdir=${LIBDIR:-$prefix/lib}
+sbindir=${SBINDIR:-/sbin}
+profile=${PROFILE:-dist}
 need_cargo
-"${CARGO:-cargo}" build --release --locked -p steadfast-cli -p steadfast-capi
-built=$(target_directory)/release
-steadfast=$built/steadfast
-version=$("$steadfast" --version | cut -d' ' -f2)
+"${CARGO:-cargo}" build --profile "$profile" --locked -p steadfast-cli -p steadfast-lab-cli -p steadfast-capi
+built=$(target_directory)/$profile
+version=$("$built/steadfast" --version | cut -d' ' -f2)
 
-install -D -m 755 "$steadfast" "$destination$prefix/bin/steadfast"
-install -d "$destination/sbin"
-for helper in mount umount; do
-    ln -sf "$prefix/bin/steadfast" "$destination/sbin/$helper.steadfast"
-    ln -sf "$prefix/bin/steadfast" "$destination/sbin/$helper.fuse.steadfast"
+# As few permissions as a package has, whatever the umask of the caller.
+umask 022
+for program in steadfast steadfast-lab; do
+    install -D -m 755 "$built/$program" "$destination$prefix/bin/$program"
 done
-# The names that mkfs(8), fsck(8) and systemd-fsck look for.
-for tool in mkfs fsck; do
-    ln -sf "$prefix/bin/steadfast" "$destination/sbin/$tool.steadfast"
-    ln -sf "$prefix/bin/steadfast" "$destination/sbin/$tool.fuse.steadfast"
+install -d "$destination$sbindir"
+# What mount(8), mkfs(8), fsck(8) and systemd-fsck look for.
+for tool in mount umount mkfs fsck; do
+    ln -sf "$prefix/bin/steadfast" "$destination$sbindir/$tool.steadfast"
+    ln -sf "$prefix/bin/steadfast" "$destination$sbindir/$tool.fuse.steadfast"
 done
 
 install -d "$destination$prefix/include" "$destination$libdir/pkgconfig"
@@ -40,15 +43,37 @@ sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$libdir|" -e "s|@VERSION@|$version|"
 chmod 644 "$destination$libdir/pkgconfig/steadfast.pc"
 
 share=$destination$prefix/share
-install -d "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/vendor-completions" \
+install -d "$share/man/man1" "$share/man/man8" "$share/bash-completion/completions" "$share/zsh/vendor-completions" \
     "$share/fish/vendor_completions.d"
-"$steadfast" manpages "$share/man/man1"
-"$steadfast" completions bash >"$share/bash-completion/completions/steadfast"
-"$steadfast" completions zsh >"$share/zsh/vendor-completions/_steadfast"
-"$steadfast" completions fish >"$share/fish/vendor_completions.d/steadfast.fish"
-install -d "$destination$prefix/lib/udev/rules.d" "$share/doc/steadfast/examples"
+for program in steadfast steadfast-lab; do
+    "$built/$program" completions bash >"$share/bash-completion/completions/$program"
+    "$built/$program" completions zsh >"$share/zsh/vendor-completions/_$program"
+    "$built/$program" completions fish >"$share/fish/vendor_completions.d/$program.fish"
+done
+"$built/steadfast-lab" manpages "$share/man/man1"
+# Section 8 holds what administrators call by the name of the file system.
+mv "$share"/man/man1/*.8 "$share/man/man8/"
+install -m 644 packaging/man/*.8 "$share/man/man8/"
+for tool in mount umount mkfs fsck; do
+    ln -sf "$tool.steadfast.8" "$share/man/man8/$tool.fuse.steadfast.8"
+done
+# As they are called through `steadfast`.
+ln -sf steadfast-lab-torture.1 "$share/man/man1/steadfast-torture.1"
+ln -sf steadfast-lab-flash-torture.1 "$share/man/man1/steadfast-flash-torture.1"
+
+install -d "$destination$prefix/lib/udev/rules.d" "$share/doc/steadfast/examples" "$share/doc/steadfast-lab"
 sed "s|@PREFIX@|$prefix|" packaging/udev/61-steadfast.rules >"$destination$prefix/lib/udev/rules.d/61-steadfast.rules"
+# They have one place each, whatever the prefix of the rest.
+if [ "$prefix" = /usr ]; then
+    install -D -m 755 packaging/initramfs-tools/hooks/steadfast "$share/initramfs-tools/hooks/steadfast"
+    install -D -m 644 packaging/initramfs-tools/scripts/steadfast "$share/initramfs-tools/scripts/steadfast"
+    install -D -m 755 packaging/systemd/steadfast.shutdown "$destination/usr/lib/systemd/system-shutdown/steadfast"
+fi
 install -D -m 644 packaging/magic/steadfast "$share/misc/steadfast.magic"
 install -m 644 packaging/systemd/srv-data.mount examples/c/*.c "$share/doc/steadfast/examples/"
 install -m 755 examples/python/notes.py "$share/doc/steadfast/examples/"
-install -m 644 README.md CHANGELOG.md docs/C-API.md docs/INTEGRATION.md docs/POSIX.md docs/FORMAT.md "$share/doc/steadfast/"
+# Help texts name pages by their names in docs/.
+install -m 644 README.md CHANGELOG.md docs/*.md "$share/doc/steadfast/"
+for page in LAB LAB-REPORT PERFORMANCE TESTING; do
+    mv "$share/doc/steadfast/$page.md" "$share/doc/steadfast-lab/"
+done

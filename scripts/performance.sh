@@ -16,7 +16,7 @@ grep -q '^<!-- measured -->$' "$page" && grep -q '^<!-- end -->$' "$page" \
     || die "the marks are gone: $page: put '<!-- measured -->' and '<!-- end -->' on lines of their own"
 if [ -z "${STEADFAST:-}" ]; then
     need_cargo
-    "${CARGO:-cargo}" build --release --locked -p steadfast-cli
+    "${CARGO:-cargo}" build --release --locked -p steadfast-cli -p steadfast-lab-cli
     STEADFAST=$(target_directory)/release/steadfast
 fi
 export STEADFAST

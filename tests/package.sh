@@ -3,11 +3,12 @@
 # and a volume mounted there with mount(8). A C program is compiled with the installed files. Also
 # the systemd unit and the udev properties.
 #
-# debootstrap creates a clean Debian, which is kept beside the build. If no mirror can be reached,
-# `dpkg --root` installs the packages into an empty directory with the host's C library, and the
-# command runs there.
-#   PACKAGES        a directory with existing packages of `make deb`
-#   DEBIAN_MIRROR   the source of packages (default http://deb.debian.org/debian)
+# A clean Debian comes from debootstrap and is kept beside the build. Where no mirror can be
+# reached, the packages are installed with `dpkg --root` into an empty directory that gets the
+# host's C library, and the command runs in there.
+#   PACKAGES        a directory with packages that `make deb` made before
+#   PROFILE         of cargo, for packages that are made (default release, which other tests have built)
+#   DEBIAN_MIRROR   where packages come from (default http://deb.debian.org/debian)
 source "$(dirname "$0")/lib.sh"
 plain && { echo "package: skipped: nothing of this is about another file system"; exit 0; }
 start package
@@ -15,10 +16,10 @@ need cargo dpkg-deb cc pkg-config unshare
 [ "$(id -u)" -eq 0 ] || skip_all "chroot needs root"
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-$REPO/target}")
-[ -n "${PACKAGES:-}" ] || (cd "$REPO" && timeout 800 scripts/deb.sh) >"$WORK/deb.log" 2>&1 || die "make deb: $(tail -n 20 "$WORK/deb.log")"
-version=$("$target/release/steadfast" --version | cut -d' ' -f2)
+[ -n "${PACKAGES:-}" ] || (cd "$REPO" && PROFILE=${PROFILE:-release} timeout 800 scripts/deb.sh) >"$WORK/deb.log" 2>&1 || die "make deb: $(tail -n 20 "$WORK/deb.log")"
+version=$("$STEADFAST" --version | cut -d' ' -f2)
 packages=()
-for name in steadfast libsteadfast1 libsteadfast-dev; do
+for name in steadfast steadfast-lab libsteadfast1 libsteadfast-dev; do
     package=$(ls -t "${PACKAGES:-$target/debian}"/"${name}_$version"*.deb 2>/dev/null | head -n 1)
     [ -n "$package" ] || die "make deb made no $name"
     packages+=("$package")
@@ -26,19 +27,51 @@ done
 dpkg-deb --fsys-tarfile "${packages[0]}" | tar -t | sed 's|^\./||' >"$WORK/contents"
 for file in usr/bin/steadfast usr/sbin/mount.fuse.steadfast usr/sbin/umount.fuse.steadfast usr/sbin/mkfs.steadfast \
     usr/sbin/fsck.steadfast usr/share/misc/steadfast.magic usr/share/man/man1/steadfast-mount.1.gz \
+    usr/share/man/man1/steadfast-snapshot-create.1.gz usr/share/man/man8/mkfs.steadfast.8.gz \
+    usr/share/man/man8/fsck.steadfast.8.gz usr/share/man/man8/mount.steadfast.8.gz usr/share/man/man8/umount.steadfast.8.gz \
+    usr/share/initramfs-tools/hooks/steadfast usr/share/initramfs-tools/scripts/steadfast \
+    usr/share/doc/steadfast/REMOTE.md \
     usr/share/bash-completion/completions/steadfast usr/lib/udev/rules.d/61-steadfast.rules; do
     grep -qx -- "$file" "$WORK/contents" || die "the package has no $file"
 done
 dpkg-deb --fsys-tarfile "${packages[0]}" | tar -tv >"$WORK/listing"
 grep -q 'sbin/mount\.fuse\.steadfast -> \.\./bin/steadfast$' "$WORK/listing" ||
     die "mount.fuse.steadfast is not a link to the command"
-for place in 0:usr/bin/steadfast 1:usr/lib/libsteadfast.so.1; do
+# Every command and every command below it has its page.
+pages() {
+    local name=$1 below
+    shift
+    grep -qx "usr/share/man/man1/$name.1.gz" "$WORK/contents" || die "there is no page $name(1)"
+    for below in $("$STEADFAST" "$@" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
+        case "$name-$below" in
+            *-help | steadfast-lab | steadfast-torture | steadfast-flash-torture) ;;
+            *) pages "$name-$below" "$@" "$below" ;;
+        esac
+    done
+}
+pages steadfast
+multiarch=$(dpkg-architecture -q DEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
+dpkg-deb --field "${packages[3]}" Depends | grep -qF "libsteadfast1 (= $version)" || die "libsteadfast-dev takes any libsteadfast1"
+dpkg-deb --field "${packages[1]}" Depends | grep -qF "steadfast (= $version)" || die "steadfast-lab takes any steadfast"
+for package in "${packages[0]}" "${packages[2]}"; do
+    dpkg-deb --field "$package" Depends | grep -q 'libc6 (>= ' || die "$(basename "$package") does not say which C library it wants"
+done
+for package in "${packages[@]}"; do
+    synopsis=$(dpkg-deb --field "$package" Description | head -n 1)
+    [ -n "$synopsis" ] && [ ${#synopsis} -lt 80 ] && [ "$synopsis" != "$(dpkg-deb --field "$package" Package)" ] ||
+        die "$(basename "$package") has no synopsis: $synopsis"
+done
+if command -v lintian >/dev/null; then
+    said=$(lintian --allow-root --fail-on error,warning "${packages[@]}" 2>&1) || die "lintian: $said"
+    ok "lintian finds nothing"
+fi
+for place in 0:usr/bin/steadfast 1:usr/bin/steadfast-lab "2:usr/lib/$multiarch/libsteadfast.so.1"; do
     dpkg-deb --fsys-tarfile "${packages[${place%%:*}]}" >"$WORK/package.tar"
     tar -xOf "$WORK/package.tar" "./${place#*:}" >"$WORK/binary"
     readelf -SW "$WORK/binary" >"$WORK/sections"
     ! grep -qE '\.(symtab|debug_info) ' "$WORK/sections" || die "${place#*:} has symbols that only debuggers use"
 done
-ok "three packages of version $version"
+ok "four packages of version $version"
 
 # --- a clean root
 root=$WORK/root
@@ -69,7 +102,7 @@ else
         mkdir "$root/usr/$directory" && ln -s "usr/$directory" "$root/$directory"
     done
     # Lines of libraries begin with a tab; the lines with file names do not.
-    for library in $(ldd "$target/release/steadfast" /bin/sh /bin/mount /bin/umount | grep '^\s' | grep -o '/[^ ]*' | sort -u); do
+    for library in $(ldd "$STEADFAST" /bin/sh /bin/mount /bin/umount | grep '^\s' | grep -o '/[^ ]*' | sort -u); do
         mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"
     done
     for program in sh mount umount; do cp -L "/bin/$program" "$root/bin/"; done
@@ -97,6 +130,8 @@ steadfast mount disk.img /mnt
 read -r line </mnt/file
 [ "$line" = "from inside" ]
 steadfast umount /mnt
+# The lab is found beside it.
+steadfast torture --quiet --cuts 20 --seed 1
 steadfast info --export disk.img
 INSIDE
 mkdir -p "$root"/{dev,proc,mnt,tmp}
@@ -108,15 +143,15 @@ grep -qx LABEL=packed <<<"$said" && grep -qx TYPE=steadfast <<<"$said" || die "i
 ok "a volume mounted with mount -t fuse.steadfast in $clean"
 
 # --- the development files, as a program uses them
-export PKG_CONFIG_LIBDIR=$root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
+export PKG_CONFIG_LIBDIR=$root/usr/lib/$multiarch/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
 # shellcheck disable=SC2046 # flags are words
 cc -std=c99 -Wall -Werror "$root/usr/share/doc/libsteadfast-dev/examples/logger.c" \
     $(pkg-config --cflags --libs steadfast) -o "$WORK/logger" 2>"$WORK/cc.log" || die "cc: $(cat "$WORK/cc.log")"
-LD_LIBRARY_PATH=$root/usr/lib "$WORK/logger" >"$WORK/logger.log" || die "the example does not run"
+LD_LIBRARY_PATH=$root/usr/lib/$multiarch "$WORK/logger" >"$WORK/logger.log" || die "the example does not run"
 readelf -d "$WORK/logger" >"$WORK/needed"
 grep -q 'NEEDED.*libsteadfast\.so\.1\]' "$WORK/needed" || die "the library has not the name that it should have"
 # Only the symbols of the interface are visible.
-strange=$(nm -D --defined-only "$root/usr/lib/libsteadfast.so.1" | awk '$3 !~ /^sf_/ { print $3 }')
+strange=$(nm -D --defined-only "$root/usr/lib/$multiarch/libsteadfast.so.1" | awk '$3 !~ /^sf_/ { print $3 }')
 [ -z "$strange" ] || die "the library shows more than its interface: $strange"
 ok "a program compiled against the packages"
 

@@ -3,20 +3,21 @@
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     atomically, cat, check, clone, completions, defrag, df, dump, extents, flash, get, image, info,
-    lab, ls, manpages, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot,
-    top, torture, transact, tree, trim, tune, umount,
+    ls, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, transact,
+    tree, trim, tune, umount,
 };
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::Outcome;
 use crate::mount_helper::{self, Call};
-use crate::{fsck, mkfs_name};
+use crate::program::{self, Program, refuse};
+use crate::{fsck, lab_program, mkfs_name};
 
 /// Text that follows the list of commands.
 const AFTER_HELP: &str = "\
+A volume in a partition of a disk's image: 'disk.img?offset=1M', with &size=SIZE where others follow.
 Sizes: 4096, 4K = 4KiB = 4096, 4KB = 4000, up to E. Intervals: 5s, 500ms, 2min.
 Exit codes: 0 success, 1 failed, 2 wrong call, 3 not a Steadfast volume (or too new), 4 damaged,
 5 in use, 6 no space, 7 no permission, 8 cannot mount here, 9 a copy is damaged but nothing is lost.";
@@ -63,19 +64,19 @@ enum Command {
     Trim(trim::Args),
     Tree(tree::Args),
     Tune(tune::Args),
-    Torture(torture::Args),
+    /// Cut the power at every moment and judge what is left (the package steadfast-lab has it)
+    Torture(lab_program::Args),
     Flash(flash::Args),
-    Lab(lab::Args),
+    /// Compare file systems on this machine (the package steadfast-lab has it)
+    Lab(lab_program::Args),
     Serve(serve::Args),
     Remote(remote::Args),
     Completions(completions::Args),
-    #[command(hide = true)]
-    Manpages(manpages::Args),
 }
 
 /// Runs the program with these arguments. The first argument is the program's name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
-    one_line_for_panics();
+    program::begin(Program { name: "steadfast", grammar });
     if fsck::is_called(&arguments) {
         return ExitCode::from(fsck::run(&arguments));
     }
@@ -85,6 +86,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if mount_helper::is_called(&arguments, is_command) {
         return run_mount_helper(&arguments);
     }
+    if let Some(Err(failure)) = lab_program::help(&arguments) {
+        return program::end(Err(failure));
+    }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
@@ -92,13 +96,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if cli.recover {
         crate::image::recover_from_now_on();
     }
-    match dispatch(&cli.command) {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            eprintln!("{failure}");
-            ExitCode::from(failure.exit as u8)
-        }
-    }
+    program::end(dispatch(&cli.command))
 }
 
 /// Runs a command. On success the exit code is 0, or the code of the program that the command ran.
@@ -131,13 +129,12 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Extents(args) => extents::run(args),
         Command::Trim(args) => trim::run(args),
         Command::Tune(args) => tune::run(args),
-        Command::Torture(args) => torture::run(args),
+        Command::Torture(args) => lab_program::run(&["torture"], args),
         Command::Flash(args) => flash::run(args),
-        Command::Lab(args) => lab::run(args),
+        Command::Lab(args) => lab_program::run(&[], args),
         Command::Serve(args) => serve::run(args),
         Command::Remote(args) => remote::run(args),
         Command::Completions(args) => completions::run(args),
-        Command::Manpages(args) => manpages::run(args),
     };
     done.map(|()| 0)
 }
@@ -188,58 +185,6 @@ fn run_mount_helper(arguments: &[OsString]) -> ExitCode {
             ExitCode::from(code)
         }
     }
-}
-
-/// Names the manual of the command that was called, subcommands included.
-pub fn help_advice() -> String {
-    let mut command = grammar();
-    let mut words = "steadfast".to_owned();
-    for word in std::env::args_os().skip(1) {
-        let Some(below) = command.find_subcommand(&word).cloned() else { break };
-        words = format!("{words} {}", below.get_name());
-        command = below;
-    }
-    format!("see '{words} --help'")
-}
-
-/// Reports a wrong command line in one line, like every other failure. Help and version go to
-/// standard output.
-fn refuse(error: &clap::Error) -> ExitCode {
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
-        let _ = error.print();
-        return ExitCode::from(u8::from(error.use_stderr()) * Exit::Usage as u8);
-    }
-    let text = error.render().to_string();
-    // clap prints paragraphs: the mistake, then tips, then usage and where to find help.
-    let mistake: Vec<&str> = text
-        .lines()
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .map(str::trim)
-        // Words that begin with a dash are always options here, so this tip is wrong.
-        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass '-"))
-        .collect();
-    let mistake = mistake.join(" ");
-    let mistake = mistake.strip_prefix("error: ").unwrap_or(&mistake);
-    // In one line a tip needs a mark before it.
-    let mistake = mistake.replace(" tip: ", "; ");
-    let failure = Failure::new(Exit::Usage, mistake, "command line", help_advice());
-    eprintln!("{failure}");
-    ExitCode::from(Exit::Usage as u8)
-}
-
-/// A panic is a bug in this program. The message is one line with the place of the panic.
-fn one_line_for_panics() {
-    std::panic::set_hook(Box::new(|panic| {
-        let text = panic.to_string().replace('\n', " ");
-        eprintln!(
-            "steadfast: internal error: {text}: please report it; what was acknowledged is safe"
-        );
-    }));
 }
 
 #[cfg(test)]

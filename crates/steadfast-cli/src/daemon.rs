@@ -24,18 +24,24 @@ const WARNING: u8 = b'!';
 /// Message on the ready pipe: an exit code and an error line follow.
 const FAILED: u8 = b'-';
 
-/// Starts this program again with `arguments` and waits until the mount is ready.
+/// What the daemon is called in its command line.
+pub const NAME: &str = "steadfast";
+/// The same where it serves the root file system: at the end systemd stops every process but those
+/// whose name begins so, and the last writes to the root come after that.
+pub const NAME_OF_ROOT: &str = "@steadfast";
+
+/// Runs this program again with `arguments`, under the name `name`, and waits until it is ready.
 ///
 /// # Errors
 /// What the second process reports, and failures to start it.
-pub fn start(arguments: &[std::ffi::OsString]) -> Outcome {
+pub fn start(name: &str, arguments: &[std::ffi::OsString]) -> Outcome {
     let cannot =
         |error: io::Error| Failure::host(&error, "start the daemon", "/proc/self/exe".as_ref());
     close_inherited_on_exec();
     let (mut reader, writer) = io::pipe().map_err(cannot)?;
     let mut command = Command::new("/proc/self/exe");
     command
-        .arg0("steadfast")
+        .arg0(name)
         .args(arguments)
         // The daemon's log thread reads priorities in the format of a journal.
         .env(logger::JOURNAL_VARIABLE, "daemon")

@@ -19,7 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Exit, Outcome};
-use crate::mounts;
+use crate::{daemon, mounts, window};
 
 /// Pause between two tries.
 const LOOK: Duration = Duration::from_millis(5);
@@ -61,23 +61,30 @@ fn is_ending(path: &Path) -> bool {
     if mounts::of_source(&image).is_ok_and(|mount| mount.is_some()) {
         return false;
     }
-    let Ok(processes) = fs::read_dir("/proc") else { return false };
-    processes.filter_map(Result::ok).any(|process| {
+    daemon_of(&image).is_some()
+}
+
+/// The daemon that serves the volume in an image, as far as this process may see.
+pub fn daemon_of(path: &Path) -> Option<u32> {
+    let image = mounts::absolute(path).ok()?;
+    let file = window::split(&image);
+    let processes = fs::read_dir("/proc").ok()?;
+    processes.filter_map(Result::ok).find_map(|process| {
         let folder = process.path();
-        fs::read(folder.join("cmdline")).is_ok_and(|line| {
-            served_by(&line).is_some_and(|named| is_same(&folder, &named, &image))
-                && has_open(&folder, &image)
-        })
+        let line = fs::read(folder.join("cmdline")).ok()?;
+        let named = served_by(&line)?;
+        let serves = is_same(&folder, &named, &image) && has_open(&folder, &file);
+        serves.then(|| process.file_name().to_str()?.parse().ok()).flatten()
     })
 }
 
 /// Whether `named`, seen from the working directory of `process` (a folder in /proc), is `image`.
 fn is_same(process: &Path, named: &Path, image: &Path) -> bool {
-    if named == image {
+    if window::is_same(named, image) {
         return true;
     }
     let folder = fs::read_link(process.join("cwd")).unwrap_or_default();
-    mounts::absolute(&folder.join(named)).is_ok_and(|named| named == image)
+    mounts::absolute(&folder.join(named)).is_ok_and(|named| window::is_same(&named, image))
 }
 
 /// Whether another process has the image open, as far as this process may see.
@@ -95,7 +102,8 @@ fn has_open(process: &Path, image: &Path) -> bool {
 fn served_by(line: &[u8]) -> Option<PathBuf> {
     let words: Vec<&[u8]> = line.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
     let program = Path::new(OsStr::from_bytes(words.first()?)).file_name()?;
-    let serves = program == "steadfast" && words.get(1) == Some(&&b"mount"[..]);
+    let named = program == daemon::NAME || program == daemon::NAME_OF_ROOT;
+    let serves = named && words.get(1) == Some(&&b"mount"[..]);
     let image = words.len().checked_sub(2).filter(|at| *at > 1)?;
     serves.then(|| OsStr::from_bytes(words[image]).into())
 }
@@ -110,6 +118,7 @@ mod tests {
         let line = b"steadfast\0mount\0--serve\0-o\0rw\0--\0/images/a b.img\0/mnt\0";
         assert_eq!(served_by(line), Some("/images/a b.img".into()));
         assert_eq!(served_by(b"/usr/bin/steadfast\0mount\0-f\0a.img\0mnt\0"), Some("a.img".into()));
+        assert_eq!(served_by(b"@steadfast\0mount\0--serve\0--\0/a\0/\0"), Some("/a".into()));
         for line in
             [&b"steadfast\0put\0a.img\0x\0"[..], b"steadfast\0mount\0", b"cat\0mount\0a\0b\0", b""]
         {

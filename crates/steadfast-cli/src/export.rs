@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::live::Live;
 use crate::output::Output;
 use crate::report::uuid_text;
-use crate::{host, target};
+use crate::{host, target, window};
 
 /// The format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -31,7 +31,8 @@ pub enum Form {
 /// `Usage` (2) if there is no Steadfast volume, otherwise what is wrong with the target.
 pub fn run(path: &Path, form: Form) -> Outcome {
     // A mount point stands for the image or device that is mounted there.
-    let metadata = fs::metadata(path).map_err(|error| target::stale_or_host(&error, path))?;
+    let metadata =
+        fs::metadata(window::split(path)).map_err(|error| target::stale_or_host(&error, path))?;
     let source = if metadata.is_dir() { Live::open(path)?.mount.source } else { path.to_owned() };
     let identity = host::identify(&source).map_err(|failure| match failure.exit {
         Exit::NotAVolume => Failure { exit: Exit::Usage, ..failure },
@@ -135,7 +136,18 @@ mod tests {
     use super::*;
 
     fn identity(label: &str) -> Identity {
-        Identity { version: 1, uuid: [7; 16], label: label.into(), size: 1 << 20, block_size: 4096 }
+        Identity {
+            version: 1,
+            uuid: [7; 16],
+            label: label.into(),
+            size: 1 << 20,
+            block_size: 4096,
+            blocks: 4096,
+            created: steadfast::Timestamp::default(),
+            group_blocks: 8192,
+            inline_max: 2048,
+            reserve_blocks: 64,
+        }
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn advice_core(error: &Error) -> (Exit, String) {
         }
         Error::InvalidName => (Failed, "use a name that is not empty, '.' or '..'"),
         Error::ValueTooLong => (Failed, "make the link target or attribute shorter"),
-        Error::InvalidArgument(_) => return (Usage, crate::cli::help_advice()),
+        Error::InvalidArgument(_) => return (Usage, crate::program::help_advice()),
         Error::FileTooLarge => (Failed, "files hold up to 2^63 - 1 bytes"),
         Error::TooManyLinks => (Failed, "use a copy or a symbolic link instead"),
         Error::MoveIntoSelf => (Failed, "choose a target outside the directory"),
@@ -181,7 +181,9 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::OutOfMemory => (Failed, "give it more memory, or a smaller --cache"),
         // ENOSPC and EDQUOT come from the host file system below a sparse image.
         Error::Medium(medium)
-            if matches!(Errno::from_raw_os_error(medium.os_error), Errno::NOSPC | Errno::DQUOT) =>
+            if [Errno::NOSPC, Errno::DQUOT]
+                .iter()
+                .any(|errno| errno.raw_os_error() == medium.os_error) =>
         {
             (NoSpace, "make room on the host's file system")
         }

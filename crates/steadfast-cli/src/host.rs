@@ -9,13 +9,13 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use steadfast::tools::{self, Identity};
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
-use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError, Owner};
+use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError, Owner, Window};
 use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{HostMedium, HostVolume, mounted_on};
 use crate::mtd;
-use crate::{ending, remote, size};
+use crate::{ending, remote, size, window};
 
 /// The default block size, bytes.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -203,7 +203,7 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
         return remote::address(path).map(drop);
     }
     let unit = small_sectors(true, options.block_size).atomic_unit.unwrap_or(SECTOR);
-    let geometry = if path.exists() || mtd::is_mtd(path) {
+    let geometry = if path.exists() || mtd::is_mtd(path) || window::is_part(path) {
         let found = match mtd::is_mtd(path) {
             true => mtd::geometry_when_formatted(path)?,
             false => open_medium(path, true, Way::Cached)?.geometry(),
@@ -214,7 +214,8 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
                 return Err(Failure::new(
                     Exit::NoSpace,
                     format!(
-                        "the device has {}, less than the size asked for",
+                        "{} {}, less than the size asked for",
+                        if window::is_part(path) { "there are" } else { "the device has" },
                         size::human(found.size)
                     ),
                     path.display(),
@@ -228,7 +229,8 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
         let size = options.size.unwrap_or(0);
         Geometry { size, atomic_unit: unit, failure_model: FailureModel::PowerSafe }
     };
-    let result = Volume::format(&DryMedium(geometry), options, &HostPlatform::new());
+    let dry: HostMedium = Box::new(DryMedium(geometry));
+    let result = Volume::format(&dry, options, &HostPlatform::new());
     result.map_err(|error| Failure::core(error, path.display()))
 }
 
@@ -267,7 +269,7 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
         return mtd::format(path);
     }
     let options = small_sectors(false, block_size);
-    if let Some(size) = size {
+    if let Some(size) = size.filter(|_| !window::is_part(path)) {
         match FileMedium::create(path, size, &options) {
             Ok(medium) => return Ok(Box::new(medium)),
             Err(OpenError::AlreadyExists(_)) => {}
@@ -298,6 +300,10 @@ pub fn create_open(path: &Path, block_size: u32) -> Outcome<HostMedium> {
 }
 
 fn open_with(path: &Path, options: &FileOptions) -> Outcome<HostMedium> {
+    if let Some(place) = window::find(path)? {
+        let opened = Window::open(&place.path, place.start, place.length, options);
+        return Ok(Box::new(opened.map_err(|error| failure(&error, path))?));
+    }
     let opened = FileMedium::open(path, options).map_err(|error| failure(&error, path))?;
     Ok(Box::new(opened))
 }
@@ -333,14 +339,15 @@ pub fn holds_data(path: &Path) -> Outcome<bool> {
     let size = medium.geometry().size;
     drop(medium);
     let cannot = |error: io::Error| Failure::host(&error, "read", path);
-    let file = File::open(path).map_err(cannot)?;
+    let start = window::find(path)?.map_or(0, |place| place.start);
+    let file = File::open(window::split(path)).map_err(cannot)?;
     let mut buffer = vec![0; 64 << 10];
     let tail = size.saturating_sub(PROBE).max(PROBE);
     for range in [0..size.min(PROBE), tail..size] {
         let mut offset = range.start;
         while offset < range.end {
             let want = (range.end - offset).min(buffer.len() as u64) as usize;
-            let got = file.read_at(&mut buffer[..want], offset).map_err(cannot)?;
+            let got = file.read_at(&mut buffer[..want], start + offset).map_err(cannot)?;
             if got == 0 {
                 break;
             }
@@ -366,6 +373,10 @@ pub fn is_locked(path: &Path) -> Outcome<bool> {
     if mtd::is_mtd(path) {
         return Ok(mtd::is_locked(path));
     }
+    if window::is_part(path) {
+        let opened = open_with(path, &FileOptions::default());
+        return Ok(opened.is_err_and(|failure| failure.exit == Exit::Busy));
+    }
     let Ok(metadata) = fs::metadata(path) else { return Ok(false) };
     if metadata.file_type().is_block_device() {
         let claim =
@@ -382,6 +393,10 @@ pub fn is_locked(path: &Path) -> Outcome<bool> {
 
 /// The process that has the image open for writing, if the kernel reveals it.
 pub fn lock_owner(path: &Path) -> Option<u32> {
+    if window::is_part(path) {
+        // The table of locks does not tell who has which part of a file.
+        return ending::daemon_of(path);
+    }
     let options = FileOptions { read_only: true, ..FileOptions::default() };
     match FileMedium::open(path, &options) {
         Err(OpenError::InUse { owner, .. }) => owner.map(|owner| owner.pid),
@@ -389,10 +404,12 @@ pub fn lock_owner(path: &Path) -> Option<u32> {
     }
 }
 
-/// Whether the path is a device or an array, whose size and units are fixed, and not an image file.
-/// An image of a NAND part counts as a device.
+/// Whether the path is that of a device or an array, whose size and units are what they are, and
+/// not that of an image file. An image of a NAND part is as its part, and a part of a file as a
+/// partition of a disk.
 pub fn is_device(path: &Path) -> bool {
     remote::is_remote(path)
+        || window::is_part(path)
         || fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
         || mtd::is_mtd(path)
 }
@@ -451,6 +468,12 @@ pub fn failure(error: &OpenError, path: &Path) -> Failure {
             place,
             "give an image file or a block device",
         ),
+        OpenError::Window { what, .. } => Failure::new(
+            Exit::Usage,
+            what.clone(),
+            place,
+            "give a part that lies inside, such as IMAGE?offset=1M",
+        ),
         OpenError::DirectUnsupported(_) => Failure::new(
             Exit::Failed,
             "the host's file system has no direct I/O",
@@ -500,6 +523,9 @@ fn in_use_advice(path: &Path) -> String {
             "it is mounted on {0}: work there, or unmount it with 'steadfast umount {0}'",
             directory.display()
         ),
+        None if window::is_part(path) => {
+            "end what uses it; a part without a size reaches to the end of the file".into()
+        }
         None => "wait for the other process or end it".into(),
     }
 }

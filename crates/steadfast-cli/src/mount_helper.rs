@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::commands::mount::Request;
 use crate::failure::{Exit, Failure};
+use crate::window;
 
 /// Exit code that mount(8) documents for a failed mount.
 pub const EXIT_MOUNT_FAILED: u8 = 32;
@@ -48,7 +49,8 @@ pub fn is_called(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) ->
         // A mistyped command must not be taken for an image, so the arguments must look like those
         // of mount.fuse3.
         Some(first) => {
-            arguments.len() > 2 && (Path::new(first).exists() || first.as_bytes().contains(&b'/'))
+            arguments.len() > 2
+                && (window::split(Path::new(first)).exists() || first.as_bytes().contains(&b'/'))
         }
         None => false,
     }

@@ -21,6 +21,8 @@ const CACHE_SIZE_MIN: u64 = 1 << 20;
 pub struct MountSettings {
     /// Nothing is written.
     pub read_only: bool,
+    /// It is the root file system, mounted in the initramfs: `x-initrd.mount`.
+    pub root: bool,
     /// If the newest state is damaged, the volume is opened in an older one.
     pub recover: bool,
     /// Other users may use the mount.
@@ -59,6 +61,7 @@ impl Default for MountSettings {
     fn default() -> Self {
         MountSettings {
             read_only: false,
+            root: false,
             recover: false,
             allow_other: false,
             access_times: true,
@@ -175,6 +178,7 @@ impl MountSettings {
             | "comment"
             | "iversion"
             | "noiversion" => {}
+            "x-initrd.mount" => self.root = true,
             _ if name.starts_with("x-") || name.starts_with("X-") => {}
             _ => return Err(format!("unknown mount option '{name}'")),
         }

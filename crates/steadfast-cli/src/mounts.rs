@@ -10,6 +10,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use crate::window;
+
 /// One mounted Steadfast volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
@@ -58,7 +60,7 @@ pub fn holding(path: &Path) -> io::Result<Option<Mount>> {
 /// `/proc` is not mounted.
 pub fn of_source(source: &Path) -> io::Result<Option<Mount>> {
     let source = absolute(source)?;
-    Ok(all()?.into_iter().rev().find(|mount| mount.source == source))
+    Ok(all()?.into_iter().rev().find(|mount| window::is_same(&mount.source, &source)))
 }
 
 /// `path` without symbolic links and dots. If the kernel cannot resolve the path itself, only its
@@ -67,6 +69,10 @@ pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     if crate::remote::is_remote(path) {
         return Ok(path.to_owned());
     }
+    window::with_path(path, absolute_file)
+}
+
+fn absolute_file(path: &Path) -> io::Result<PathBuf> {
     if let Ok(path) = fs::canonicalize(path) {
         return Ok(path);
     }

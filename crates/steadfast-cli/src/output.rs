@@ -18,6 +18,12 @@ pub struct Output {
     terminal: bool,
 }
 
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Output {
     /// Standard output of this process.
     pub fn new() -> Output {

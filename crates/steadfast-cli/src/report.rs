@@ -3,10 +3,11 @@
 use serde::Serialize;
 use steadfast::VolumeInfo;
 use steadfast::fs::Statistics;
+use steadfast::tools::Identity;
 
 use crate::failure::Outcome;
 use crate::output::Output;
-use crate::{interval, mask_text, size};
+use crate::{interval, mask_text, size, stat_text};
 
 /// `steadfast info --json`. Sizes are in bytes. Fields are added over time and never change their
 /// meaning.
@@ -40,6 +41,34 @@ pub struct InfoReport {
     read_only: bool,
     poisoned: Option<&'static str>,
     incarnation: u64,
+    /// What the superblock says besides; null where it could not be looked at, as that of remote
+    /// memory that is mounted.
+    #[serde(flatten)]
+    parameters: Parameters,
+    /// What is used now; null where it was not asked for.
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+/// Parameters from the superblock, which a mounted volume does not tell.
+#[derive(Debug, Default, Serialize)]
+struct Parameters {
+    /// Seconds since 1970, UTC.
+    created: Option<i64>,
+    /// The same for people.
+    created_utc: Option<String>,
+    blocks: Option<u64>,
+    group_blocks: Option<u32>,
+    inline_max: Option<u32>,
+    reserve_blocks: Option<u64>,
+}
+
+/// How much is used, in blocks and inodes.
+#[derive(Debug, Default, Serialize)]
+struct Counts {
+    blocks_free: Option<u64>,
+    blocks_available: Option<u64>,
+    inodes: Option<u64>,
 }
 
 impl InfoReport {
@@ -72,10 +101,36 @@ impl InfoReport {
             read_only: info.read_only,
             poisoned: info.poisoned,
             incarnation: info.incarnation,
+            parameters: Parameters::default(),
+            counts: Counts::default(),
         }
     }
 
-    /// The same report with the process that serves the mount.
+    /// The same with what only the superblock tells.
+    pub fn with_identity(self, identity: &Identity) -> InfoReport {
+        let created = identity.created;
+        let parameters = Parameters {
+            created: Some(created.seconds),
+            created_utc: Some(stat_text::time(created, true)),
+            blocks: Some(identity.blocks),
+            group_blocks: Some(identity.group_blocks),
+            inline_max: Some(identity.inline_max),
+            reserve_blocks: Some(identity.reserve_blocks),
+        };
+        InfoReport { parameters, ..self }
+    }
+
+    /// The same with what is used.
+    pub fn with_statistics(self, statistics: &Statistics) -> InfoReport {
+        let counts = Counts {
+            blocks_free: Some(statistics.blocks_free),
+            blocks_available: Some(statistics.blocks_available),
+            inodes: Some(statistics.inodes),
+        };
+        InfoReport { counts, ..self }
+    }
+
+    /// The same with the process that serves the mount.
     pub fn with_daemon(self, daemon_pid: Option<u32>) -> InfoReport {
         InfoReport { daemon_pid, ..self }
     }
@@ -93,13 +148,35 @@ impl InfoReport {
         if let Some(pid) = self.daemon_pid {
             row("daemon", format!("process {pid}"))?;
         }
-        if !self.label.is_empty() {
-            row("label", self.label.clone())?;
-        }
+        row("label", if self.label.is_empty() { "none".into() } else { self.label.clone() })?;
         row("uuid", self.uuid.clone())?;
+        if let Some(time) = &self.parameters.created_utc {
+            row("created", time.clone())?;
+        }
         row("format version", self.format_version.to_string())?;
         row("size", format!("{} ({} bytes)", size::human(self.size), self.size))?;
         row("block size", size::human(self.block_size.into()))?;
+        if let Some(blocks) = self.parameters.blocks {
+            let free = match (self.counts.blocks_free, self.counts.blocks_available) {
+                (Some(free), Some(available)) => {
+                    format!(", {free} of them free, {available} for files")
+                }
+                _ => String::new(),
+            };
+            row("blocks", format!("{blocks}{free}"))?;
+        }
+        if let Some(blocks) = self.parameters.reserve_blocks {
+            row("reserved blocks", format!("{blocks}, for deleting on a full volume"))?;
+        }
+        if let Some(blocks) = self.parameters.group_blocks {
+            row("blocks in a group", blocks.to_string())?;
+        }
+        if let Some(inodes) = self.counts.inodes {
+            row("inodes", format!("{inodes}, as many as there is room for"))?;
+        }
+        if let Some(bytes) = self.parameters.inline_max {
+            row("inline", format!("files up to {}", size::human(bytes.into())))?;
+        }
         row("node size", size::human(self.node_size.into()))?;
         row("metadata copies", self.metadata_copies.to_string())?;
         row(
@@ -114,15 +191,11 @@ impl InfoReport {
         row("timer", interval::human_ms(self.timer_ms))?;
         let features =
             self.features_compatible | self.features_read_only | self.features_incompatible;
-        if features != 0 {
-            row(
-                "features",
-                format!(
-                    "compatible {:#x}, read-only {:#x}, incompatible {:#x}",
-                    self.features_compatible, self.features_read_only, self.features_incompatible
-                ),
-            )?;
-        }
+        let bits = format!(
+            "compatible {:#x}, read-only {:#x}, incompatible {:#x}",
+            self.features_compatible, self.features_read_only, self.features_incompatible
+        );
+        row("features", if features == 0 { "none".into() } else { bits })?;
         if self.replayed_records != 0 {
             row("replayed at open", format!("{} log records", self.replayed_records))?;
         }

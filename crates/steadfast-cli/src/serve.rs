@@ -157,6 +157,7 @@ fn prepare(
         write_back,
         io_uring: settings.io_uring,
         fs_name: mounts::absolute(image).unwrap_or_else(|_| image.to_owned()).display().to_string(),
+        root: settings.root,
         extra: settings.kernel.clone(),
         ..MountOptions::default()
     };

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::live::Live;
-use crate::{mounts, mtd};
+use crate::{mounts, mtd, window};
 
 /// A mounted volume, or an image to open.
 pub enum Target {
@@ -39,8 +39,17 @@ impl Target {
             // A path with a range of blocks is not the name of a file.
             true
         } else {
-            let metadata = fs::metadata(path).map_err(|error| stale_or_host(&error, path))?;
+            let file = window::split(path);
+            let metadata = fs::metadata(&file).map_err(|error| stale_or_host(&error, path))?;
             let kind = metadata.file_type();
+            if kind.is_dir() && window::is_part(path) {
+                return Err(Failure::new(
+                    Exit::Usage,
+                    "a directory has no parts",
+                    path.display(),
+                    "give an image file or a block device in front of the '?'",
+                ));
+            }
             if kind.is_dir() {
                 return Live::open(path).map(Target::Mounted);
             }

@@ -41,7 +41,22 @@ fn mkfs_makes_what_it_was_asked_for() {
         assert_eq!(info[field], value, "{field}");
     }
     assert_eq!(scratch.ok("info --get block_size disk.img"), "1024\n");
-    // The image is sparse: an empty volume takes next to no space.
+    // As much as the superblock and the state tell.
+    assert_eq!((&info["blocks"], &info["inodes"]), (&8192.into(), &1.into()), "{info}");
+    let free = info["blocks_free"].as_u64().unwrap();
+    assert!((7000..8192).contains(&free) && info["blocks_available"].as_u64().unwrap() < free);
+    let created = info["created"].as_i64().unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert!((now.as_secs() as i64 - created).abs() < 600, "{info}");
+    let year = info["created_utc"].as_str().unwrap();
+    assert!(year.ends_with('Z') && year.len() == 30, "{info}");
+    let told = scratch.ok("info disk.img");
+    for row in
+        ["label               data", "features            none", "blocks              8192, "]
+    {
+        assert!(told.contains(row), "{told}");
+    }
+    // Sparse: an empty volume takes next to nothing.
     assert!(fs::metadata(scratch.path("disk.img")).unwrap().blocks() * 512 < 1 << 20);
 }
 

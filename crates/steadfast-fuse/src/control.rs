@@ -133,7 +133,10 @@ pub(crate) enum Job {
 }
 
 /// Runs jobs until [`Job::Stop`].
-pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &Receiver<Job>) {
+pub(crate) fn run<M: Medium + 'static, P: Platform + Clone + 'static>(
+    filesystem: &Filesystem<M, P>,
+    jobs: &Receiver<Job>,
+) {
     let mut waiting = VecDeque::new();
     loop {
         if waiting.is_empty() {
@@ -160,7 +163,7 @@ pub(crate) fn run<M: Medium, P: Platform>(filesystem: &Filesystem<M, P>, jobs: &
     }
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     fn execute_job(&self, job: Job) {
         match job {
             Job::Command { tickets, command } => {
@@ -278,6 +281,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         force: bool,
         roll_back: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        // What the kernel could not be made to forget it would show as it was before.
+        if self.agreement.root && !self.agreement.epochs() {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
         let start = Instant::now();
         while !self.stop_requests(force) {
             if start.elapsed() >= CLOSING_TIME {

@@ -27,6 +27,8 @@ const BACKGROUND_MAX: u16 = 64;
 pub(crate) struct Agreement {
     pub(crate) minor: u32,
     flags: u64,
+    /// As asked for: see [`MountOptions::root`].
+    pub(crate) root: bool,
 }
 
 impl Agreement {
@@ -143,7 +145,7 @@ pub(crate) fn handshake(
         if rings.is_some() {
             flags |= flag::OVER_IO_URING;
         }
-        let agreement = Agreement { minor, flags: offered & flags };
+        let agreement = Agreement { minor, flags: offered & flags, root: options.root };
         let out = InitOut {
             major: MAJOR,
             minor,

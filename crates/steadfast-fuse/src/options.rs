@@ -32,6 +32,10 @@ pub struct MountOptions {
     pub io_uring: IoUring,
     /// The device name that the mount table shows.
     pub fs_name: String,
+    /// It is the root file system: the kernel keeps names for long, also where it could not forget
+    /// them all at once, since systemd stops every process for a moment at the end and walks paths
+    /// meanwhile. A rollback is refused there.
+    pub root: bool,
     /// Further options of mount(8): `noexec`, `noatime`... A mount is `nosuid` and `nodev` unless
     /// `suid` and `dev` are among them; only root may use these two.
     pub extra: Vec<String>,
@@ -51,6 +55,7 @@ impl Default for MountOptions {
             threads: processors.clamp(2, 8),
             io_uring: IoUring::Auto,
             fs_name: "steadfast".into(),
+            root: false,
             extra: Vec::new(),
             protocol_minor_max: crate::abi::MINOR,
         }

@@ -218,7 +218,10 @@ impl Scrubber {
     }
 
     /// Runs requested passes until [`end`](Self::end).
-    pub(crate) fn run<M: Medium, P: Platform>(&self, volume: &Volume<M, P>) {
+    pub(crate) fn run<M: Medium + 'static, P: Platform + Clone + 'static>(
+        &self,
+        volume: &Volume<M, P>,
+    ) {
         loop {
             let mut shared = self.lock();
             while shared.state != ScrubState::Running && !shared.end {
@@ -235,7 +238,10 @@ impl Scrubber {
         }
     }
 
-    fn pass<M: Medium, P: Platform>(&self, volume: &Volume<M, P>) -> ScrubState {
+    fn pass<M: Medium + 'static, P: Platform + Clone + 'static>(
+        &self,
+        volume: &Volume<M, P>,
+    ) -> ScrubState {
         let mut scrub = Scrub::new();
         let mut told = 0;
         let state = loop {

@@ -32,7 +32,7 @@ const RESCUE_TIME: Duration = Duration::from_secs(30);
 
 /// A mounted volume. [`run`](Self::run) serves it until the end. Dropping it instead unmounts it
 /// and waits.
-pub struct Session<M: Medium + 'static, P: Platform + 'static> {
+pub struct Session<M: Medium + 'static, P: Platform + Clone + 'static> {
     filesystem: Arc<Filesystem<M, P>>,
     end: UnmountHandle,
     workers: Workers,
@@ -66,7 +66,7 @@ pub(crate) struct End {
 /// The error has the system's number if there is one. ENOTDIR; ENOENT: the directory, or for
 /// non-root users `fusermount3`, does not exist. EPERM; EBUSY; EINVAL: an option, or `write_back`
 /// with a transaction mask that has `write`. ENOTCONN: a dead mount is there.
-pub fn mount<M: Medium + 'static, P: Platform + 'static>(
+pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
     volume: Arc<Volume<M, P>>,
     directory: &Path,
     options: &MountOptions,
@@ -119,7 +119,7 @@ pub fn mount<M: Medium + 'static, P: Platform + 'static>(
     Ok(session)
 }
 
-impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
     /// Returns a handle to unmount from another thread, such as a signal thread.
     pub fn unmount_handle(&self) -> UnmountHandle {
         self.end.clone()
@@ -185,7 +185,7 @@ impl<M: Medium + 'static, P: Platform + 'static> Session<M, P> {
     }
 }
 
-impl<M: Medium + 'static, P: Platform + 'static> Drop for Session<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Drop for Session<M, P> {
     fn drop(&mut self) {
         // Also if no thread could be started, because the mount exists.
         if !self.end.0.over.load(Ordering::Acquire) {

@@ -74,7 +74,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// `Poisoned` once the volume is closed.
-    pub fn take<M: Medium, P: Platform>(
+    pub fn take<M: Medium + 'static, P: Platform + Clone + 'static>(
         volume: &Volume<M, P>,
         metrics: &Metrics,
     ) -> steadfast::Result<Snapshot> {
@@ -90,7 +90,7 @@ impl Status {
     ///
     /// # Errors
     /// `Poisoned` once the volume is closed.
-    pub fn take<M: Medium, P: Platform>(
+    pub fn take<M: Medium + 'static, P: Platform + Clone + 'static>(
         volume: &Volume<M, P>,
         metrics: &Metrics,
     ) -> steadfast::Result<Status> {
@@ -497,7 +497,7 @@ pub(crate) fn answer_geometry(geometry: &MapGeometry) -> GeometryArgument {
 }
 
 /// The daemon's side of [`MAP_SPACE`].
-pub(crate) fn answer_space<M: Medium, P: Platform>(
+pub(crate) fn answer_space<M: Medium + 'static, P: Platform + Clone + 'static>(
     volume: &Volume<M, P>,
     wanted: &MapSpaceArgument,
 ) -> steadfast::Result<MapSpaceArgument> {
@@ -514,7 +514,7 @@ pub(crate) fn answer_space<M: Medium, P: Platform>(
 }
 
 /// The daemon's side of [`MAP_NODES`].
-pub(crate) fn answer_nodes<M: Medium, P: Platform>(
+pub(crate) fn answer_nodes<M: Medium + 'static, P: Platform + Clone + 'static>(
     volume: &Volume<M, P>,
     wanted: &MapNodesArgument,
 ) -> steadfast::Result<MapNodesArgument> {
@@ -535,7 +535,7 @@ pub(crate) fn answer_nodes<M: Medium, P: Platform>(
 }
 
 /// The daemon's side of [`MAP_DEAD`].
-pub(crate) fn answer_dead<M: Medium, P: Platform>(
+pub(crate) fn answer_dead<M: Medium + 'static, P: Platform + Clone + 'static>(
     volume: &Volume<M, P>,
     wanted: &MapDeadArgument,
 ) -> steadfast::Result<MapDeadArgument> {

@@ -1,10 +1,10 @@
 //! Steadfast on a Linux host: all parts that the core needs from an operating system.
 //!
-//! - [`FileMedium`]: an image file or a block device as a medium, with or without the page cache
-//!   (O_DIRECT);
-//! - [`nand`]: MTD devices, and images of NAND parts in files;
-//! - [`HostPlatform`]: clock, locks and a hardware CRC-32C;
-//! - [`BackgroundThread`]: regular turns for a volume's timer and checkpoints;
+//! - [`FileMedium`]: an image file or a block device as a medium, through the page cache or past it
+//!   (O_DIRECT); [`Window`]: a part of one;
+//! - [`nand`]: MTD devices and images of NAND parts in files;
+//! - [`HostPlatform`]: clock, locks and a CRC-32C that uses the processor's instructions;
+//! - [`BackgroundThread`]: gives a volume the regular turn that its timer and checkpoints need;
 //! - [`random_uuid`]: an identity for a new volume;
 //! - [`WholeFile`], [`WholeImage`], [`write_whole`]: files that get their name only when they are
 //!   complete.
@@ -39,7 +39,7 @@ mod whole;
 
 pub use background::{BackgroundFailure, BackgroundThread, Waker, turns};
 pub use entropy::random_uuid;
-pub use file::{FileMedium, FileOptions, LockMode, OpenError, Owner};
+pub use file::{FileMedium, FileOptions, LockMode, OpenError, Owner, Part, Window};
 pub use platform::HostPlatform;
 pub use unfinished::{Held, Unfinished, remove_unfinished};
 pub use whole::{Durability, Links, MODE_PRIVATE, MODE_PUBLIC, WholeFile, WholeImage, write_whole};

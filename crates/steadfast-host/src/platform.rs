@@ -14,12 +14,20 @@ const WAIT_MAX: Duration = Duration::from_millis(1);
 pub struct HostPlatform {
     /// The zero point of [`Platform::monotonic_us`].
     start: Instant,
+    /// What all clocks say, where they stand still.
+    stopped: Option<Timestamp>,
 }
 
 impl HostPlatform {
     /// Creates the platform of this machine.
     pub fn new() -> Self {
-        HostPlatform { start: Instant::now() }
+        HostPlatform { start: Instant::now(), stopped: None }
+    }
+
+    /// Clocks that stand still: it is `now` for ever, and nothing that is done depends on how long
+    /// it takes.
+    pub fn stopped_at(now: Timestamp) -> Self {
+        HostPlatform { stopped: Some(now), ..HostPlatform::new() }
     }
 }
 
@@ -34,6 +42,9 @@ impl Platform for HostPlatform {
     type RwLock = parking_lot::RawRwLock;
 
     fn now(&self) -> Timestamp {
+        if let Some(now) = self.stopped {
+            return now;
+        }
         // The clock that the kernel uses for file times. A finer clock would run ahead of it. If
         // both stamp a file (a mount with the kernel's write-back cache), its times would go
         // backwards.
@@ -42,6 +53,9 @@ impl Platform for HostPlatform {
     }
 
     fn monotonic_ms(&self) -> u64 {
+        if self.stopped.is_some() {
+            return 0;
+        }
         // This clock also runs while the machine is suspended, because another writer may work
         // during that time.
         let now = clock_gettime(ClockId::Boottime);
@@ -51,12 +65,18 @@ impl Platform for HostPlatform {
     }
 
     fn monotonic_us(&self) -> u64 {
+        if self.stopped.is_some() {
+            return 0;
+        }
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Stays runnable: the wait is shorter than the shortest sleep, which takes about 60
     /// microseconds.
     fn wait_for(&self, ready: &dyn Fn() -> bool, microseconds: u64) {
+        if self.stopped.is_some() {
+            return;
+        }
         let begun = Instant::now();
         let longest = Duration::from_micros(microseconds).min(WAIT_MAX);
         while !ready() && begun.elapsed() < longest {
@@ -110,6 +130,17 @@ mod tests {
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let now = HostPlatform::new().now();
         assert!((now.seconds - before as i64).abs() < 60 && now.nanoseconds < 1_000_000_000);
+    }
+
+    #[test]
+    fn clocks_that_stand_still() {
+        let noon = Timestamp { seconds: 43_200, nanoseconds: 7 };
+        let platform = HostPlatform::stopped_at(noon);
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(
+            (platform.now(), platform.monotonic_ms(), platform.monotonic_us()),
+            (noon, 0, 0)
+        );
     }
 
     #[test]

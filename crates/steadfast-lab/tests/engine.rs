@@ -36,6 +36,7 @@ fn plan(base: &Path, words: &str, names: &[&str], rounds: u32) -> Plan {
         device: None,
         volume_size: 64 << 20,
         program: "steadfast".into(),
+        lab: "steadfast-lab".into(),
     };
     let named = |name: &&str| match *name {
         "dir" => Box::new(DirectoryTarget::new(base)) as Box<dyn Target>,
@@ -48,7 +49,7 @@ fn plan(base: &Path, words: &str, names: &[&str], rounds: u32) -> Plan {
         rounds,
         seed: 1,
         effort: Effort::Quick,
-        program: "steadfast".into(),
+        program: "steadfast-lab".into(),
         backing: base.to_owned(),
         result: base.join("result.json"),
         resume: false,

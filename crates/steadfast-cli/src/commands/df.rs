@@ -90,7 +90,7 @@ fn report(target: &Path) -> Outcome<SpaceReport> {
 
 /// The statfs data of a mounted volume. It does not count freed blocks that wait for the next
 /// checkpoint.
-fn statistics_live(live: &Live) -> Outcome<Statistics> {
+pub fn statistics_live(live: &Live) -> Outcome<Statistics> {
     let values = fstatvfs(live.file()).map_err(|errno| {
         Failure::host(&errno.into(), "read the statistics of", live.directory())
     })?;

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use steadfast::tools::identify;
+
+use crate::commands::df;
 use crate::export::{self, Form};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::host;
@@ -10,7 +13,10 @@ use crate::output::{self, Output};
 use crate::report::InfoReport;
 use crate::target::Target;
 
-/// Show what a volume is: format, sizes, transaction mask, state
+/// Show what a volume is: format, sizes, counts, when it was made, transaction mask, state
+///
+/// The format keeps no times of mounts and checks: neither needs any, and a mount that only reads
+/// writes nothing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image, block device or mount point
@@ -41,14 +47,28 @@ pub fn run(args: &Args) -> Outcome {
         Target::Mounted(live) => {
             let directory = live.directory().display().to_string();
             let pid = host::lock_owner(&live.mount.source);
-            InfoReport::new(&live.info()?, live.mount.source.display().to_string(), Some(directory))
-                .with_daemon(pid)
+            let source = &live.mount.source;
+            let report =
+                InfoReport::new(&live.info()?, source.display().to_string(), Some(directory))
+                    .with_daemon(pid)
+                    .with_statistics(&df::statistics_live(&live)?);
+            // Of a medium that only its daemon may read this much is told and no more.
+            match host::identify(source) {
+                Ok(identity) => report.with_identity(&identity),
+                Err(_) => report,
+            }
         }
         Target::Image(path) => {
             let image = Image::open(&path, Access::Read)?;
             let info = image.volume.info();
+            let at_image = |error| Failure::core(error, path.display());
+            let statistics = image.volume.statistics().map_err(at_image)?;
+            let identity = identify(image.volume.medium(), image.volume.platform());
+            let identity = identity.map_err(at_image)?;
             image.close()?;
             InfoReport::new(&info, path.display().to_string(), None)
+                .with_identity(&identity)
+                .with_statistics(&statistics)
         }
     };
     if args.json {

@@ -14,7 +14,7 @@ use crate::mtd::{self, Given};
 use crate::output::{self, Output};
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
-use crate::{host, interval, mask_text, size};
+use crate::{host, interval, mask_text, size, window};
 
 /// Make a volume in an image file or on a block device
 #[derive(Debug, clap::Args)]
@@ -172,6 +172,19 @@ fn exists(path: &Path) -> Outcome<bool> {
     if crate::remote::is_remote(path) || mtd::is_mtd(path) {
         return Ok(true);
     }
+    if let Some(place) = window::find(path)? {
+        // What is around the volume is not made by this program.
+        return match fs::metadata(&place.path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::new(
+                Exit::Failed,
+                "no such image or device",
+                place.path.display(),
+                "make the file first, with 'truncate -s SIZE' and a partition table, say",
+            )),
+            Err(error) => Err(Failure::host(&error, "open", &place.path)),
+        };
+    }
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Err(Failure::new(
             Exit::Usage,
@@ -190,7 +203,7 @@ fn refuse_contents(path: &Path) -> Outcome {
     let advice = || {
         let name = match crate::remote::is_remote(path) {
             true => OsStr::new("the array"),
-            false => path.file_name().unwrap_or(OsStr::new("IMAGE")),
+            false => &window::file_name(path),
         };
         let name = name.display();
         format!("use another image, or overwrite {name} with --force")

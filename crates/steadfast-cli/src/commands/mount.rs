@@ -119,7 +119,8 @@ pub fn mount(request: &Request) -> Outcome {
     }
     // The daemon checks again. This check does not depend on whether a daemon can be started.
     serve::check_host(&request.directory)?;
-    daemon::start(&arguments(request)?)?;
+    let name = if settings.root { daemon::NAME_OF_ROOT } else { daemon::NAME };
+    daemon::start(name, &arguments(request)?)?;
     // Waits until the kernel and the daemon have agreed on the protocol, so that the first use of
     // the mount cannot fail.
     std::fs::metadata(&request.directory).map(drop).map_err(|error| {

@@ -157,7 +157,7 @@ fn find(target: &Path) -> Outcome<Mount> {
         found => found,
     };
     found.ok_or_else(|| {
-        let what = match fs::symlink_metadata(target) {
+        let what = match fs::symlink_metadata(crate::window::split(target)) {
             Err(_) => "does not exist",
             Ok(_) => "no Steadfast volume is mounted here",
         };

@@ -10,8 +10,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program under test.
-pub const STEADFAST: &str = env!("CARGO_BIN_EXE_steadfast");
+/// The program under test; for tests of `steadfast-lab` the one beside it, which runs it.
+pub const STEADFAST: &str = match option_env!("CARGO_BIN_EXE_steadfast") {
+    Some(program) => program,
+    None => beside_lab(option_env!("CARGO_BIN_EXE_steadfast-lab")),
+};
+
+const fn beside_lab(lab: Option<&'static str>) -> &'static str {
+    match lab {
+        Some(lab) => lab.split_at(lab.len() - "-lab".len()).0,
+        None => panic!("a test of this package has no program"),
+    }
+}
 
 /// A separate directory for each test. At the end, everything mounted in it is unmounted.
 pub struct Scratch {

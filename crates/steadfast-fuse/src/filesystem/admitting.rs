@@ -17,7 +17,7 @@ use crate::open::Handle;
 use crate::request::Request;
 use crate::service::Later;
 
-impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Surroundings for Filesystem<M, P> {
     fn room(&self) -> u64 {
         // If the volume cannot report its room, each write detects the error itself.
         self.volume.available_bytes().unwrap_or(u64::MAX)
@@ -58,7 +58,7 @@ impl<M: Medium, P: Platform> Surroundings for Filesystem<M, P> {
     }
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Starts to bound dirty pages, before the first request is served. `limits`: the location of
     /// the kernel's limits, if known.
     pub(crate) fn begin_admission(&self, limits: Option<CacheLimits>) {

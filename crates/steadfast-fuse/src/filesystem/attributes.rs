@@ -23,7 +23,7 @@ use crate::service::Later;
 const STATX_MASK: u32 = 0x7ff | 0x800;
 const SET_ID_BITS: u32 = 0o6000;
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn getattr(
         &self,
         later: Later<'_>,

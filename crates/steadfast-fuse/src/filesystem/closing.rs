@@ -46,7 +46,7 @@ impl Closing {
     }
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// FLUSH: one descriptor of an open file is closed; others may remain.
     pub(super) fn flush(&self, request: &Request<'_>) -> Outcome {
         let inode = self.node(request)?;

@@ -27,7 +27,7 @@ use crate::watch::{
     StatusArgument,
 };
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn ioctl(
         &self,
         later: Later<'_>,

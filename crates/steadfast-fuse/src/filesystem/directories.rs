@@ -18,7 +18,7 @@ const BATCH_MAX: usize = 256;
 /// Estimated length of a name, for the size of batches.
 const NAME_LENGTH_USUAL: usize = 16;
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn readdir(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let directory = self.node(request)?;
         let entry = |_: &Attributes| Ok(EntryOut::default());

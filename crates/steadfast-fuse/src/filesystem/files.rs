@@ -28,7 +28,7 @@ const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn open(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let inode = self.node(request)?;
         let wanted = request.arguments().take::<OpenIn>()?;

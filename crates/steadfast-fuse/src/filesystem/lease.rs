@@ -108,7 +108,7 @@ impl Lease {
     }
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn is_control_file(&self, request: &Request<'_>) -> bool {
         request.header.nodeid == CONTROL_ID
     }

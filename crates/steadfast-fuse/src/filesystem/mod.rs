@@ -76,7 +76,7 @@ pub(crate) enum Phase {
 }
 
 /// The state that all workers share.
-pub(crate) struct Filesystem<M: Medium, P: Platform> {
+pub(crate) struct Filesystem<M: Medium + 'static, P: Platform + Clone + 'static> {
     pub(crate) volume: Arc<Volume<M, P>>,
     pub(crate) nodes: Nodes,
     pub(crate) snapshots: Snapshots<M, P>,
@@ -105,13 +105,13 @@ pub(crate) struct Filesystem<M: Medium, P: Platform> {
     panicked: AtomicU64,
 }
 
-impl<M: Medium + 'static, P: Platform + 'static> Service for Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Service for Filesystem<M, P> {
     fn serve(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         self.execute(later, request, out)
     }
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(crate) fn new(
         volume: Arc<Volume<M, P>>,
         device: Device,
@@ -316,7 +316,10 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
     }
 
     fn name_validity(&self) -> u64 {
-        if self.agreement.epochs() { VALID_SECONDS } else { VALID_SECONDS_WITHOUT_EPOCHS }
+        match self.agreement.epochs() || self.agreement.root {
+            true => VALID_SECONDS,
+            false => VALID_SECONDS_WITHOUT_EPOCHS,
+        }
     }
 }
 
@@ -330,7 +333,7 @@ fn ready(fitted: bool) -> Outcome {
     if fitted { Ok(Answer::Ready) } else { Err(Errno(libc::EIO)) }
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     fn statfs(&self, out: &mut AnswerBuffer) -> Outcome {
         let statistics = self.volume.statistics()?;
         // Inodes have no table of their own: the free blocks limit their number.

@@ -16,7 +16,7 @@ const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn lookup(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let directory = self.node(request)?;
         let name = request.arguments().name()?;

@@ -57,7 +57,7 @@ impl Removed {
     }
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Runs `remove`, which removes the name or gives it to another inode (`replaces`). Keeps the
     /// inode behind the name if necessary.
     pub(super) fn removing<T, E>(

@@ -29,7 +29,7 @@ pub(crate) struct Parked {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn while_rolling_back(
         &self,
         later: Later<'_>,

@@ -21,7 +21,7 @@ use crate::snapshots::{self, DIRECTORY_ID, DIRECTORY_INODE, Place};
 /// Cookies of `.` and `..`; the cookie of a snapshot is this plus its generation.
 const DOTS: u64 = 2;
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn in_snapshots(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         match request.header.opcode {
             opcode::STATFS => return self.statfs(out),
@@ -204,7 +204,7 @@ impl<M: Medium, P: Platform> Filesystem<M, P> {
         })
     }
 
-    fn lookup_in(&self, place: &Place<M, P>, name: &[u8], out: &mut AnswerBuffer) -> Outcome {
+    fn lookup_in(&self, place: &Place<P>, name: &[u8], out: &mut AnswerBuffer) -> Outcome {
         let found = match name {
             b"." => place.view.attributes(place.inode),
             b".." if place.inode == InodeNumber::ROOT => return self.directory_of_snapshots(out),
@@ -232,8 +232,8 @@ fn entry_never(_: &Attributes) -> Result<EntryOut, Errno> {
 
 /// Enters an inode of a snapshot into the table of nodes. The kernel may cache it, because a
 /// snapshot never changes.
-fn entry<M: Medium, P: Platform>(
-    place: &Place<M, P>,
+fn entry<P: Platform + Clone + 'static>(
+    place: &Place<P>,
     attributes: &Attributes,
 ) -> Result<EntryOut, Errno> {
     let nodeid = place.id(attributes.inode)?;
@@ -250,15 +250,15 @@ fn entry<M: Medium, P: Platform>(
     })
 }
 
-fn show_entry<M: Medium, P: Platform>(
-    place: &Place<M, P>,
+fn show_entry<P: Platform + Clone + 'static>(
+    place: &Place<P>,
     entry: DirectoryEntry,
 ) -> DirectoryEntry {
     DirectoryEntry { inode: InodeNumber(snapshots::shown(place.snapshot, entry.inode)), ..entry }
 }
 
-fn shown<M: Medium, P: Platform>(
-    place: &Place<M, P>,
+fn shown<P: Platform + Clone + 'static>(
+    place: &Place<P>,
     inode: InodeNumber,
 ) -> Result<Attributes, Errno> {
     let attributes = place.view.attributes(inode)?;

@@ -71,7 +71,7 @@ impl Syncs {
     }
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// FSYNC and FSYNCDIR.
     pub(super) fn fsync(&self, later: Later<'_>, request: &Request<'_>) -> Outcome {
         let wanted = request.arguments().take::<FsyncIn>()?;

@@ -28,7 +28,7 @@ fn times(attributes: &Attributes) -> Times {
     Times { modified: attributes.modified, changed: attributes.changed }
 }
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// A file was opened for writing, and the kernel has these attributes or already had the same
     /// times.
     pub(super) fn times_shown(&self, nodeid: u64, inode: InodeNumber) {

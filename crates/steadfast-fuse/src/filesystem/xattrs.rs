@@ -17,7 +17,7 @@ const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 const SYSTEM: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 const SET_GROUP_ID: u32 = 0o2000;
 
-impl<M: Medium, P: Platform> Filesystem<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn setxattr(&self, request: &Request<'_>) -> Outcome {
         let inode = self.node(request)?;
         let mut arguments = request.arguments();

@@ -1,8 +1,8 @@
-//! Lends the medium and the platform of the live volume to a view of a snapshot.
+//! The medium of the live volume, lent to a view of a snapshot.
 
 use std::sync::Arc;
 
-use steadfast::{Platform, Timestamp, Volume};
+use steadfast::{Platform, Volume};
 use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, MediumOperation};
 
 /// Forwards reads. Refuses all changes of the medium, which a view never requests.
@@ -43,22 +43,5 @@ impl<M: Medium, P: Platform> Medium for Lent<M, P> {
 
     fn read_copy(&self, copy: u32, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
         self.0.medium().read_copy(copy, offset, buffer)
-    }
-}
-
-impl<M: Medium, P: Platform> Platform for Lent<M, P> {
-    type Mutex = P::Mutex;
-    type RwLock = P::RwLock;
-
-    fn now(&self) -> Timestamp {
-        self.0.platform().now()
-    }
-
-    fn monotonic_ms(&self) -> u64 {
-        self.0.platform().monotonic_ms()
-    }
-
-    fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
-        self.0.platform().crc32c(crc, bytes)
     }
 }

@@ -33,18 +33,19 @@ const VIEWS_MAX: usize = 4;
 /// Cache of tree nodes for each view, in bytes.
 const VIEW_CACHE: usize = 1 << 20;
 
-/// A snapshot, opened as a volume.
-pub(crate) type View<M, P> = Volume<Lent<M, P>, Lent<M, P>>;
+/// A snapshot as a volume, on the [`Lent`] medium of the live one. The medium has no type of its
+/// own: where the live volume is on a `Box<dyn Medium>`, the program holds its code once.
+pub(crate) type View<P> = Volume<Box<dyn Medium>, P>;
 
 /// An inode of a snapshot.
-pub(crate) struct Place<M: Medium, P: Platform> {
-    pub(crate) view: Arc<View<M, P>>,
+pub(crate) struct Place<P: Platform + Clone + 'static> {
+    pub(crate) view: Arc<View<P>>,
     pub(crate) inode: InodeNumber,
     pub(crate) snapshot: Generation,
     slot: u16,
 }
 
-impl<M: Medium, P: Platform> Place<M, P> {
+impl<P: Platform + Clone + 'static> Place<P> {
     /// The node id of another inode of the same snapshot.
     ///
     /// # Errors
@@ -59,19 +60,19 @@ struct Slot {
     gone: bool,
 }
 
-struct Table<M: Medium, P: Platform> {
+struct Table<P: Platform + Clone + 'static> {
     slots: Vec<Slot>,
     /// Open views, the most recently used last.
-    views: Vec<(u16, Arc<View<M, P>>)>,
+    views: Vec<(u16, Arc<View<P>>)>,
 }
 
 /// See the module.
-pub(crate) struct Snapshots<M: Medium, P: Platform> {
+pub(crate) struct Snapshots<M: Medium + 'static, P: Platform + Clone + 'static> {
     volume: Arc<Volume<M, P>>,
-    table: Mutex<Table<M, P>>,
+    table: Mutex<Table<P>>,
 }
 
-impl<M: Medium, P: Platform> Snapshots<M, P> {
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
     pub(crate) fn new(volume: Arc<Volume<M, P>>) -> Self {
         Snapshots { volume, table: Mutex::new(Table { slots: Vec::new(), views: Vec::new() }) }
     }
@@ -80,7 +81,7 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
     ///
     /// # Errors
     /// ENOENT; those of reading the snapshot.
-    pub(crate) fn root(&self, name: &[u8]) -> Result<Place<M, P>, Errno> {
+    pub(crate) fn root(&self, name: &[u8]) -> Result<Place<P>, Errno> {
         let wanted = std::str::from_utf8(name).map_err(|_| Errno(libc::ENOENT))?;
         let snapshots = self.volume.snapshots()?;
         let snapshot = snapshots
@@ -106,7 +107,7 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
     ///
     /// # Errors
     /// ESTALE if the snapshot was deleted; those of opening it.
-    pub(crate) fn place(&self, nodeid: u64) -> Result<Place<M, P>, Errno> {
+    pub(crate) fn place(&self, nodeid: u64) -> Result<Place<P>, Errno> {
         let slot = (nodeid >> SLOT_SHIFT & 0x7fff) as u16;
         let inode = InodeNumber(nodeid & INODE_MASK);
         let mut table = self.table();
@@ -121,8 +122,9 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
                     cache_size: VIEW_CACHE,
                     ..OpenOptions::default()
                 };
-                let lent = || Lent(Arc::clone(&self.volume));
-                let opened = View::open_snapshot(lent(), lent(), options, &snapshot.name);
+                let lent: Box<dyn Medium> = Box::new(Lent(Arc::clone(&self.volume)));
+                let platform = self.volume.platform().clone();
+                let opened = View::open_snapshot(lent, platform, options, &snapshot.name);
                 if table.views.len() >= VIEWS_MAX {
                     table.views.remove(0);
                 }
@@ -147,7 +149,7 @@ impl<M: Medium, P: Platform> Snapshots<M, P> {
         views.retain(|(slot, _)| slots.get(usize::from(*slot)).is_some_and(|slot| !slot.gone));
     }
 
-    fn table(&self) -> MutexGuard<'_, Table<M, P>> {
+    fn table(&self) -> MutexGuard<'_, Table<P>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -84,6 +84,7 @@ fn bad_mount_points_and_options() {
 }
 
 /// Panics on demand during an operation of the core.
+#[derive(Clone)]
 struct Fragile {
     host: HostPlatform,
     panics: Arc<AtomicBool>,

@@ -57,6 +57,14 @@ pub enum OpenError {
         /// The process, if known.
         owner: Option<Owner>,
     },
+    /// The part of it that was asked for is none.
+    #[error("{}: {what}", path.display())]
+    Window {
+        /// The file or device.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// Neither a regular file nor a block device.
     #[error("{}: is a {what}; a regular file or a block device is needed", path.display())]
     NotAMedium {

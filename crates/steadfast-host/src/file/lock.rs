@@ -21,10 +21,11 @@ use super::error::Owner;
 
 /// A range of bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) start: u64,
+pub struct Part {
+    /// The first one.
+    pub start: u64,
     /// 0: up to the end of the file.
-    pub(super) length: u64,
+    pub length: u64,
 }
 
 impl Part {

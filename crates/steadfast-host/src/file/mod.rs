@@ -12,8 +12,11 @@ mod medium;
 mod open;
 mod tally;
 mod transfer;
+mod window;
 
 pub use error::{OpenError, Owner};
+pub use lock::Part;
 pub(crate) use lock::{lock_file, owner};
 pub use medium::FileMedium;
 pub use open::{FileOptions, LockMode};
+pub use window::Window;

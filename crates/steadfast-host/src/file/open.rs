@@ -17,7 +17,7 @@ use super::bounce::Pool;
 use super::device;
 use super::error::OpenError;
 use super::large::Large;
-use super::lock;
+use super::lock::{self, Part};
 use super::transfer::Direct;
 use crate::whole::MODE_PRIVATE;
 
@@ -47,6 +47,8 @@ pub struct FileOptions {
     pub atomic_unit: Option<u32>,
     /// How other openers are excluded.
     pub lock: LockMode,
+    /// The bytes of a regular file that are used, and kept from others; `None`: all.
+    pub part: Option<Part>,
 }
 
 impl Default for FileOptions {
@@ -57,6 +59,7 @@ impl Default for FileOptions {
             cached_above: false,
             atomic_unit: None,
             lock: LockMode::Exclusive,
+            part: None,
         }
     }
 }
@@ -181,10 +184,17 @@ impl At<'_> {
         self.check_kind(&metadata)?;
         let block_device = metadata.file_type().is_block_device();
         if !block_device && self.options.lock == LockMode::Exclusive {
-            match lock::lock_file(&file, !self.options.read_only) {
+            let exclusive = !self.options.read_only;
+            let (locked, owner) = match self.options.part {
+                // Of those who have a part of the file the table of locks does not tell which.
+                Some(part) => (lock::lock_part(&file, part, exclusive), None),
+                None => (lock::lock_file(&file, exclusive), Some(())),
+            };
+            match locked {
                 Ok(true) => {}
                 Ok(false) => {
-                    return Err(OpenError::InUse { path: self.path(), owner: lock::owner(&file) });
+                    let owner = owner.and_then(|()| lock::owner(&file));
+                    return Err(OpenError::InUse { path: self.path(), owner });
                 }
                 Err(errno) => return Err(self.error("lock", errno.into())),
             }

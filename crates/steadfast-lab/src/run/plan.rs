@@ -77,7 +77,7 @@ pub struct Plan {
     pub effort: Effort,
     /// The place of the volumes: a directory or a block device.
     pub backing: PathBuf,
-    /// The `steadfast` program, for processes that work for a test.
+    /// The `steadfast-lab` program, for processes that work for a test.
     pub program: PathBuf,
     /// The result file.
     pub result: PathBuf,

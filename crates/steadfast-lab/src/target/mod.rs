@@ -61,6 +61,8 @@ pub struct Site {
     pub volume_size: u64,
     /// The `steadfast` program, for its daemon.
     pub program: PathBuf,
+    /// The `steadfast-lab` program, for the daemon of the null file system.
+    pub lab: PathBuf,
 }
 
 /// A file system under test.

@@ -24,7 +24,7 @@ const ID: &str = "null";
 /// The output of the daemon once it is mounted.
 pub const READY: &str = "mounted";
 
-/// A null file system, served by the `steadfast` program.
+/// A null file system, served by the `steadfast-lab` program.
 pub struct NullTarget {
     site: Site,
     mounted: Option<Mounted>,
@@ -47,11 +47,11 @@ impl NullTarget {
 
     /// Starts the daemon and waits until it reports that it is mounted.
     fn start(&self, directory: &std::path::Path) -> Outcome<Child> {
-        let mut command = Command::new(&self.site.program);
-        command.args(["lab", "null", "--size", &self.site.volume_size.to_string()]).arg(directory);
+        let mut command = Command::new(&self.site.lab);
+        command.args(["null", "--size", &self.site.volume_size.to_string()]).arg(directory);
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = child.doing(|| format!("run {}", self.site.program.display()))?;
+        let mut child = child.doing(|| format!("run {}", self.site.lab.display()))?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
             // After any failure the line is missing.
@@ -65,7 +65,7 @@ impl NullTarget {
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         let last = messages.lines().rfind(|line| !line.trim().is_empty());
         Err(Trouble::Tool {
-            command: "steadfast lab null".into(),
+            command: "steadfast-lab null".into(),
             output: last.map_or_else(|| output.status.to_string(), str::to_owned),
         })
     }

@@ -188,7 +188,7 @@ pub struct Bench<'t> {
     pub seed: u64,
     /// Counted from 0.
     pub round: u32,
-    /// The `steadfast` program.
+    /// The `steadfast-lab` program.
     program: &'t Path,
     stop: &'t Stop,
     findings: Vec<Finding>,
@@ -236,7 +236,7 @@ impl<'t> Bench<'t> {
         self.purpose = Some((parameter, purpose));
     }
 
-    /// The `steadfast` program, for processes that work for a test.
+    /// The `steadfast-lab` program, for processes that work for a test.
     pub fn program(&self) -> &Path {
         self.program
     }

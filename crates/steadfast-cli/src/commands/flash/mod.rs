@@ -9,7 +9,6 @@ mod rebuild;
 mod scrub;
 mod survey;
 mod top;
-mod torture;
 
 use std::path::PathBuf;
 
@@ -17,7 +16,7 @@ use steadfast_flash::part::Part;
 
 use crate::failure::{Failure, Outcome};
 use crate::flash_place::{FlashPlace, not_flash};
-use crate::{mounts, mtd};
+use crate::{lab_program, mounts, mtd};
 
 /// Raw NAND flash: make and inspect the translation layer on a part, and try it on a model
 ///
@@ -37,7 +36,9 @@ enum Command {
     Rebuild(rebuild::Args),
     Scrub(scrub::Args),
     Top(top::Args),
-    Torture(torture::Args),
+    /// Cut the power in the middle of programs and erasures of a modelled NAND part (the package
+    /// steadfast-lab has it)
+    Torture(lab_program::Args),
 }
 
 /// Runs the command.
@@ -52,7 +53,7 @@ pub fn run(args: &Args) -> Outcome {
         Command::Rebuild(args) => rebuild::run(args),
         Command::Scrub(args) => scrub::run(args),
         Command::Top(args) => top::run(args),
-        Command::Torture(args) => torture::run(args),
+        Command::Torture(args) => lab_program::run(&["flash-torture"], args),
     }
 }
 

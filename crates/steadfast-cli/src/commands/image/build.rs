@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use steadfast::{Error, FormatOptions, OpenOptions, Timestamp, TransactionMask, Volume};
 use steadfast_flash::part::Part;
-use steadfast_host::WholeImage;
+use steadfast_host::{HostPlatform, WholeImage};
 
-use super::fill::{StoppedClock, fill};
+use super::fill::fill;
 use super::{build_nand, byte_bar};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::image::HostMedium;
+use crate::image::{HostMedium, HostVolume};
 use crate::mtd::{self, Given};
 use crate::output;
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
 use crate::source::{self, Source};
-use crate::{host, interrupt, interval, mask_text, size};
+use crate::{host, interrupt, interval, mask_text, size, window};
 
 /// Attempts, each with twice the size, if the first estimate was too low.
 const ATTEMPTS: u32 = 6;
@@ -161,6 +161,14 @@ fn check_target(args: &Args) -> Outcome {
             "is not an image file",
             args.image.display(),
             "make a volume there with 'steadfast mkfs' and fill it with 'steadfast put'",
+        ));
+    }
+    if window::is_part(&args.image) {
+        return Err(Failure::new(
+            Exit::Usage,
+            "is a part of an image, and an image is built as a file",
+            args.image.display(),
+            "build a file and copy it there with 'dd', or make a volume there and use 'put'",
         ));
     }
     match fs::metadata(&args.image) {
@@ -368,17 +376,17 @@ fn make(
     let options = options(args, source, size);
     let medium = host::create_medium(partial, Some(size), args.block_size())?;
     let at_image = |error| Failure::core(error, args.image.display());
-    Volume::format(&medium, &options, &StoppedClock::at(now)).map_err(at_image)?;
+    Volume::format(&medium, &options, &HostPlatform::stopped_at(now)).map_err(at_image)?;
     let volume = open(medium, now).map_err(at_image)?;
     fill(&volume, source, options.mask, &args.image, bar)?;
     volume.close().map_err(at_image)
 }
 
-fn open(medium: HostMedium, now: Timestamp) -> Result<Volume<HostMedium, StoppedClock>, Error> {
+fn open(medium: HostMedium, now: Timestamp) -> Result<HostVolume, Error> {
     Volume::open(
         medium,
         OpenOptions { access_times: false, ..OpenOptions::default() },
-        StoppedClock::at(now),
+        HostPlatform::stopped_at(now),
     )
 }
 

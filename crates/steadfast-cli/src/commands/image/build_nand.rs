@@ -14,7 +14,7 @@ use steadfast_flash::part::Part;
 use steadfast_host::HostPlatform;
 use steadfast_host::nand::{FlashDevice, HostNand, NandImage, medium_geometry};
 
-use super::fill::{StoppedClock, fill};
+use super::fill::fill;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::HostMedium;
 use crate::mtd;
@@ -60,10 +60,10 @@ pub fn build(
     };
     let device = formatted.map_err(|error| mtd::failure(&error, image))?;
     let medium: HostMedium = Box::new(device);
-    let clock = StoppedClock::at(now);
+    let clock = HostPlatform::stopped_at(now);
     Volume::format(&medium, options, &clock).map_err(at_image)?;
     let opening = OpenOptions { access_times: false, ..OpenOptions::default() };
-    let volume = Volume::open(medium, opening, StoppedClock::at(now)).map_err(at_image)?;
+    let volume = Volume::open(medium, opening, HostPlatform::stopped_at(now)).map_err(at_image)?;
     fill(&volume, source, options.mask, image, bar)?;
     volume.close().map_err(at_image)?;
     drop(volume);

@@ -10,54 +10,23 @@ use std::path::Path;
 
 use indicatif::ProgressBar;
 use steadfast::fs::{Caller, NewNode, SetAttributes, SetTime, SetXattrMode};
-use steadfast::{Error, InodeNumber, Platform, Timestamp, TransactionMask, Volume};
-use steadfast_host::HostPlatform;
-use steadfast_media::Medium;
+use steadfast::{Error, InodeNumber, TransactionMask};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::image::HostVolume;
 use crate::source::{ContentReader, Entry, Node, Source};
 use crate::transfer;
 
 /// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
 
-/// The host's platform with a stopped clock.
-pub struct StoppedClock {
-    host: HostPlatform,
-    now: Timestamp,
-}
-
-impl StoppedClock {
-    /// A clock that always shows `now`.
-    pub fn at(now: Timestamp) -> StoppedClock {
-        StoppedClock { host: HostPlatform::new(), now }
-    }
-}
-
-impl Platform for StoppedClock {
-    type Mutex = <HostPlatform as Platform>::Mutex;
-    type RwLock = <HostPlatform as Platform>::RwLock;
-
-    fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    fn monotonic_ms(&self) -> u64 {
-        0
-    }
-
-    fn crc32c(&self, crc: u32, bytes: &[u8]) -> u32 {
-        self.host.crc32c(crc, bytes)
-    }
-}
-
 /// Puts everything on the volume as one transaction, and leaves it with the transaction mask
 /// `mask`.
 ///
 /// # Errors
 /// Those of reading the source (with its path) and of the volume (with the path in the image).
-pub fn fill<M: Medium, P: Platform>(
-    volume: &Volume<M, P>,
+pub fn fill(
+    volume: &HostVolume,
     source: &Source,
     mask: TransactionMask,
     place: &Path,
@@ -83,15 +52,15 @@ pub fn fill<M: Medium, P: Platform>(
     volume.set_mask(mask).and_then(|()| volume.checkpoint()).map_err(at_volume)
 }
 
-struct Filler<'a, M: Medium, P: Platform> {
-    volume: &'a Volume<M, P>,
+struct Filler<'a> {
+    volume: &'a HostVolume,
     place: &'a Path,
     bar: &'a ProgressBar,
     inodes: HashMap<Vec<u8>, InodeNumber>,
     buffer: Vec<u8>,
 }
 
-impl<M: Medium, P: Platform> Filler<'_, M, P> {
+impl Filler<'_> {
     fn failure(&self, error: Error, path: &[u8]) -> Failure {
         let mut failure = Failure::core(
             error,

@@ -40,7 +40,7 @@ impl Processes {
         let mut processes = Processes(Vec::new());
         for file in 0..options.threads.max(1) {
             let mut command = Command::new(bench.program());
-            command.args(["lab", "child"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            command.arg("child").stdin(Stdio::piped()).stdout(Stdio::piped());
             let child = command.spawn();
             let mut child = child.doing(|| format!("run {}", bench.program().display()))?;
             let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {

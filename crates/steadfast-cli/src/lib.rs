@@ -1,0 +1,51 @@
+//! The commands of `steadfast`: make, mount and inspect Steadfast volumes.
+//!
+//! Commands live in `commands`, one file each. They talk to a volume in one of two ways: opened
+//! in this process from an image that is not mounted (`image`), or, mounted, through ioctls on
+//! its mount point (`live`). Failures are one line and an exit code ([`failure`]).
+//!
+//! The program `steadfast` is [`cli::run`] and nothing else. What is public besides is what the
+//! program `steadfast-lab` shares with it.
+
+mod behaviour;
+pub mod cli;
+mod commands;
+mod daemon;
+mod ending;
+mod etcd;
+mod export;
+pub mod failure;
+mod flash_place;
+mod fsck;
+mod grid;
+pub mod host;
+mod image;
+mod interrupt;
+pub mod interval;
+mod lab_program;
+mod live;
+mod logger;
+mod mask_text;
+pub mod mkfs_name;
+mod mount_helper;
+mod mount_options;
+mod mounts;
+pub mod mtd;
+mod observe;
+pub mod output;
+mod owner;
+pub mod program;
+mod remote;
+mod remount;
+mod report;
+mod salvage;
+mod schedule;
+mod serve;
+pub mod size;
+mod source;
+mod stat_text;
+mod target;
+mod transfer;
+mod volume_path;
+mod walk;
+mod window;

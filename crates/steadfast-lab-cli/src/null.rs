@@ -1,0 +1,34 @@
+//! `steadfast-lab null`: the daemon of the lab's target `null`. The lab starts it; nobody else has
+//! use for it.
+
+use std::path::PathBuf;
+
+use steadfast_fuse::{MountOptions, null};
+use steadfast_lab::target::NULL_READY;
+
+use steadfast_cli::failure::{Failure, Outcome};
+use steadfast_cli::output::line;
+use steadfast_cli::size;
+
+/// Serve a file system that keeps everything in memory and forgets it, until it is unmounted
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where to mount it
+    directory: PathBuf,
+    /// Most data that it holds
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    size: u64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// It cannot be mounted, or the connection to the kernel broke.
+pub fn run(args: &Args) -> Outcome {
+    let options =
+        MountOptions { allow_other: true, fs_name: "null".into(), ..MountOptions::default() };
+    let session = null::mount(&args.directory, args.size, &options)
+        .map_err(|error| Failure::host(&error, "mount on", &args.directory))?;
+    line(NULL_READY)?;
+    session.run().map_err(|error| Failure::host(&error, "serve", &args.directory))
+}
