@@ -77,3 +77,5 @@ install -m 644 README.md CHANGELOG.md docs/*.md "$share/doc/steadfast/"
 for page in LAB LAB-REPORT PERFORMANCE TESTING; do
     mv "$share/doc/steadfast/$page.md" "$share/doc/steadfast-lab/"
 done
+install -d "$share/doc/steadfast-lab/testing"
+install -m 644 docs/testing/*.md "$share/doc/steadfast-lab/testing/"

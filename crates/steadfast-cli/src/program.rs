@@ -26,7 +26,7 @@ static PROGRAM: OnceLock<Program> = OnceLock::new();
 /// Says which program this is, once, before anything else. A panic ends in one line from here on.
 pub fn begin(program: Program) {
     let _ = PROGRAM.set(program);
-    // A panic is a mistake in this program: it says so in one line, and where.
+    // A panic is a bug in this program. The message is one line with the place of the panic.
     std::panic::set_hook(Box::new(|panic| {
         let text = panic.to_string().replace('\n', " ");
         eprintln!(
@@ -46,7 +46,7 @@ pub fn end(outcome: Outcome<u8>) -> ExitCode {
     }
 }
 
-/// Where the manual of the command is that this program was called with, subcommands included.
+/// Names the manual of the command that was called, subcommands included.
 pub fn help_advice() -> String {
     let Some(program) = PROGRAM.get() else { return "see the manual".to_owned() };
     let mut command = (program.grammar)();
@@ -59,7 +59,8 @@ pub fn help_advice() -> String {
     format!("see '{words} --help'")
 }
 
-/// A wrong command line: one line like every other failure; help and version go to standard output.
+/// Reports a wrong command line in one line, like every other failure. Help and version go to
+/// standard output.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     if matches!(
         error.kind(),
