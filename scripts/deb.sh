@@ -28,8 +28,9 @@ steadfast ($version) unstable; urgency=medium
 END
 export SOURCE=$PWD SOURCE_DATE_EPOCH=$changed
 # Options for C and the like that dpkg would set are none for the program as it is tested.
-(cd "$work" && debian/rules binary) >"$target/debian-work/log" 2>&1 \
-    || die "debhelper failed: $target/debian-work/log: $(tail -n 5 "$target/debian-work/log" | tr '\n' ' ')"
+log=$target/debian-work/log
+(cd "$work" && debian/rules binary) >"$log" 2>&1 \
+    || die "debhelper failed: $log: $(tail -n 5 "$log" | tr '\n' ' ')"
 architecture=$(dpkg --print-architecture)
 for package in steadfast steadfast-lab libsteadfast1 libsteadfast-dev; do
     mv "$target/debian-work/${package}_${version}_$architecture.deb" "$target/debian/"

@@ -20,8 +20,8 @@ cache=$target/tools/debian-boot.tar
 root=$WORK/root
 if [ ! -e "$cache" ]; then
     timeout 600 debootstrap --variant=minbase \
-        --include=fuse3,initramfs-tools,linux-image-cloud-amd64,systemd-sysv,udev,kmod bookworm "$root" \
-        "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$WORK/debootstrap.log" 2>&1 ||
+        --include=fuse3,initramfs-tools,linux-image-cloud-amd64,systemd-sysv,udev,kmod \
+        bookworm "$root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$WORK/debootstrap.log" 2>&1 ||
         skip_all "no Debian from a mirror: $(tail -n 1 "$WORK/debootstrap.log")"
     mkdir -p "$(dirname "$cache")"
     tar --one-file-system -C "$root" -cf "$cache.new" . && mv "$cache.new" "$cache"
@@ -32,9 +32,12 @@ tar -C "$root" -xf "$cache"
 
 # What the package has.
 strip -o "$root/usr/bin/steadfast" "$STEADFAST"
-install -D -m 755 "$REPO/packaging/initramfs-tools/hooks/steadfast" "$root/usr/share/initramfs-tools/hooks/steadfast"
-install -D -m 644 "$REPO/packaging/initramfs-tools/scripts/steadfast" "$root/usr/share/initramfs-tools/scripts/steadfast"
-install -D -m 755 "$REPO/packaging/systemd/steadfast.shutdown" "$root/usr/lib/systemd/system-shutdown/steadfast"
+for place in hooks scripts; do
+    install -m 755 "$REPO/packaging/initramfs-tools/$place/steadfast" \
+        "$root/usr/share/initramfs-tools/$place/steadfast"
+done
+install -D -m 755 "$REPO/packaging/systemd/steadfast.shutdown" \
+    "$root/usr/lib/systemd/system-shutdown/steadfast"
 echo '/dev/root / fuse.steadfast defaults 0 0' >"$root/etc/fstab"
 cat >"$root/etc/systemd/system/proof.service" <<'UNIT'
 [Unit]
@@ -74,19 +77,22 @@ ok "an initramfs with steadfast in it"
 boot() {
     local name=$1 disk=$2
     shift 2
-    timeout "${BOOT_SECONDS:-300}" qemu-system-x86_64 -machine q35,accel="${BOOT_ACCEL:-tcg}" -cpu max -m 768 \
-        -nographic -no-reboot -kernel "$WORK/kernel" -initrd "$WORK/initrd" \
+    timeout "${BOOT_SECONDS:-300}" qemu-system-x86_64 -machine q35,accel="${BOOT_ACCEL:-tcg}" \
+        -cpu max -m 768 -nographic -no-reboot -kernel "$WORK/kernel" -initrd "$WORK/initrd" \
         -drive "file=$disk,format=raw,if=virtio" -append "console=ttyS0 panic=5 boot=steadfast $*" \
-        </dev/null >"$WORK/$name.log" 2>&1 || die "$name: the machine did not power off: $(tail -n 3 "$WORK/$name.log")"
+        </dev/null >"$WORK/$name.log" 2>&1 ||
+            die "$name: the machine did not power off: $(tail -n 3 "$WORK/$name.log")"
 }
 said() { grep -a -o "PROOF $2.*" "$WORK/$1.log" | tail -n 1 | tr -d '\r' | sed "s/^PROOF $2 *//"; }
 
 boot writable "$WORK/root.img" root=/dev/vda rw rootflags=timer=1h
-grep -q 'fuse\.steadfast /dev/vda rw' <<<"$(said writable root)" || die "the root is: $(said writable root)"
+grep -q 'fuse\.steadfast /dev/vda rw' <<<"$(said writable root)" ||
+    die "the root is: $(said writable root)"
 wrote=$(said writable wrote)
 [ -n "$wrote" ] || die "nothing was written: $(tail -n 5 "$WORK/writable.log")"
 "$STEADFAST" check --quiet "$WORK/root.img" || die "the volume is damaged"
-[ "$("$STEADFAST" cat "$WORK/root.img" /var/lib/proof)" = "$wrote" ] || die "what was written before power off is not there"
+[ "$("$STEADFAST" cat "$WORK/root.img" /var/lib/proof)" = "$wrote" ] ||
+    die "what was written before power off is not there"
 ok "root, writable: what was written last is there after power off"
 
 boot label "$WORK/root.img" root=LABEL=proof ro
@@ -100,7 +106,8 @@ size=$(stat -c %s "$WORK/root.img")
 truncate -s $((size + (2 << 20))) "$WORK/disk.img"
 dd if="$WORK/root.img" of="$WORK/disk.img" bs=1M seek=1 conv=notrunc,sparse status=none
 sum=$(sha256sum <"$WORK/disk.img")
-boot snapshot "$WORK/disk.img" root=/dev/vda steadfast.offset=1M steadfast.snapshot=first steadfast.overlay=tmpfs
+boot snapshot "$WORK/disk.img" root=/dev/vda steadfast.offset=1M steadfast.snapshot=first \
+    steadfast.overlay=tmpfs
 grep -q 'overlay overlay rw' <<<"$(said snapshot root)" || die "the root is: $(said snapshot root)"
 [ -z "$(said snapshot found)" ] || die "the snapshot has what was written later"
 [ -n "$(said snapshot wrote)" ] || die "the overlay cannot be written"

@@ -16,7 +16,9 @@ need cargo dpkg-deb cc pkg-config unshare
 [ "$(id -u)" -eq 0 ] || skip_all "chroot needs root"
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-$REPO/target}")
-[ -n "${PACKAGES:-}" ] || (cd "$REPO" && PROFILE=${PROFILE:-release} timeout 800 scripts/deb.sh) >"$WORK/deb.log" 2>&1 || die "make deb: $(tail -n 20 "$WORK/deb.log")"
+[ -n "${PACKAGES:-}" ] || (cd "$REPO" &&
+    PROFILE=${PROFILE:-release} timeout 800 scripts/deb.sh) >"$WORK/deb.log" 2>&1 ||
+        die "make deb: $(tail -n 20 "$WORK/deb.log")"
 version=$("$STEADFAST" --version | cut -d' ' -f2)
 packages=()
 for name in steadfast steadfast-lab libsteadfast1 libsteadfast-dev; do
@@ -51,25 +53,31 @@ pages() {
 }
 pages steadfast
 multiarch=$(dpkg-architecture -q DEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
-dpkg-deb --field "${packages[3]}" Depends | grep -qF "libsteadfast1 (= $version)" || die "libsteadfast-dev takes any libsteadfast1"
-dpkg-deb --field "${packages[1]}" Depends | grep -qF "steadfast (= $version)" || die "steadfast-lab takes any steadfast"
+dpkg-deb --field "${packages[3]}" Depends | grep -qF "libsteadfast1 (= $version)" ||
+    die "libsteadfast-dev takes any libsteadfast1"
+dpkg-deb --field "${packages[1]}" Depends | grep -qF "steadfast (= $version)" ||
+    die "steadfast-lab takes any steadfast"
 for package in "${packages[0]}" "${packages[2]}"; do
-    dpkg-deb --field "$package" Depends | grep -q 'libc6 (>= ' || die "$(basename "$package") does not say which C library it wants"
+    dpkg-deb --field "$package" Depends | grep -q 'libc6 (>= ' ||
+        die "$(basename "$package") does not say which C library it wants"
 done
 for package in "${packages[@]}"; do
     synopsis=$(dpkg-deb --field "$package" Description | head -n 1)
-    [ -n "$synopsis" ] && [ ${#synopsis} -lt 80 ] && [ "$synopsis" != "$(dpkg-deb --field "$package" Package)" ] ||
+    [ -n "$synopsis" ] && [ ${#synopsis} -lt 80 ] &&
+        [ "$synopsis" != "$(dpkg-deb --field "$package" Package)" ] ||
         die "$(basename "$package") has no synopsis: $synopsis"
 done
 if command -v lintian >/dev/null; then
-    said=$(lintian --allow-root --fail-on error,warning "${packages[@]}" 2>&1) || die "lintian: $said"
+    said=$(lintian --allow-root --fail-on error,warning "${packages[@]}" 2>&1) ||
+        die "lintian: $said"
     ok "lintian finds nothing"
 fi
 for place in 0:usr/bin/steadfast 1:usr/bin/steadfast-lab "2:usr/lib/$multiarch/libsteadfast.so.1"; do
     dpkg-deb --fsys-tarfile "${packages[${place%%:*}]}" >"$WORK/package.tar"
     tar -xOf "$WORK/package.tar" "./${place#*:}" >"$WORK/binary"
     readelf -SW "$WORK/binary" >"$WORK/sections"
-    ! grep -qE '\.(symtab|debug_info) ' "$WORK/sections" || die "${place#*:} has symbols that only debuggers use"
+    ! grep -qE '\.(symtab|debug_info) ' "$WORK/sections" ||
+        die "${place#*:} has symbols that only debuggers use"
 done
 ok "four packages of version $version"
 
@@ -78,8 +86,10 @@ root=$WORK/root
 suite=$(. /etc/os-release && [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-}")
 cache=$target/tools/debian-$suite.tar
 if [ -n "$suite" ] && [ ! -e "$cache" ]; then
-    command -v debootstrap >/dev/null || (. "$REPO/scripts/lib.sh" && need_packages debootstrap) >/dev/null 2>&1 || true
-    if command -v debootstrap >/dev/null && timeout 400 debootstrap --variant=minbase --include=fuse3 "$suite" \
+    command -v debootstrap >/dev/null || (. "$REPO/scripts/lib.sh" &&
+        need_packages debootstrap) >/dev/null 2>&1 || true
+    if command -v debootstrap >/dev/null &&
+        timeout 400 debootstrap --variant=minbase --include=fuse3 "$suite" \
         "$WORK/fresh" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$WORK/debootstrap.log" 2>&1; then
         mkdir -p "$(dirname "$cache")"
         tar --one-file-system -C "$WORK/fresh" -cf "$cache.new" . && mv "$cache.new" "$cache"
@@ -96,7 +106,8 @@ else
     # packages.
     clean="an empty root (no package mirror could be reached)"
     force=(--force-depends)
-    mkdir -p "$root"/{etc,tmp,usr,var/lib/dpkg/updates,var/lib/dpkg/info} && : >"$root/var/lib/dpkg/status"
+    mkdir -p "$root"/{etc,tmp,usr,var/lib/dpkg/updates,var/lib/dpkg/info} &&
+        : >"$root/var/lib/dpkg/status"
     # As in every Debian, because mount(8) looks for helpers in /sbin.
     for directory in bin sbin lib lib64; do
         mkdir "$root/usr/$directory" && ln -s "usr/$directory" "$root/$directory"
@@ -139,17 +150,21 @@ mkdir -p "$root"/{dev,proc,mnt,tmp}
 [ -c "$root/dev/fuse" ] || mknod -m 666 "$root/dev/fuse" c 10 229
 said=$(timeout 60 unshare --mount --pid --fork --kill-child --propagation private chroot "$root" /bin/sh /tmp/try.sh 2>&1) ||
     die "in the root: $said"
-grep -qx LABEL=packed <<<"$said" && grep -qx TYPE=steadfast <<<"$said" || die "info --export said: $said"
+grep -qx LABEL=packed <<<"$said" && grep -qx TYPE=steadfast <<<"$said" ||
+    die "info --export said: $said"
 ok "a volume mounted with mount -t fuse.steadfast in $clean"
 
 # --- the development files, as a program uses them
 export PKG_CONFIG_LIBDIR=$root/usr/lib/$multiarch/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
 # shellcheck disable=SC2046 # flags are words
 cc -std=c99 -Wall -Werror "$root/usr/share/doc/libsteadfast-dev/examples/logger.c" \
-    $(pkg-config --cflags --libs steadfast) -o "$WORK/logger" 2>"$WORK/cc.log" || die "cc: $(cat "$WORK/cc.log")"
-LD_LIBRARY_PATH=$root/usr/lib/$multiarch "$WORK/logger" >"$WORK/logger.log" || die "the example does not run"
+    $(pkg-config --cflags --libs steadfast) -o "$WORK/logger" 2>"$WORK/cc.log" ||
+        die "cc: $(cat "$WORK/cc.log")"
+LD_LIBRARY_PATH=$root/usr/lib/$multiarch "$WORK/logger" >"$WORK/logger.log" ||
+    die "the example does not run"
 readelf -d "$WORK/logger" >"$WORK/needed"
-grep -q 'NEEDED.*libsteadfast\.so\.1\]' "$WORK/needed" || die "the library has not the name that it should have"
+grep -q 'NEEDED.*libsteadfast\.so\.1\]' "$WORK/needed" ||
+    die "the library has not the name that it should have"
 # Only the symbols of the interface are visible.
 strange=$(nm -D --defined-only "$root/usr/lib/$multiarch/libsteadfast.so.1" | awk '$3 !~ /^sf_/ { print $3 }')
 [ -z "$strange" ] || die "the library shows more than its interface: $strange"
@@ -164,9 +179,11 @@ if command -v systemd-analyze >/dev/null; then
 fi
 make_volume 16M --label 'a disk'
 mount_volume
-"$STEADFAST" info --export=udev "$IMAGE" >"$WORK/udev" || die "info --export of a volume that is mounted"
+"$STEADFAST" info --export=udev "$IMAGE" >"$WORK/udev" ||
+    die "info --export of a volume that is mounted"
 grep -qx 'ID_FS_LABEL_ENC=a\\x20disk' "$WORK/udev" || die "udev: $(cat "$WORK/udev")"
-(eval "$("$STEADFAST" info --export "$MNT")" && [ "$LABEL" = 'a disk' ] && [ "$DEVNAME" = "$IMAGE" ]) ||
+(eval "$("$STEADFAST" info --export "$MNT")" && [ "$LABEL" = 'a disk' ] &&
+    [ "$DEVNAME" = "$IMAGE" ]) ||
     die "a shell does not read what --export prints"
 umount_volume
 status=0

@@ -8,17 +8,22 @@ start recipes
 need make python3
 
 # --- genimage
-if command -v genimage >/dev/null && command -v mkdosfs >/dev/null && command -v mcopy >/dev/null; then
+if command -v genimage >/dev/null && command -v mkdosfs >/dev/null &&
+    command -v mcopy >/dev/null; then
     mkdir -p "$WORK/rootfs/etc" "$WORK/tmp"
     echo "of the recipe" >"$WORK/rootfs/etc/issue"
-    "$STEADFAST" image build --quiet "$WORK/root.steadfast" "$WORK/rootfs" --owner 0:0 || die "image build"
+    "$STEADFAST" image build --quiet "$WORK/root.steadfast" "$WORK/rootfs" --owner 0:0 ||
+        die "image build"
     "$STEADFAST" mkfs --quiet --size 16M --label data "$WORK/data.steadfast" || die "mkfs"
     mkdir "$WORK/empty"
     echo kernel >"$WORK/vmlinuz"
     echo initramfs >"$WORK/initrd.img"
-    (cd "$WORK" && genimage --config "$REPO/packaging/genimage/disk.cfg" --inputpath . --outputpath . \
-        --rootpath empty --tmppath tmp) >"$WORK/genimage.log" 2>&1 || die "genimage: $(tail -n 5 "$WORK/genimage.log")"
-    [ "$("$STEADFAST" cat "$WORK/disk.img?offset=17M" /etc/issue)" = "of the recipe" ] || die "the root is not in its partition"
+    (cd "$WORK" &&
+        genimage --config "$REPO/packaging/genimage/disk.cfg" --inputpath . --outputpath . \
+        --rootpath empty --tmppath tmp) >"$WORK/genimage.log" 2>&1 ||
+            die "genimage: $(tail -n 5 "$WORK/genimage.log")"
+    [ "$("$STEADFAST" cat "$WORK/disk.img?offset=17M" /etc/issue)" = "of the recipe" ] ||
+        die "the root is not in its partition"
     # Where the table of partitions says that the last one is.
     begin=$(python3 - "$WORK/disk.img" <<'PY'
 import struct, sys
@@ -30,7 +35,8 @@ print(first * 512, (last - first + 1) * 512)
 PY
     ) || die "no third partition"
     data="$WORK/disk.img?offset=${begin% *}&size=${begin#* }"
-    [ "$("$STEADFAST" info --get label "$data")" = data ] || die "the data are not in their partition"
+    [ "$("$STEADFAST" info --get label "$data")" = data ] ||
+        die "the data are not in their partition"
     mkdir "$WORK/data"
     "$STEADFAST" mount "$data" "$WORK/data" || die "the partition cannot be mounted"
     echo kept >"$WORK/data/file"
@@ -61,12 +67,15 @@ install-it:
 endef
 include \$(BR2_EXTERNAL_STEADFAST_PATH)/external.mk
 END
-make -C "$WORK" --no-print-directory -n install-it >"$WORK/make.log" 2>&1 || die "make: $(cat "$WORK/make.log")"
+make -C "$WORK" --no-print-directory -n install-it >"$WORK/make.log" 2>&1 ||
+    die "make: $(cat "$WORK/make.log")"
 for word in usr/sbin/fsck.steadfast usr/sbin/mount.fuse.steadfast 'release/steadfast'; do
-    grep -q -- "$word" "$WORK/make.log" || die "steadfast.mk does not install $word: $(cat "$WORK/make.log")"
+    grep -q -- "$word" "$WORK/make.log" ||
+        die "steadfast.mk does not install $word: $(cat "$WORK/make.log")"
 done
 version=$("$STEADFAST" --version | cut -d' ' -f2)
-grep -qx "STEADFAST_VERSION = $version" "$tree/package/steadfast/steadfast.mk" || die "steadfast.mk has another version than $version"
+grep -qx "STEADFAST_VERSION = $version" "$tree/package/steadfast/steadfast.mk" ||
+    die "steadfast.mk has another version than $version"
 ok "Buildroot: the external tree is one that make reads"
 
 # --- Yocto
@@ -98,13 +107,16 @@ for name in ("BBFILE_COLLECTIONS", "BBFILE_PATTERN_steadfast", "LAYERSERIES_COMP
     if name not in open(layer).read():
         sys.exit(f"layer.conf has no {name}")
 PY
-sed -n '/^do_install() {$/,/^}$/p' "$recipe" | sed 's/\${/${/g' | sh -n || die "do_install is no shell"
+sed -n '/^do_install() {$/,/^}$/p' "$recipe" | sed 's/\${/${/g' | sh -n ||
+    die "do_install is no shell"
 ok "Yocto: the layer and its recipe"
 
 # --- initramfs-tools
 for script in hooks scripts; do
-    sh -n "$REPO/packaging/initramfs-tools/$script/steadfast" || die "initramfs-tools/$script is no shell"
+    sh -n "$REPO/packaging/initramfs-tools/$script/steadfast" ||
+        die "initramfs-tools/$script is no shell"
 done
-[ "$(sh "$REPO/packaging/initramfs-tools/hooks/steadfast" prereqs)" = "" ] || die "the hook has prerequisites"
+[ "$(sh "$REPO/packaging/initramfs-tools/hooks/steadfast" prereqs)" = "" ] ||
+    die "the hook has prerequisites"
 ok "initramfs-tools: hook and boot script"
 finish

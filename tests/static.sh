@@ -10,10 +10,13 @@ need readelf unshare chroot
 [ "$(id -u)" -eq 0 ] || skip_all "chroot needs root"
 
 if [ -z "${STATIC:-}" ]; then
-    if command -v rustup >/dev/null && ! rustup target list --installed | grep -q -- "$(uname -m)-unknown-linux-musl"; then
-        rustup target add "$(uname -m)-unknown-linux-musl" >"$WORK/rustup.log" 2>&1 || skip_all "rustup has no musl here"
+    if command -v rustup >/dev/null &&
+        ! rustup target list --installed | grep -q -- "$(uname -m)-unknown-linux-musl"; then
+        rustup target add "$(uname -m)-unknown-linux-musl" >"$WORK/rustup.log" 2>&1 ||
+            skip_all "rustup has no musl here"
     fi
-    STATIC=$(cd "$REPO" && timeout 850 scripts/static.sh 2>"$WORK/build.log") || die "make static: $(tail -n 5 "$WORK/build.log")"
+    STATIC=$(cd "$REPO" && timeout 850 scripts/static.sh 2>"$WORK/build.log") ||
+        die "make static: $(tail -n 5 "$WORK/build.log")"
 fi
 readelf -lW "$STATIC" >"$WORK/segments"
 ! grep -q INTERP "$WORK/segments" || die "$STATIC wants a program to load it"
@@ -55,6 +58,7 @@ ok "a volume made, mounted, unmounted and checked in a root that has nothing els
 
 status=0
 said=$(chroot "$root" /steadfast lab show / 2>&1) || status=$?
-[ "$status" -eq 1 ] && grep -q 'package steadfast-lab' <<<"$said" || die "without the lab: $status, $said"
+[ "$status" -eq 1 ] && grep -q 'package steadfast-lab' <<<"$said" ||
+    die "without the lab: $status, $said"
 ok "without the lab one line says what to install"
 finish
