@@ -184,7 +184,7 @@ impl Panel {
                     (low.min(place) - 6.0, Anchor::End)
                 };
                 let shown = text::fit(name, 9.5, self.width / 2.0 - 10.0);
-                drawing.text_with_tooltip("small", (at, middle + 3.2), anchor, &shown, name);
+                drawing.text_with_tooltip("small clear", (at, middle + 3.2), anchor, &shown, name);
             }
         }
     }
@@ -280,6 +280,16 @@ mod tests {
             count += 1;
         }
         assert!(count >= 6, "lines at ½, 1 and 2 in each row: {count}");
+    }
+
+    #[test]
+    fn names_beside_marks_interrupt_the_lines_below_them() {
+        let mut panel = panel(0.05);
+        panel.series = vec![("steadfast".into(), Hue::Series(0)); SERIES + 1];
+        let drawn = panel.draw();
+        assert_eq!(drawn.inline("").matches("<text class=\"small clear\"").count(), 2);
+        let file = drawn.file("", crate::report::chart::theme::Use::Raster);
+        assert!(file.contains(".clear{paint-order:stroke;stroke:#"), "in the colour of the card");
     }
 
     #[test]

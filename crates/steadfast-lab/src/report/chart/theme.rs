@@ -116,6 +116,8 @@ fn rules() -> Vec<(String, String)> {
         (".head", "fill:$ink;font-size:20px;font-weight:bold"),
         (".sub", "fill:$quiet;font-size:13px"),
         (".small", "font-size:9.5px"),
+        // A name on top of lines: they are interrupted around its letters.
+        (".clear", "paint-order:stroke;stroke:$card;stroke-width:3px;stroke-linejoin:round"),
         (".strong", "fill:$ink;font-weight:bold"),
         (".value", "fill:$ink"),
         (".grid", "stroke:$rule;stroke-width:1"),
