@@ -608,8 +608,7 @@ int sf_dir_open(struct sf_volume *volume, const char *path, struct sf_dir **dire
 // Copies the next entry, in no particular order and without `.` and `..`. Returns 1, or 0 at the
 // end. An entry that exists during the whole listing is returned exactly once, whatever else
 // changes.
-int sf_dir_read(struct sf_dir *directory,
-                struct sf_entry *entry);
+int sf_dir_read(struct sf_dir *directory, struct sf_entry *entry);
 
 // Continues with the first entry.
 int sf_dir_rewind(struct sf_dir *directory);
@@ -642,10 +641,7 @@ int64_t sf_pread(struct sf_file *file, void *buffer, size_t length, int64_t offs
 
 // Writes all of `data` at `offset`. Returns `length` or an error. After an error a first part of
 // `data` may be written.
-int64_t sf_pwrite(struct sf_file *file,
-                  const void *data,
-                  size_t length,
-                  int64_t offset);
+int64_t sf_pwrite(struct sf_file *file, const void *data, size_t length, int64_t offset);
 
 // Reads up to `length` bytes at the position of the file and advances it. Returns the number of
 // bytes; 0 at the end.
@@ -653,25 +649,18 @@ int64_t sf_read(struct sf_file *file, void *buffer, size_t length);
 
 // Writes all of `data` at the position of the file (with SF_APPEND: at its end) and advances it.
 // Returns `length` or an error. After an error the position is unchanged.
-int64_t sf_write(struct sf_file *file,
-                 const void *data,
-                 size_t length);
+int64_t sf_write(struct sf_file *file, const void *data, size_t length);
 
 // Moves the position of the file; `whence` is one of SF_SEEK_…. Returns the new position.
 // -SF_ENXIO: no data follows.
-int64_t sf_seek(struct sf_file *file,
-                int64_t offset,
-                int whence);
+int64_t sf_seek(struct sf_file *file, int64_t offset, int whence);
 
 // Sets the size of a file. A smaller size cuts the file; a larger size adds a hole.
 int sf_file_truncate(struct sf_file *file, int64_t size);
 
 // Reserves space for a range, so that writes to it do not run out of space. `flags`: 0,
 // SF_KEEP_SIZE, or SF_PUNCH_HOLE.
-int sf_allocate(struct sf_file *file,
-                int64_t offset,
-                int64_t length,
-                uint32_t flags);
+int sf_allocate(struct sf_file *file, int64_t offset, int64_t length, uint32_t flags);
 
 // Makes everything accepted so far durable if the mask has SF_ON_FSYNC. Otherwise returns
 // immediately.
@@ -682,32 +671,23 @@ int sf_file_stat(struct sf_file *file, struct sf_attributes *attributes);
 
 // Reads a whole file of at most `size` bytes. Returns its length. -SF_ERANGE: the file is longer,
 // and nothing was read. With `size` 0 the function only returns the length.
-int64_t sf_read_file(struct sf_volume *volume,
-                     const char *path,
-                     void *buffer,
-                     size_t size);
+int64_t sf_read_file(struct sf_volume *volume, const char *path, void *buffer, size_t size);
 
 // Makes a file hold exactly `data`. Creates the file with permissions 0644 if it does not exist.
 // To change several files atomically, call `sf_transact` after the last one, with no other event
 // in the mask.
-int sf_write_file(struct sf_volume *volume,
-                  const char *path,
-                  const void *data,
-                  size_t length);
+int sf_write_file(struct sf_volume *volume, const char *path, const void *data, size_t length);
 
 // Creates a volume in an image file, or on a block device of the system. A file that does not
 // exist is created with `options->size` bytes. An existing file fails with -SF_EEXIST unless
 // `options->flags` has SF_FORMAT_OVERWRITE; then a size of 0 keeps the file's size. The file is
 // synchronised when the function returns.
-int sf_format_image(const char *path,
-                    const struct sf_format_options *options);
+int sf_format_image(const char *path, const struct sf_format_options *options);
 
 // Opens the volume in an image file or on a block device, and locks it. The lock is exclusive, or
 // shared if the volume is opened read-only. `options` may be NULL. On failure `*volume` is
 // unchanged.
-int sf_open_image(const char *path,
-                  const struct sf_open_options *options,
-                  struct sf_volume **volume);
+int sf_open_image(const char *path, const struct sf_open_options *options, struct sf_volume **volume);
 
 // Opens a snapshot of the volume in an image file or on a block device as a separate read-only
 // volume. The image is locked as `sf_open_image` does with SF_OPEN_READ_ONLY: it must not be open
@@ -730,20 +710,14 @@ int sf_mkdir_all(struct sf_volume *volume, const char *path);
 
 // Creates a file of the type in `mode` (the bits of `st_mode`: regular file, FIFO, socket,
 // character or block device). `device`: the device number, in Linux' 32-bit encoding.
-int sf_mknod(struct sf_volume *volume,
-             const char *path,
-             uint32_t mode,
-             uint32_t device);
+int sf_mknod(struct sf_volume *volume, const char *path, uint32_t mode, uint32_t device);
 
 // Creates a symbolic link at `path` that leads to `target`.
 int sf_symlink(struct sf_volume *volume, const char *target, const char *path);
 
 // Copies the target of a symbolic link, without a zero at its end. Returns its length. -SF_ERANGE:
 // the buffer is too small. With `size` 0 the function only returns the length.
-int64_t sf_readlink(struct sf_volume *volume,
-                    const char *path,
-                    void *buffer,
-                    size_t size);
+int64_t sf_readlink(struct sf_volume *volume, const char *path, void *buffer, size_t size);
 
 // Adds the name `new_path` to the file at `path`. If the last name of `path` is a symbolic link,
 // the link itself gets the new name.
@@ -796,26 +770,19 @@ int sf_info(struct sf_volume *volume, struct sf_volume_info *info);
 // Takes a snapshot of the present state of the volume, which becomes a transaction point. The name
 // has 1 to 63 bytes of UTF-8 without a slash. -SF_EEXIST: a snapshot of this name exists.
 // -SF_ENOSPC: with the snapshot, later removals of files might not find the space that they need.
-int sf_snapshot_create(struct sf_volume *volume,
-                       const char *name);
+int sf_snapshot_create(struct sf_volume *volume, const char *name);
 
 // Copies up to `count` snapshots younger than generation `after` (0: all), oldest first. Returns
 // their number. Fewer than `count` means that no more exist.
-int sf_snapshot_list(struct sf_volume *volume,
-                     uint64_t after,
-                     struct sf_snapshot *snapshots,
-                     size_t count);
+int sf_snapshot_list(struct sf_volume *volume, uint64_t after, struct sf_snapshot *snapshots, size_t count);
 
 // Deletes a snapshot, which must not be open. Steps of `sf_background` free its space. -SF_ENOENT:
 // no snapshot has this name.
-int sf_snapshot_delete(struct sf_volume *volume,
-                       const char *name);
+int sf_snapshot_delete(struct sf_volume *volume, const char *name);
 
 // Rolls the volume back to a snapshot, which remains. `flags`: SF_DESTROY_NEWER. Open files stay
 // open. A file that did not exist at the time of the snapshot returns -SF_ESTALE.
-int sf_snapshot_rollback(struct sf_volume *volume,
-                         const char *name,
-                         uint32_t flags);
+int sf_snapshot_rollback(struct sf_volume *volume, const char *name, uint32_t flags);
 
 // Copies up to `count` inodes that differ between the snapshot `before` and the snapshot `after`
 // (NULL: the live volume). Begins at inode number `*next`, which is 0 for the first call. Sets
@@ -863,9 +830,7 @@ int sf_mask_get(struct sf_volume *volume, uint32_t *mask, uint32_t *timer_ms);
 
 // Sets the transaction mask (SF_ON_… or SF_MASK_…) and the interval of the timer in milliseconds
 // (0: keep it). Both take effect immediately and are stored with the next transaction point.
-int sf_mask_set(struct sf_volume *volume,
-                uint32_t mask,
-                uint32_t timer_ms);
+int sf_mask_set(struct sf_volume *volume, uint32_t mask, uint32_t timer_ms);
 
 // Returns the interface version of the linked or loaded library. Compare it with SF_ABI_VERSION.
 uint32_t sf_abi_version(void);
@@ -878,9 +843,7 @@ int sf_format(const struct sf_device *device, const struct sf_format_options *op
 
 // Opens the volume on a device. The description is copied; its functions and `user` are used until
 // the volume is closed. `options` may be NULL. On failure `*volume` is unchanged.
-int sf_open(const struct sf_device *device,
-            const struct sf_open_options *options,
-            struct sf_volume **volume);
+int sf_open(const struct sf_device *device, const struct sf_open_options *options, struct sf_volume **volume);
 
 // Closes a volume. Sets a last transaction point if the mask has SF_ON_UNMOUNT; otherwise
 // uncommitted changes are dropped. -SF_EBUSY: files or directories are open, and the volume stays
@@ -912,11 +875,7 @@ int sf_xattr_remove(struct sf_volume *volume, const char *path, const char *name
 
 // Copies the names of all attributes, each zero-terminated. Returns the total length in bytes.
 // Buffer and `flags` are as for `sf_xattr_get`.
-int64_t sf_xattr_list(struct sf_volume *volume,
-                      const char *path,
-                      void *buffer,
-                      size_t size,
-                      uint32_t flags);
+int64_t sf_xattr_list(struct sf_volume *volume, const char *path, void *buffer, size_t size, uint32_t flags);
 
 #ifdef __cplusplus
 }  // extern "C"

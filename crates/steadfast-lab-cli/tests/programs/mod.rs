@@ -25,9 +25,8 @@ pub fn built() {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         command.args(["build", "--workspace", "--locked", "--quiet", "--bin", "steadfast"]);
-        if !cfg!(debug_assertions) {
-            command.arg("--release");
-        }
+        // The profile of the tests, so that nothing is built twice.
+        command.args(["--profile", if cfg!(debug_assertions) { "test" } else { "release" }]);
         let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status();
         assert!(status.expect("cargo runs").success(), "steadfast does not build");
     });
