@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! # fn example<M, P>(volume: std::sync::Arc<steadfast::Volume<M, P>>) -> std::io::Result<()>
-//! # where M: steadfast_media::Medium + 'static, P: steadfast::Platform + 'static {
+//! # where M: steadfast_media::Medium + 'static, P: steadfast::Platform + Clone + 'static {
 //! use steadfast_fuse::{MountOptions, mount};
 //!
 //! let session = mount(volume.clone(), "/mnt".as_ref(), &MountOptions::default())?;
