@@ -86,8 +86,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 
     /// Writes all copies of sealed nodes, with neighbours in one request. They do not count as
-    /// [unflushed](Self::unflushed): nothing relies on them before a checkpoint has flushed them.
-    /// So no log record waits for that.
+    /// [unflushed](crate::io::Device::unflushed): nothing relies on them before a checkpoint has
+    /// flushed them. So no log record waits for that.
     pub fn write_nodes(&self, nodes: &[SealedNode]) -> Result<()> {
         let copies = nodes.iter().flat_map(|sealed| {
             sealed.pointer.copies().map(|address| (address, sealed.node.bytes()))
