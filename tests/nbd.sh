@@ -112,7 +112,7 @@ fi
 if command -v mkfs.vfat mcopy >/dev/null && has nbdkit && has nbdcopy; then
     truncate -s 16M "$WORK/fat"
     run mkfs.vfat "$WORK/fat"
-    run mcopy -i "$WORK/fat" "$STEADFAST" ::/small.bin || true
+    run mcopy -i "$WORK/fat" "$REPO/README.md" ::/small.bin
     serve nbd "$IMAGE" --file /fat --create 16M
     run nbdcopy --flush "$WORK/fat" "nbd://$ADDRESS"
     run nbdcopy "nbd://$ADDRESS" "$WORK/back"
