@@ -220,8 +220,8 @@ IMAGE="$(place vol one)&spare_after=1000&etcd_wait=1000"
 mount_volume
 etcd_kill
 lose "$(sed -n 's/^array vol: .*, on \([^,]*\),.*/\1/p' "$WORK/listing")"
-# Nothing is acknowledged without etcd: the create fails where it has to read what only the lost
-# server answers for, and else the transaction point.
+# Nothing is acknowledged without etcd. The create fails where it has to read from the lost server,
+# otherwise the transaction point fails.
 if bash -c 'echo fails >"$1"' - "$MNT/g" 2>"$WORK/fails"; then
     timeout 120 "$STEADFAST" transact "$MNT" >"$WORK/fails" 2>&1 && die "an epoch begins without etcd"
 fi

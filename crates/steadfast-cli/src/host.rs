@@ -404,9 +404,8 @@ pub fn lock_owner(path: &Path) -> Option<u32> {
     }
 }
 
-/// Whether the path is that of a device or an array, whose size and units are what they are, and
-/// not that of an image file. An image of a NAND part is as its part, and a part of a file as a
-/// partition of a disk.
+/// Whether the path is that of a device or an array and not of an image file: its size and its units
+/// are given. An image of a NAND part counts as its part, and a part of a file as a partition.
 pub fn is_device(path: &Path) -> bool {
     remote::is_remote(path)
         || window::is_part(path)

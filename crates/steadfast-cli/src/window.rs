@@ -3,8 +3,8 @@
 //! Offset and size are [sizes](crate::size); without a size the volume may use all that is behind
 //! the offset. A file whose name is the whole text is that file, whatever is in its name.
 //!
-//! [`split`] is for whoever wants the path of the file; bad values pass through it, and [`find`],
-//! through which every volume is opened, refuses them.
+//! [`split`] gives the path of the file and lets bad values pass. [`find`] refuses them; every
+//! volume is opened through it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

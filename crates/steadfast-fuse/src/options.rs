@@ -32,9 +32,9 @@ pub struct MountOptions {
     pub io_uring: IoUring,
     /// The device name that the mount table shows.
     pub fs_name: String,
-    /// It is the root file system: the kernel keeps names for long, also where it could not forget
-    /// them all at once, since systemd stops every process for a moment at the end and walks paths
-    /// meanwhile. A rollback is refused there.
+    /// The mount is the root file system. The kernel then keeps names for long: at shutdown systemd
+    /// stops every process for a moment and walks paths meanwhile. A rollback is refused where the
+    /// kernel cannot forget all names at once.
     pub root: bool,
     /// Further options of mount(8): `noexec`, `noatime`... A mount is `nosuid` and `nodev` unless
     /// `suid` and `dev` are among them; only root may use these two.

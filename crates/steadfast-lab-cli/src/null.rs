@@ -1,5 +1,5 @@
-//! `steadfast-lab null`: the daemon of the lab's target `null`. The lab starts it; nobody else has
-//! use for it.
+//! `steadfast-lab null`: the daemon of the lab's target `null`. Only the lab
+//! starts it.
 
 use std::path::PathBuf;
 

@@ -41,7 +41,7 @@ impl DerefMut for Buffer {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Direction {
+pub enum Direction {
     Read,
     Write,
 }
@@ -100,6 +100,29 @@ struct Event {
     result2: i64,
 }
 
+/// An interface that has several transfers under way at once.
+pub trait Transfers {
+    /// Makes all transfers and waits for them: of each, memory, length, and offset in the file.
+    fn transfer(
+        &mut self,
+        file: &File,
+        direction: Direction,
+        parts: &[(*mut u8, usize, usize)],
+    ) -> io::Result<()>;
+
+    fn write(&mut self, file: &File, data: &[u8], offset: usize, part: usize) -> io::Result<()> {
+        self.transfer(
+            file,
+            Direction::Write,
+            &parts(data.as_ptr().cast_mut(), data.len(), offset, part),
+        )
+    }
+
+    fn read(&mut self, file: &File, data: &mut [u8], offset: usize, part: usize) -> io::Result<()> {
+        self.transfer(file, Direction::Read, &parts(data.as_mut_ptr(), data.len(), offset, part))
+    }
+}
+
 /// A context of libaio.
 pub struct Aio(libc::c_ulong);
 
@@ -110,31 +133,9 @@ impl Aio {
         let result = unsafe { libc::syscall(libc::SYS_io_setup, DEPTH, &raw mut context) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Aio(context)) }
     }
+}
 
-    pub fn write(
-        &mut self,
-        file: &File,
-        data: &[u8],
-        offset: usize,
-        part: usize,
-    ) -> io::Result<()> {
-        self.transfer(
-            file,
-            Direction::Write,
-            &parts(data.as_ptr().cast_mut(), data.len(), offset, part),
-        )
-    }
-
-    pub fn read(
-        &mut self,
-        file: &File,
-        data: &mut [u8],
-        offset: usize,
-        part: usize,
-    ) -> io::Result<()> {
-        self.transfer(file, Direction::Read, &parts(data.as_mut_ptr(), data.len(), offset, part))
-    }
-
+impl Transfers for Aio {
     fn transfer(
         &mut self,
         file: &File,
@@ -203,31 +204,9 @@ impl Ring {
     pub fn new() -> io::Result<Ring> {
         IoUring::new(DEPTH as u32).map(Ring)
     }
+}
 
-    pub fn write(
-        &mut self,
-        file: &File,
-        data: &[u8],
-        offset: usize,
-        part: usize,
-    ) -> io::Result<()> {
-        self.transfer(
-            file,
-            Direction::Write,
-            &parts(data.as_ptr().cast_mut(), data.len(), offset, part),
-        )
-    }
-
-    pub fn read(
-        &mut self,
-        file: &File,
-        data: &mut [u8],
-        offset: usize,
-        part: usize,
-    ) -> io::Result<()> {
-        self.transfer(file, Direction::Read, &parts(data.as_mut_ptr(), data.len(), offset, part))
-    }
-
+impl Transfers for Ring {
     fn transfer(
         &mut self,
         file: &File,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::engines::{self, Aio, Buffer, Ring};
+use crate::engines::{self, Aio, Buffer, Ring, Transfers};
 use crate::support::{Place, QUIET, can_mount, wait_for};
 use crate::sys::{self, Mapping};
 

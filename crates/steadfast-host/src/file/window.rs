@@ -248,7 +248,7 @@ mod tests {
         ));
         let rest = open(131_072, None, false).unwrap();
         drop((first, second, rest));
-        // Readers share, and a writer of all of it keeps everybody out.
+        // Readers share the file. A writer of the whole file excludes all others.
         let readers = (open(0, None, true).unwrap(), open(512, Some(512), true).unwrap());
         drop(readers);
         let whole = FileMedium::open(file.path(), &FileOptions::default()).unwrap();

@@ -2,8 +2,8 @@
 //! again.
 //!
 //! The engine brings back what waits for a transaction point, and says whether one is worth it
-//! ([`Shortage`]). What removed files and deleted snapshots still hold comes back in steps, which
-//! are done here where they are needed, as background work would do them.
+//! ([`Shortage`]). Blocks of removed files and deleted snapshots come back in steps. An operation
+//! without space runs the same steps here that background work runs.
 
 use steadfast_media::Medium;
 

@@ -1,6 +1,5 @@
-//! Paths of a scrub's findings, in bounded steps. The directory entries of each tree with findings
-//! (the live one, and snapshots) are walked once for the files, and once more for the directories
-//! above them.
+//! Paths of a scrub's findings, in bounded steps. The live tree and each snapshot with findings are
+//! walked twice: once for the entries of the files, and once for the directories above them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
