@@ -9,6 +9,7 @@ use steadfast_torture::operation::{Change, Make, Name, Operation, Place};
 use steadfast_torture::platform::Clock;
 use steadfast_torture::powercut::{Effort, Script, Tally, torture};
 use steadfast_torture::subject::{LabVolume, Subject};
+use steadfast_torture::sweep::Combination;
 use steadfast_torture::tape::{Event, Lie, Tape};
 use steadfast_torture::world::{Profile, World};
 
@@ -294,5 +295,26 @@ fn what_a_snapshot_holds_can_be_removed_from_a_small_volume() {
         let before = no_space(operations.clone());
         operations.extend((0..files).map(remove));
         assert_eq!(no_space(operations), before, "{files} files");
+    }
+}
+
+/// A rollback to a snapshot keeps the timer in force. A cut in it left the point before it with that
+/// timer, and a second cut, while the opening mends a metaroot, left the same. The judge took that
+/// for a state of its own.
+#[test]
+fn a_cut_in_the_opening_behind_an_interrupted_rollback_leaves_the_same_state() {
+    let world = Combination::of_seed(794).world(794);
+    let operations = [
+        Operation::SnapshotCreate { name: 1 },
+        create(&[], 1, Make::Regular),
+        Operation::SetTimer { ms: 4760 },
+        Operation::Transact,
+        Operation::SetTimer { ms: 5000 },
+        Operation::SnapshotRollback { name: 1, destroy_newer: false },
+    ];
+    let effort = Effort { operations: 0, cuts: None, survivals: 30, recovery_cuts: [8, 0, 0] };
+    let script = Script::Given(operations.to_vec());
+    if let Err(violation) = torture::<LabVolume>(&world, &script, &effort, &mut Tally::default()) {
+        panic!("{world}\n{violation}");
     }
 }

@@ -49,9 +49,6 @@ pub(super) struct Judge<'a> {
 struct Recorded {
     tape: Tape,
     ledger: Ledger,
-    /// Number of events while the volume was being opened. Up to there, the states from before are
-    /// allowed.
-    opened: usize,
     found: usize,
     tick: u64,
     operations: Vec<Operation>,
@@ -135,13 +132,9 @@ impl<'a> Judge<'a> {
                 choices.truncate(1);
             }
             for survival in choices {
-                // During the opening the volume had not yet shown which state it found. But the
-                // result of a recovery must not depend on how often it was interrupted.
-                let left = if cut < recorded.opened {
-                    &allowed[recorded.found..=recorded.found]
-                } else {
-                    recorded.ledger.allowed(cut)
-                };
+                // During the opening that is the state that it finds: the result of a recovery must
+                // not depend on how often it was interrupted.
+                let left = recorded.ledger.allowed(cut);
                 let image = cutter.image(survival);
                 if !self.seen.is_new(&image, &self.start.image, left) {
                     self.tally.repeated += 1;
@@ -205,7 +198,6 @@ impl<'a> Judge<'a> {
                 .map_err(|what| format!("check after the cut: {what}"))?;
         }
         let (mut session, found) = Session::<S>::open(self.world, &tape, &clock, tick, allowed)?;
-        let opened = tape.position();
         let mut begun = Vec::new();
         let mut step = |session: &mut Session<'_, S>, operation: Operation| {
             begun.push(tape.position());
@@ -278,6 +270,6 @@ impl<'a> Judge<'a> {
             .number(found as u64)
             .bytes(&answers.to_le_bytes())
             .bytes(&tape.digest().to_le_bytes());
-        Ok(Recorded { tape, ledger, opened, found, tick, operations: Vec::new(), begun, no_space })
+        Ok(Recorded { tape, ledger, found, tick, operations: Vec::new(), begun, no_space })
     }
 }
