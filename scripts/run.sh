@@ -13,7 +13,7 @@ command -v fusermount3 >/dev/null || need_packages fuse3
 need_fuse
 [ -x "$(target_directory)/release/steadfast" ] \
     || echo "the first build fetches and compiles some 300 crates: about 10 minutes on two processors, later ones a minute"
-"${CARGO:-cargo}" build --release --locked -p steadfast-cli
+"${CARGO:-cargo}" build --release --locked -p steadfast-cli -p steadfast-lab-cli
 steadfast=$(target_directory)/release/steadfast
 
 # Exit code 8: a mount whose daemon was killed. Clear it: the image has all acknowledged data.
