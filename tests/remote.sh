@@ -35,14 +35,26 @@ lose() {
 states() { timeout 60 "$STEADFAST" remote status --json "$IMAGE" | sed '/^  "live"/,$d' | grep -c '"state": "good"' || true; }
 # epoch: the newest epoch.
 epoch() { timeout 60 "$STEADFAST" remote status "$IMAGE" | sed -n 's/^array.*, epoch \([0-9]*\).*/\1/p'; }
-# wait_port PORT: waits until a server listens there.
-wait_port() {
-    local try
-    for try in $(seq 100); do
-        ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null || return 0
-        sleep 0.05
+# listens PORT: whether a server answers there.
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+# on_port LOG COMMAND...: starts a server and sets PORT, which replaces the word PORT in COMMAND. The
+# port is below those that the kernel gives to other connections. If it is taken, the server ends,
+# and the next port is tried.
+on_port() {
+    local log=$1 try pid
+    shift
+    for try in $(seq 20); do
+        PORT=$((20000 + RANDOM % 10000))
+        ! listens $PORT || continue
+        "${@//PORT/$PORT}" >"$log" 2>&1 &
+        pid=$!
+        own $pid
+        while kill -0 $pid 2>/dev/null; do
+            ! listens $PORT || return 0
+            sleep 0.05
+        done
     done
-    die "nobody listens on port $1 ($try)"
+    die "no server starts in $try attempts: $(cat "$log")"
 }
 
 for index in 0 1 2; do lend $index; done
@@ -319,11 +331,9 @@ if command -v openssl >/dev/null; then
     timeout 60 "$STEADFAST" put -r "$IMAGE" "$TESTS" /a || die "put over TLS"
     check_volume "over TLS"
     if command -v nbdkit >/dev/null; then
-        port=$((20000 + RANDOM % 20000))
-        nbdkit -f -i 127.0.0.1 -p $port --tls=require --tls-certificates="$pki" --tls-verify-peer memory 64M >"$WORK/nbdkit.log" 2>&1 &
-        own $!
-        wait_port $port
-        IMAGE="remote://localhost:$port?$words&$tls"
+        on_port "$WORK/nbdkit.log" nbdkit -f -i 127.0.0.1 -p PORT \
+            --tls=require --tls-certificates="$pki" --tls-verify-peer memory 64M
+        IMAGE="remote://localhost:$PORT?$words&$tls"
         timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs on nbdkit over TLS: $(cat "$WORK/mkfs.log")"
         check_volume "on nbdkit over TLS"
     fi
@@ -334,14 +344,12 @@ if command -v qemu-storage-daemon >/dev/null; then
     truncate -s 64M "$WORK/lent.img"
     addresses=()
     for index in 0 1; do
-        port=$((20000 + RANDOM % 20000))
         cp "$WORK/lent.img" "$WORK/lent$index.img"
-        qemu-storage-daemon --blockdev driver=file,node-name=lent,filename="$WORK/lent$index.img" \
-            --nbd-server addr.type=inet,addr.host=127.0.0.1,addr.port=$port \
-            --export type=nbd,id=lent,node-name=lent,name=,writable=on >"$WORK/qemu$index.log" 2>&1 &
-        own $!
-        wait_port $port
-        addresses+=("127.0.0.1:$port")
+        on_port "$WORK/qemu$index.log" qemu-storage-daemon \
+            --blockdev driver=file,node-name=lent,filename="$WORK/lent$index.img" \
+            --nbd-server addr.type=inet,addr.host=127.0.0.1,addr.port=PORT \
+            --export type=nbd,id=lent,node-name=lent,name=,writable=on
+        addresses+=("127.0.0.1:$PORT")
     done
     IMAGE="remote://${addresses[0]},${addresses[1]}?policy=mirror&$words"
     timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs on qemu-storage-daemon: $(cat "$WORK/mkfs.log")"
@@ -355,11 +363,8 @@ fi
 if command -v nbdkit >/dev/null; then
     addresses=()
     for index in 0 1; do
-        port=$((20000 + RANDOM % 20000))
-        nbdkit -f -i 127.0.0.1 -p $port memory 64M >"$WORK/nbdkit$index.log" 2>&1 &
-        own $!
-        wait_port $port
-        addresses+=("127.0.0.1:$port")
+        on_port "$WORK/nbdkit$index.log" nbdkit -f -i 127.0.0.1 -p PORT memory 64M
+        addresses+=("127.0.0.1:$PORT")
     done
     IMAGE="remote://${addresses[0]},${addresses[1]}?policy=mirror&$words"
     timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs on nbdkit: $(cat "$WORK/mkfs.log")"
