@@ -42,12 +42,17 @@ static int update(sf_volume *volume, const char *version, int broken) {
 }
 
 static int install(sf_volume *volume, const char *version, int broken) {
+    /* Until the commit nothing becomes durable: after a power cut the volume is as it is now. */
+    sf_transaction *transaction;
+    if (sf_begin(volume, &transaction) < 0) {
+        return failed("begin");
+    }
     if (update(volume, version, broken) == 0) {
         /* From here on all of it is there, whenever the power fails. */
-        return sf_transact(volume) < 0 ? failed("transact") : 0;
+        return sf_commit(transaction) < 0 ? failed("commit") : 0;
     }
-    if (sf_rollback(volume) < 0) {
-        return failed("rollback");
+    if (sf_abort(transaction) < 0) {
+        return failed("abort");
     }
     printf("%s: rolled back\n", version);
     return 0;
@@ -82,8 +87,6 @@ int main(int count, char **arguments) {
     sf_format_options format;
     sf_format_options_init(&format, sizeof format);
     format.size = 8 << 20;
-    /* Only sf_transact makes things durable. */
-    format.mask = SF_MASK_MANUAL;
     sf_volume *volume;
     if (sf_format_image(arguments[1], &format) < 0 || sf_open_image(arguments[1], NULL, &volume) < 0) {
         return failed("open") != 0;

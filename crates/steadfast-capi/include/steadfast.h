@@ -335,6 +335,9 @@ typedef struct sf_dir sf_dir;
 // `sf_write` and `sf_seek` share one position and run one at a time.
 typedef struct sf_file sf_file;
 
+// An open transaction. Use it from one thread at a time.
+typedef struct sf_transaction sf_transaction;
+
 // An open volume. Several threads may use it at the same time, except for closing it.
 typedef struct sf_volume sf_volume;
 
@@ -803,6 +806,23 @@ int sf_snapshot_open(const struct sf_device *device,
                      const struct sf_open_options *options,
                      struct sf_volume **volume);
 
+// Begins a transaction of the whole volume. Changes that were accepted before are durable when it
+// returns. From then on only `sf_commit` makes changes durable. `sf_transact`, `sf_rollback`,
+// `sf_mask_set` and a second `sf_begin` return -SF_EBUSY, and the events of the mask do nothing.
+// Changes of other threads belong to the transaction. After a power cut the volume is in the state
+// of the beginning or of the commit. On failure `*transaction` is unchanged.
+int sf_begin(struct sf_volume *volume, struct sf_transaction **transaction);
+
+// Makes all changes since `sf_begin` durable, all of them or none. The transaction has ended in
+// every case, and the pointer becomes invalid. After an error it is rolled back, as by
+// `sf_rollback`.
+int sf_commit(struct sf_transaction *transaction);
+
+// Drops all changes since `sf_begin`, as `sf_rollback` does, and ends the transaction. The pointer
+// becomes invalid. After an error the volume accepts nothing more; after reopening it is in the
+// state of the beginning. NULL is allowed and does nothing.
+int sf_abort(struct sf_transaction *transaction);
+
 // Sets a transaction point: makes everything accepted so far durable, atomically.
 int sf_transact(struct sf_volume *volume);
 
@@ -846,8 +866,8 @@ int sf_format(const struct sf_device *device, const struct sf_format_options *op
 int sf_open(const struct sf_device *device, const struct sf_open_options *options, struct sf_volume **volume);
 
 // Closes a volume. Sets a last transaction point if the mask has SF_ON_UNMOUNT; otherwise
-// uncommitted changes are dropped. -SF_EBUSY: files or directories are open, and the volume stays
-// open. In every other case, even after another error, the volume is closed and the pointer
+// uncommitted changes are dropped. -SF_EBUSY: files, directories or a transaction are open, and the
+// volume stays open. In every other case, even after another error, the volume is closed and the pointer
 // becomes invalid. NULL is allowed and does nothing.
 int sf_close(struct sf_volume *volume);
 

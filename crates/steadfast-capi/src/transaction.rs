@@ -1,11 +1,14 @@
 //! Transaction points: the events that set them, setting one, rolling back to the last one.
 
+use alloc::boxed::Box;
 use core::ffi::c_int;
 
-use engine::TransactionMask;
+use engine::{Transaction, TransactionMask};
 
-use crate::guard::{call_int, check_place, store, with};
-use crate::volume::sf_volume;
+use crate::Surroundings;
+use crate::guard::{Outcome, call_int, check_place, on, reference, store, with};
+use crate::medium::AnyMedium;
+use crate::volume::{boxed, sf_volume};
 
 /// Only `sf_transact` and `sf_checkpoint` set transaction points.
 pub const SF_MASK_MANUAL: u32 = 0;
@@ -76,6 +79,83 @@ const _: () = {
     assert!(SF_MASK_MANUAL == TransactionMask::MANUAL.0);
     assert!(SF_MASK_DEFAULT == TransactionMask::DEFAULT.0);
 };
+
+/// An open transaction. Use it from one thread at a time.
+pub struct sf_transaction {
+    volume: &'static sf_volume,
+    open: Transaction<'static, AnyMedium, Surroundings>,
+}
+
+/// Begins a transaction of the whole volume. Changes that were accepted before are durable when it
+/// returns. From then on only `sf_commit` makes changes durable. `sf_transact`, `sf_rollback`,
+/// `sf_mask_set` and a second `sf_begin` return -SF_EBUSY, and the events of the mask do nothing.
+/// Changes of other threads belong to the transaction. After a power cut the volume is in the state
+/// of the beginning or of the commit. On failure `*transaction` is unchanged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_begin(
+    volume: *mut sf_volume,
+    transaction: *mut *mut sf_transaction,
+) -> c_int {
+    call_int("sf_begin", || {
+        check_place(transaction, "transaction")?;
+        // SAFETY: the header requires an open volume and room for a pointer.
+        unsafe {
+            let begun = with(volume, |volume| {
+                let volume = volume.hold();
+                let begun = volume.core.begin().map_err(Into::into);
+                begun
+                    .and_then(|open| boxed(sf_transaction { volume, open }))
+                    .inspect_err(|_| volume.let_go())
+            })?;
+            store(transaction, Box::into_raw(begun), "transaction")
+        }
+    })
+}
+
+/// Makes all changes since `sf_begin` durable, all of them or none. The transaction has ended in
+/// every case, and the pointer becomes invalid. After an error it is rolled back, as by
+/// `sf_rollback`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_commit(transaction: *mut sf_transaction) -> c_int {
+    // SAFETY: the header requires an open transaction.
+    call_int("sf_commit", || unsafe { end(transaction, Transaction::commit) })
+}
+
+/// Drops all changes since `sf_begin`, as `sf_rollback` does, and ends the transaction. The pointer
+/// becomes invalid. After an error the volume accepts nothing more; after reopening it is in the
+/// state of the beginning. NULL is allowed and does nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sf_abort(transaction: *mut sf_transaction) -> c_int {
+    call_int("sf_abort", || {
+        if transaction.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the header requires an open transaction.
+        unsafe { end(transaction, |mut open| open.roll_back()) }
+    })
+}
+
+/// Ends a transaction by `work`, and its reference to the volume.
+///
+/// # Safety
+/// `transaction` is NULL, or came from `sf_begin` and has not ended.
+unsafe fn end(
+    transaction: *mut sf_transaction,
+    work: impl FnOnce(Transaction<'static, AnyMedium, Surroundings>) -> engine::Result<()>,
+) -> Outcome {
+    // SAFETY: the caller guarantees that a pointer that is not NULL is an open transaction.
+    let volume = unsafe { reference(transaction, "transaction") }?.volume;
+    // SAFETY: `sf_begin` made the pointer from a box, and the header forbids a second use.
+    let ending = unsafe { Box::from_raw(transaction) };
+    let mut open = Some(ending.open);
+    let result = on(volume, |_| open.take().map_or(Ok(()), |open| Ok(work(open)?)));
+    if let Some(open) = open {
+        // The volume is broken: a rollback would go by a state that may be wrong.
+        open.detach();
+    }
+    volume.let_go();
+    result
+}
 
 /// Sets a transaction point: makes everything accepted so far durable, atomically.
 #[unsafe(no_mangle)]

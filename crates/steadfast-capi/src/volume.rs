@@ -20,7 +20,7 @@ pub const SF_ABI_VERSION: u32 = 1;
 /// An open volume. Several threads may use it at the same time, except for closing it.
 pub struct sf_volume {
     pub(crate) core: Core,
-    /// Number of open files and directories; each refers to this volume.
+    /// Number of open files, directories and transactions; each refers to this volume.
     handles: AtomicUsize,
     /// A panic happened: the state in memory is unknown.
     pub(crate) broken: AtomicBool,
@@ -156,8 +156,8 @@ pub unsafe extern "C" fn sf_open(
 }
 
 /// Closes a volume. Sets a last transaction point if the mask has SF_ON_UNMOUNT; otherwise
-/// uncommitted changes are dropped. -SF_EBUSY: files or directories are open, and the volume stays
-/// open. In every other case, even after another error, the volume is closed and the pointer
+/// uncommitted changes are dropped. -SF_EBUSY: files, directories or a transaction are open, and the
+/// volume stays open. In every other case, even after another error, the volume is closed and the pointer
 /// becomes invalid. NULL is allowed and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_close(volume: *mut sf_volume) -> c_int {
@@ -172,7 +172,9 @@ pub unsafe extern "C" fn sf_close(volume: *mut sf_volume) -> c_int {
         if open > 0 {
             return Err(Failure::new(
                 codes::SF_EBUSY,
-                format_args!("{open} files or directories are open; close them first"),
+                format_args!(
+                    "{open} files, directories or transactions are open; close them first"
+                ),
             ));
         }
         #[cfg(feature = "std")]

@@ -49,7 +49,7 @@ fn wrong_calls_are_errors_and_nothing_else() {
 }
 
 #[test]
-fn snapshots_and_clones() {
+fn snapshots_clones_and_transactions() {
     let directory = tempfile::tempdir().unwrap();
     let output = compile_and_run("crates/steadfast-capi/tests/c/snapshots.c", &[], &directory);
     assert_eq!(output, "ok\n");

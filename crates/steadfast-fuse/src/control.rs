@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 use crate::abi::output::{IoctlOut, LseekOut};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
-use crate::filesystem::{Filesystem, Parked, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
+use crate::filesystem::{Filesystem, OpenTransaction, Parked, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
 use crate::ioctl::SnapshotArgument;
 use crate::log::{log_error, log_info, log_warning};
 use crate::metrics::Timing;
@@ -138,6 +138,8 @@ pub(crate) fn run<M: Medium + 'static, P: Platform + Clone + 'static>(
     jobs: &Receiver<Job>,
 ) {
     let mut waiting = VecDeque::new();
+    // The workers have ended when the loop ends, and a transaction that is still open rolls back.
+    let mut transaction = None;
     loop {
         if waiting.is_empty() {
             waiting.extend(jobs.recv().ok());
@@ -155,7 +157,8 @@ pub(crate) fn run<M: Medium + 'static, P: Platform + Clone + 'static>(
             tickets.append(more);
             waiting.pop_front();
         }
-        if catch_unwind(AssertUnwindSafe(|| filesystem.execute_job(job))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| filesystem.execute_job(job, &mut transaction))).is_err()
+        {
             log_error!("internal error in a command; answered EIO, the mount goes on");
             // Reopens the gate even after a panic.
             filesystem.resume();
@@ -164,7 +167,7 @@ pub(crate) fn run<M: Medium + 'static, P: Platform + Clone + 'static>(
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
-    fn execute_job(&self, job: Job) {
+    fn execute_job<'v>(&'v self, job: Job, transaction: &mut OpenTransaction<'v, M, P>) {
         match job {
             Job::Command { tickets, command } => {
                 let mut out = IoctlOut::default().as_bytes().to_vec();
@@ -185,7 +188,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             }
             Job::Admit { ticket, nodeid, handle } => self.execute_admission(ticket, nodeid, handle),
             Job::Room => self.admission.look(self),
-            Job::Lease { ticket, job } => self.execute_lease(ticket, job),
+            Job::Lease { ticket, job } => self.execute_lease(ticket, job, transaction),
             Job::Rescue { done } => {
                 if let Err(errno) = self.pull_all() {
                     let error = std::io::Error::from_raw_os_error(errno.0);

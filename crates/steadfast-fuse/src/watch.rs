@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-use steadfast::key::Key;
+use steadfast::dump::Key;
 use steadfast::volume::{Activity, CacheUse, MapCell, MapGeometry, SpaceUse};
 use steadfast::{BlockAddress, BlockRun, Platform, Volume};
 use steadfast_media::{Medium, MediumCounters};

@@ -198,7 +198,7 @@ fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
             3 => Operation::Compare,
             7 => Operation::Remount { clean: number % 16 == 7 },
             1 | 5 if world.extras.snapshots => generator.snapshot(),
-            2 if world.extras.holds && !session.model.held => Operation::Hold,
+            2 if world.extras.holds && !session.model.held => Operation::Begin,
             6 if world.extras.resizes => generator.resize(),
             _ => generator.next(&session.model),
         };

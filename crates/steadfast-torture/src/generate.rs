@@ -76,11 +76,7 @@ impl Generator {
     pub fn next(&mut self, model: &Model) -> Operation {
         // An atomic command lasts a few operations.
         if model.held && self.random.chance(1, 6) {
-            return if self.random.chance(2, 3) {
-                Operation::CommitHeld
-            } else {
-                Operation::RollBackHeld
-            };
+            return if self.random.chance(2, 3) { Operation::Commit } else { Operation::Abort };
         }
         if let Some(operation) = self.planned(model) {
             return operation;
@@ -345,7 +341,7 @@ impl Generator {
             11 => Operation::Sync,
             12..14 => Operation::Rollback,
             14 => Operation::Remount { clean: self.random.chance(1, 2) },
-            15 if self.extras.holds => Operation::Hold,
+            15 if self.extras.holds => Operation::Begin,
             _ => Operation::Background { advance_ms: self.random.pick(&[0, 50, 1000, 6000]) },
         }
     }

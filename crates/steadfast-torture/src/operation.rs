@@ -248,11 +248,11 @@ pub enum Operation {
         destroy_newer: bool,
     },
     /// Begins an atomic command.
-    Hold,
+    Begin,
     /// Ends the atomic command: all of its changes become durable.
-    CommitHeld,
+    Commit,
     /// Ends the atomic command: none of its changes stay.
-    RollBackHeld,
+    Abort,
     /// Makes the volume larger or smaller: this many eighths of the medium.
     Resize {
         eighths: u8,

@@ -6,7 +6,7 @@ use steadfast::fs::{
     AllocateMode, Attributes, Caller, DirectoryEntry, NewNode, RenameMode, SeekTo, SetAttributes,
     SetXattrMode, Statistics,
 };
-use steadfast::{Error, InodeNumber, OpenOptions, TransactionMask, Volume};
+use steadfast::{Error, InodeNumber, OpenOptions, Transaction, TransactionMask, Volume};
 
 use crate::platform::{Clock, LabPlatform};
 use crate::tape::Tape;
@@ -130,9 +130,9 @@ pub enum Call<'a> {
         name: &'a str,
         destroy_newer: bool,
     },
-    Hold,
-    CommitHeld,
-    RollBackHeld,
+    Begin,
+    Commit,
+    Abort,
     Grow {
         size: u64,
     },
@@ -329,6 +329,17 @@ pub trait Subject: Sized {
 /// The real volume on the recording medium.
 pub type LabVolume = Volume<Tape, LabPlatform>;
 
+/// Runs `work` on the open transaction, which stays open if `work` does not end it.
+fn with_transaction<'v>(
+    volume: &'v LabVolume,
+    work: impl FnOnce(&mut Transaction<'v, Tape, LabPlatform>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut transaction = volume.resume();
+    let result = work(&mut transaction);
+    transaction.detach();
+    result
+}
+
 impl Subject for LabVolume {
     const EXTENDED: bool = true;
 
@@ -381,7 +392,7 @@ impl Subject for LabVolume {
                 self.release(inode);
                 Ok(Reply::Done)
             }
-            Call::Closed { inode } => self.closed(inode).map(done),
+            Call::Closed { .. } => self.closed().map(done),
             Call::Write { inode, offset, data, sync } => {
                 self.write(inode, offset, data, sync).map(done)
             }
@@ -395,7 +406,7 @@ impl Subject for LabVolume {
             Call::CloneRange { from, from_offset, to, to_offset, length } => {
                 self.clone_range(from, from_offset, to, to_offset, length).map(Reply::Number)
             }
-            Call::Fsync { inode, data_only } => self.fsync(inode, data_only).map(done),
+            Call::Fsync { .. } => self.fsync().map(done),
             Call::Sync => self.sync().map(done),
             Call::Transact => self.transact().map(done),
             Call::Checkpoint => self.checkpoint().map(done),
@@ -410,9 +421,9 @@ impl Subject for LabVolume {
             Call::SnapshotRollback { name, destroy_newer } => {
                 self.snapshot_rollback(name, destroy_newer).map(done)
             }
-            Call::Hold => self.hold().map(done),
-            Call::CommitHeld => self.commit_held().map(done),
-            Call::RollBackHeld => self.roll_back_held().map(done),
+            Call::Begin => self.begin().map(Transaction::detach).map(done),
+            Call::Commit => with_transaction(self, Transaction::try_commit).map(done),
+            Call::Abort => with_transaction(self, Transaction::roll_back).map(done),
             Call::Grow { size } => self.grow(size).map(done),
             Call::Shrink { size } => self.shrink(size, &mut |_| ()).map(done),
         }

@@ -299,9 +299,9 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
             | Call::SnapshotDelete { .. }
             | Call::SnapshotRollback { .. }
             | Call::CloneRange { .. }
-            | Call::Hold
-            | Call::CommitHeld
-            | Call::RollBackHeld
+            | Call::Begin
+            | Call::Commit
+            | Call::Abort
             | Call::Grow { .. }
             | Call::Shrink { .. } => {
                 return Err(Error::Unsupported("more than a plain file system"));

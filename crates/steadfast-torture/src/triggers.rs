@@ -15,8 +15,8 @@ pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
         | Call::SnapshotCreate { .. }
         | Call::SnapshotDelete { .. }
         | Call::SnapshotRollback { .. }
-        | Call::Hold
-        | Call::CommitHeld
+        | Call::Begin
+        | Call::Commit
         | Call::Grow { .. }
         | Call::Shrink { .. } => return true,
         Call::Create { node: NewNode::Directory, .. } => TransactionMask::MKDIR,
@@ -51,7 +51,7 @@ pub fn triggers(call: &Call<'_>, mask: TransactionMask) -> bool {
         Call::Acquire { .. }
         | Call::Release { .. }
         | Call::Rollback
-        | Call::RollBackHeld
+        | Call::Abort
         | Call::Background
         | Call::SetMask { .. }
         | Call::SetTimer { .. } => return false,
@@ -95,8 +95,8 @@ pub fn is_commit(call: &Call<'_>) -> bool {
             | Call::Release { .. }
             | Call::SetMask { .. }
             | Call::SetTimer { .. }
-            | Call::Hold
-            | Call::CommitHeld
-            | Call::RollBackHeld
+            | Call::Begin
+            | Call::Commit
+            | Call::Abort
     )
 }

@@ -177,7 +177,7 @@ fn perform(
         Operation::Commit => match how % 3 {
             0 => volume.transact(),
             1 => volume.checkpoint(),
-            _ => volume.fsync(at(Path { directory: 0, name: 0 }), false),
+            _ => volume.fsync(),
         }
         .map(|()| Answer::Done),
         Operation::Rollback => volume.rollback().map(|()| Answer::Done),
@@ -410,7 +410,7 @@ fn commits_are_kept(log_size: u64, holds: bool) {
         })
         .collect();
     if holds {
-        world.volume.hold().unwrap();
+        world.volume.begin().unwrap().detach();
     }
     let mut acknowledged: Vec<(usize, u8)> =
         threads.into_iter().flat_map(|thread| thread.join().expect("ends")).collect();

@@ -1,6 +1,6 @@
-/* Snapshots and clones on block functions, under the address sanitizer. Snapshots are created,
- * listed, compared, opened beside the live volume, rolled back to and deleted. Files share
- * blocks. */
+/* Snapshots, clones and transactions on block functions, under the address sanitizer. Snapshots are
+ * created, listed, compared, opened beside the live volume, rolled back to and deleted. Files share
+ * blocks. A transaction ends by commit or abort. */
 #include <steadfast.h>
 
 #include <stdio.h>
@@ -160,6 +160,41 @@ static void clones(const sf_device *device, sf_volume *volume) {
     IS(sf_file_close(from) | sf_file_close(to) | sf_file_close(reader), 0);
 }
 
+static void transactions(const sf_device *device, sf_volume *volume) {
+    sf_transaction *transaction = NULL, *second = NULL;
+    sf_volume *after = NULL;
+    IS(sf_begin(NULL, &transaction), -SF_EFAULT);
+    IS(sf_begin(volume, NULL), -SF_EFAULT);
+    IS(sf_commit(NULL), -SF_EFAULT);
+    IS(sf_abort(NULL), 0);
+    IS(sf_write_file(volume, "/t", "old", 3), 0);
+
+    IS(sf_begin(volume, &transaction), 0);
+    IS(sf_write_file(volume, "/t", "dropped", 7), 0);
+    IS(sf_begin(volume, &second), -SF_EBUSY);
+    IS(second != NULL, 0);
+    IS(sf_transact(volume), -SF_EBUSY);
+    IS(sf_rollback(volume), -SF_EBUSY);
+    IS(sf_close(volume), -SF_EBUSY);
+    IS(sf_abort(transaction), 0);
+    contents_are(volume, "/t", "old");
+
+    IS(sf_begin(volume, &transaction), 0);
+    IS(sf_write_file(volume, "/t", "new", 3), 0);
+    IS(sf_sync(volume), 0);
+    sf_open_options look;
+    IS(sf_open_options_init(&look, sizeof look), 0);
+    look.flags = SF_OPEN_READ_ONLY;
+    IS(sf_open(device, &look, &after), 0);
+    contents_are(after, "/t", "old");
+    IS(sf_close(after), 0);
+    IS(sf_commit(transaction), 0);
+    IS(sf_open(device, &look, &after), 0);
+    contents_are(after, "/t", "new");
+    IS(sf_close(after), 0);
+    IS(sf_unlink(volume, "/t"), 0);
+}
+
 int main(void) {
     static unsigned char disk[SIZE];
     sf_device device = {0};
@@ -175,6 +210,7 @@ int main(void) {
     IS(sf_open(&device, NULL, &volume), 0);
     snapshots(&device, volume);
     clones(&device, volume);
+    transactions(&device, volume);
     IS(sf_close(volume), 0);
     IS(sf_snapshot_open_image("no such image", "s", NULL, &volume), -SF_ENOENT);
     puts("ok");

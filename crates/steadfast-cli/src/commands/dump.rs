@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use steadfast::key::{Key, Kind};
+use steadfast::dump::{Key, Kind};
 use steadfast::{BlockAddress, Error, InodeNumber, Lsn, dump};
 use steadfast_host::HostPlatform;
 

@@ -59,6 +59,3 @@ pub(crate) mod write {
 
 /// `SetxattrIn::setxattr_flags`: clear set-group-id after setting an ACL.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-
-/// `FsyncIn::fsync_flags`: data only.
-pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;

@@ -49,7 +49,7 @@ impl Closing {
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// FLUSH: one descriptor of an open file is closed; others may remain.
     pub(super) fn flush(&self, request: &Request<'_>) -> Outcome {
-        let inode = self.node(request)?;
+        self.node(request)?;
         if !self.closing.is_reported(|| self.volume.mask()) {
             return Err(Errno(libc::ENOSYS));
         }
@@ -57,7 +57,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             if self.files.has_one_writer(request.header.nodeid) {
                 self.settle_times(request.header.nodeid);
             }
-            self.volume.closed(inode)?;
+            self.volume.closed()?;
         }
         Ok(Answer::Ready)
     }

@@ -17,7 +17,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use steadfast::Platform;
+use steadfast::{Platform, Transaction};
 use steadfast_media::Medium;
 use zerocopy::IntoBytes;
 
@@ -41,6 +41,9 @@ const CONTROL_INODE: u64 = 2;
 const CONTROL_ID: u64 = 0xffff << 48 | CONTROL_INODE;
 /// Reads and writes go to the daemon, not to the page cache; a close needs no FLUSH.
 const OPEN_FLAGS: u32 = 1 | crate::abi::flags::fopen::NOFLUSH;
+
+/// The transaction of the present holder. The control thread owns it.
+pub(crate) type OpenTransaction<'v, M, P> = Option<Transaction<'v, M, P>>;
 
 /// The holder of the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,16 +195,23 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     /// On the control thread: executes a change of the lease.
-    pub(crate) fn execute_lease(&self, ticket: Option<Ticket>, job: LeaseJob) {
+    pub(crate) fn execute_lease<'v>(
+        &'v self,
+        ticket: Option<Ticket>,
+        job: LeaseJob,
+        transaction: &mut OpenTransaction<'v, M, P>,
+    ) {
         let result = match job {
-            LeaseJob::Begin { handle, process } => self.begin(handle, process),
+            LeaseJob::Begin { handle, process } => self.begin(handle, process, transaction),
             LeaseJob::Commit { handle } => {
-                self.if_holder(handle).and_then(|()| self.commit_lease())
+                self.if_holder(handle).and_then(|()| self.commit_lease(transaction))
             }
-            LeaseJob::Abort { handle } => self.if_holder(handle).and_then(|()| self.abort_lease()),
+            LeaseJob::Abort { handle } => {
+                self.if_holder(handle).and_then(|()| self.abort_lease(transaction))
+            }
             LeaseJob::Lost { handle } if self.lease.is_held_by(handle) => {
                 log_warning!("an atomic command has ended without an answer: rolling back");
-                self.abort_lease()
+                self.abort_lease(transaction)
             }
             LeaseJob::Lost { .. } => Ok(()),
         };
@@ -215,13 +225,18 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         if self.lease.is_held_by(handle) { Ok(()) } else { Err(Errno(libc::EINVAL)) }
     }
 
-    fn begin(&self, handle: u64, process: u32) -> Result<(), Errno> {
+    fn begin<'v>(
+        &'v self,
+        handle: u64,
+        process: u32,
+        transaction: &mut OpenTransaction<'v, M, P>,
+    ) -> Result<(), Errno> {
         if self.volume.is_held() {
             return Err(Errno(libc::EALREADY));
         }
         // Earlier writes belong to the state that a rollback returns to.
         self.pull_all()?;
-        self.volume.hold()?;
+        *transaction = Some(self.volume.begin()?);
         self.lease.no_space.store(false, Ordering::Release);
         self.lease.lost.store(0, Ordering::Release);
         *self.lease.holder() = Some(Holder { handle, process });
@@ -230,17 +245,19 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     /// If an error occurs before the commit, the lease stays and the holder must abort.
-    fn commit_lease(&self) -> Result<(), Errno> {
+    fn commit_lease(&self, transaction: &mut OpenTransaction<'_, M, P>) -> Result<(), Errno> {
+        let Some(open) = transaction else { return Err(Errno(libc::EINVAL)) };
         self.pull_all()?;
         match self.lease.lost.load(Ordering::Acquire) {
             0 => {}
             // Part of the written data is missing, so a commit would not be atomic.
             errno => return Err(Errno(errno)),
         }
-        let result = self.volume.commit_held();
+        let result = open.try_commit();
         if result.is_err() && self.volume.is_held() {
             return Ok(result?);
         }
+        *transaction = None;
         *self.lease.holder() = None;
         log_info!(
             "an atomic command has ended: {}",
@@ -249,12 +266,15 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         Ok(result?)
     }
 
-    fn abort_lease(&self) -> Result<(), Errno> {
-        let result = self.roll_back(true, || Ok(self.volume.roll_back_held()?));
+    fn abort_lease(&self, transaction: &mut OpenTransaction<'_, M, P>) -> Result<(), Errno> {
+        let Some(open) = transaction else { return Err(Errno(libc::EINVAL)) };
+        let result = self.roll_back(true, || Ok(open.roll_back()?));
         if self.volume.is_held() {
             log_error!(
                 "an atomic command could not be rolled back now. Nothing is committed until the volume is mounted again, which rolls it back"
             );
+        } else {
+            *transaction = None;
         }
         *self.lease.holder() = None;
         result

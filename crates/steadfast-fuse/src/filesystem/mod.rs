@@ -56,6 +56,7 @@ use crate::snapshots::{Snapshots, is_snapshot};
 
 use closing::Closing;
 use lease::Lease;
+pub(crate) use lease::OpenTransaction;
 use lost::Lost;
 use removed::Removed;
 pub(crate) use rolling::Parked;

@@ -21,7 +21,6 @@ use steadfast::{InodeNumber, Platform, TransactionMask};
 use steadfast_media::Medium;
 
 use super::{Answer, Filesystem, Outcome};
-use crate::abi::flags::FSYNC_FDATASYNC;
 use crate::abi::input::FsyncIn;
 use crate::abi::opcode;
 use crate::control::Ticket;
@@ -37,7 +36,6 @@ struct Sync {
     inode: InodeNumber,
     is_file: bool,
     handle: Handle,
-    data_only: bool,
 }
 
 #[derive(Default)]
@@ -80,7 +78,6 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             inode: self.node(request)?,
             is_file: request.header.opcode == opcode::FSYNC,
             handle: Handle(wanted.fh),
-            data_only: wanted.fsync_flags & FSYNC_FDATASYNC != 0,
         };
         if self.agreement.over_io_uring() {
             return self.sync(sync).map(|()| Answer::Ready);
@@ -111,7 +108,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         {
             self.volume.transact()?;
         } else {
-            self.volume.fsync(sync.inode, sync.data_only)?;
+            self.volume.fsync()?;
         }
         if let Some(errno) = self.lost.tell(sync.nodeid) {
             return Err(errno);

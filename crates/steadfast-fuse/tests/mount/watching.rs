@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 
 use steadfast::BlockAddress;
-use steadfast::key::Key;
+use steadfast::dump::Key;
 use steadfast::volume::MapCell;
 use steadfast_fuse::metrics::Kind;
 use steadfast_fuse::watch::{self, Snapshot};

@@ -323,8 +323,10 @@ impl Files for LibraryFiles {
     }
 
     fn sync_directory(&self, path: &str) -> io::Result<()> {
-        let directory = if path.is_empty() { InodeNumber::ROOT } else { self.find(path)?.inode };
-        self.volume.fsync(directory, false).map_err(number)
+        if !path.is_empty() {
+            self.find(path)?;
+        }
+        self.volume.fsync().map_err(number)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -345,13 +347,13 @@ impl Files for LibraryFiles {
     }
 
     fn atomically(&self, work: &mut dyn FnMut() -> io::Result<()>) -> Option<io::Result<()>> {
-        if let Err(error) = self.volume.hold() {
-            return Some(Err(number(error)));
-        }
+        let mut transaction = match self.volume.begin() {
+            Ok(transaction) => transaction,
+            Err(error) => return Some(Err(number(error))),
+        };
         Some(match work() {
-            Ok(()) => self.volume.commit_held().map_err(number),
-            // The error of the work takes precedence.
-            Err(error) => self.volume.roll_back_held().map_err(number).and(Err(error)),
+            Ok(()) => transaction.commit().map_err(number),
+            Err(error) => transaction.roll_back().map_err(number).and(Err(error)),
         })
     }
 }
@@ -395,13 +397,13 @@ impl OpenFile for LibraryFile {
         self.volume.set_attributes(self.inode, &set).map(|_| ()).map_err(number)
     }
 
-    fn sync(&self, data_only: bool) -> io::Result<()> {
-        self.volume.fsync(self.inode, data_only).map_err(number)
+    fn sync(&self, _data_only: bool) -> io::Result<()> {
+        self.volume.fsync().map_err(number)
     }
 
     fn close(mut self: Box<Self>) -> io::Result<()> {
         self.open = false;
-        let closed = self.volume.closed(self.inode).map_err(number);
+        let closed = self.volume.closed().map_err(number);
         self.volume.release(self.inode);
         closed
     }
@@ -415,7 +417,7 @@ impl Drop for LibraryFile {
     fn drop(&mut self) {
         if self.open {
             // Errors have no recipient here; a caller that needs them calls `close`.
-            let _ = self.volume.closed(self.inode);
+            let _ = self.volume.closed();
             self.volume.release(self.inode);
         }
     }

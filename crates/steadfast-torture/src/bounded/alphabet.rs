@@ -288,10 +288,10 @@ fn clones(fill: u32) -> Vec<Element> {
 #[rustfmt::skip]
 fn volume(fill: u32) -> Vec<Element> {
     let replace = [create(&[], NEW, Make::Regular), write(&[NEW], 0, 3_000, fill), rename(&[], NEW, &[], B, RenameMode::Replace)];
-    let command = |end: Operation| [&[Operation::Hold][..], &replace, &[unlink(&[], A), end]].concat();
+    let command = |end: Operation| [&[Operation::Begin][..], &replace, &[unlink(&[], A), end]].concat();
     vec![
-        element("replace b and unlink a atomically", &[B], &[], true, command(Operation::CommitHeld)),
-        element("replace b and unlink a, roll it back", &[B], &[], false, command(Operation::RollBackHeld)),
+        element("replace b and unlink a atomically", &[B], &[], true, command(Operation::Commit)),
+        element("replace b and unlink a, roll it back", &[B], &[], false, command(Operation::Abort)),
         element("make the volume smaller", &[], &[], false, vec![Operation::Resize { eighths: 6 }]),
         element("make the volume smaller and larger", &[], &[], false, vec![
             Operation::Resize { eighths: 5 }, append(&[B], 900, fill), Operation::Resize { eighths: 8 },

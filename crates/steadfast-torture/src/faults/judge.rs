@@ -15,7 +15,7 @@ use crate::triggers::{is_commit, triggers};
 
 /// Whether the call gives up changes that are not durable.
 const fn is_rollback(call: &Call<'_>) -> bool {
-    matches!(call, Call::Rollback | Call::RollBackHeld | Call::SnapshotRollback { .. })
+    matches!(call, Call::Rollback | Call::Abort | Call::SnapshotRollback { .. })
 }
 
 impl<S: Subject> Session<'_, S> {
@@ -42,9 +42,7 @@ impl<S: Subject> Session<'_, S> {
             Verdict::Refused(Fault::Broken) => {
                 let rollback = matches!(
                     operation,
-                    Operation::Rollback
-                        | Operation::RollBackHeld
-                        | Operation::SnapshotRollback { .. }
+                    Operation::Rollback | Operation::Abort | Operation::SnapshotRollback { .. }
                 );
                 if rollback && self.failure().is_some() {
                     self.roll_back_again()?;
@@ -86,7 +84,7 @@ impl<S: Subject> Session<'_, S> {
             // The volume was full and committed the earlier changes.
             self.points_before(call, label, begun, before);
         }
-        if matches!(call, Call::Rollback | Call::RollBackHeld) {
+        if matches!(call, Call::Rollback | Call::Abort) {
             if self.subject.failure().is_none() {
                 self.compare().map_err(|what| format!("refused with '{error}', but: {what}"))?;
             }
@@ -165,8 +163,8 @@ impl<S: Subject> Session<'_, S> {
     /// does not exist.
     fn check_held(&mut self, call: &Call<'_>) -> Result<(), String> {
         let right = match call {
-            Call::Hold => false,
-            Call::CommitHeld | Call::RollBackHeld => self.failure().is_none(),
+            Call::Begin => false,
+            Call::Commit | Call::Abort => self.failure().is_none(),
             _ => return Ok(()),
         };
         let held = self.subject.is_held();

@@ -141,7 +141,7 @@ impl Bench {
         let data: Vec<u8> = (0..512).flat_map(|_| random.bits().to_le_bytes()).collect();
         self.volume.write(file, at << 12, &data, false).map_err(text)?;
         between();
-        self.volume.fsync(file, false).map_err(text)?;
+        self.volume.fsync().map_err(text)?;
         Ok(self.counts().time_ns - before)
     }
 }

@@ -84,7 +84,7 @@ impl Model {
             Call::SnapshotRollback { name, destroy_newer } => {
                 self.free().and_then(|()| self.snapshot_rollback(name, destroy_newer))
             }
-            Call::Hold => {
+            Call::Begin => {
                 self.free()?;
                 self.held = true;
                 Ok(())
@@ -99,7 +99,7 @@ impl Model {
                 self.state.timer_ms = Some(ms);
                 Ok(())
             }
-            Call::CommitHeld | Call::RollBackHeld => {
+            Call::Commit | Call::Abort => {
                 self.held = false;
                 Ok(())
             }

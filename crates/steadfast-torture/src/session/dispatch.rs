@@ -217,14 +217,10 @@ impl<S: Subject> Session<'_, S> {
             Operation::Rollback => self.roll_back(&Call::Rollback, &label),
             // A hold is ended only if it exists, because the daemon knows which process holds the
             // volume.
-            Operation::Hold if S::EXTENDED => self.plain(&Call::Hold, &label),
-            Operation::CommitHeld if self.model.held => self.plain(&Call::CommitHeld, &label),
-            Operation::RollBackHeld if self.model.held => {
-                self.roll_back(&Call::RollBackHeld, &label)
-            }
-            Operation::Hold | Operation::CommitHeld | Operation::RollBackHeld => {
-                Ok(Verdict::Skipped)
-            }
+            Operation::Begin if S::EXTENDED => self.plain(&Call::Begin, &label),
+            Operation::Commit if self.model.held => self.plain(&Call::Commit, &label),
+            Operation::Abort if self.model.held => self.roll_back(&Call::Abort, &label),
+            Operation::Begin | Operation::Commit | Operation::Abort => Ok(Verdict::Skipped),
             Operation::Resize { eighths } => self.resize(*eighths, &label),
             Operation::Background { advance_ms } => self.background(*advance_ms, TURNS_MAX, &label),
             Operation::Turn { advance_ms } => self.background(*advance_ms, 1, &label),

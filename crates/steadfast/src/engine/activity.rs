@@ -148,7 +148,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             reserve_blocks: superblock.reserve_blocks,
             repaired_reads: u64::from(self.store.bad_copies()),
             rollbacks: u64::from(self.incarnation.load(Ordering::Acquire)),
-            poisoned: self.failed.load(Ordering::Acquire),
+            poisoned: self.has_failed(),
         })
     }
 }

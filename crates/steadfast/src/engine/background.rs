@@ -5,7 +5,7 @@
 //! at most. Two kinds of step are not bounded by the caller, because each is a whole checkpoint: a
 //! transaction point of the timer that is too large for the log, and a unit of deleting a snapshot.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use steadfast_media::Medium;
 
@@ -27,17 +27,52 @@ pub(crate) enum Turn {
     },
 }
 
+/// What waits for background work.
+pub(super) struct BackgroundWork {
+    /// Orphans may wait to be reclaimed.
+    orphans: AtomicBool,
+    /// Log marks since background work last ran.
+    marks: AtomicU32,
+    /// Deleted snapshots may wait for their blocks to be freed.
+    pub snapshots: AtomicBool,
+    /// Deleted snapshots wait for a transaction point.
+    pub snapshots_starve: AtomicBool,
+}
+
+impl BackgroundWork {
+    /// A power cut may have left anything behind.
+    pub fn after_opening() -> Self {
+        BackgroundWork {
+            orphans: AtomicBool::new(true),
+            marks: AtomicU32::new(0),
+            snapshots: AtomicBool::new(true),
+            snapshots_starve: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a log mark. If the count wraps, background work counts as attended for a moment.
+    pub fn count_mark(&self) {
+        self.marks.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Log marks since background work last ran.
+    pub fn marks(&self) -> u32 {
+        self.marks.load(Ordering::Acquire)
+    }
+
+    fn attend(&self) {
+        self.marks.store(0, Ordering::Release);
+    }
+}
+
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// One bounded step of what the engine has to do in the background: the timer, a step of a
     /// checkpoint of up to `bytes`, discards, deleting snapshots.
     pub(crate) fn background_step(&self, bytes: u64) -> Result<Turn> {
-        let idle = self.read_only
-            || self.closed.load(Ordering::Acquire)
-            || self.failed.load(Ordering::Acquire);
-        if idle {
+        if !self.may_heal() {
             return Ok(Turn::Stopped);
         }
-        self.marks_unattended.store(0, Ordering::Release);
+        self.background.attend();
         self.catch_up()?;
         let writing = self.checkpoint_step(bytes)?;
         if self.timer_due() {
@@ -52,7 +87,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Whether deleted files may be waiting to be reclaimed. They are no longer announced then.
     pub(crate) fn take_reclaim(&self) -> bool {
-        self.orphans.swap(false, Ordering::AcqRel)
+        self.background.orphans.swap(false, Ordering::AcqRel)
     }
 
     /// Discards some of the blocks that checkpoints have freed: up to `bytes`, or until the medium
@@ -93,6 +128,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Deleted files may be waiting to be reclaimed: the next background step checks.
     pub(crate) fn wake_reclaim(&self) {
-        self.orphans.store(true, Ordering::Release);
+        self.background.orphans.store(true, Ordering::Release);
     }
 }

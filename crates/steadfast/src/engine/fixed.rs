@@ -1,13 +1,12 @@
 //! What a scrub needs to know of the states: whether it may write, and the newest metaroot while no
 //! checkpoint writes one.
 
-use core::sync::atomic::Ordering;
-
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::lifecycle::Lifecycle;
 use crate::format::{Metaroot, SlotCopy, Superblock};
 use crate::platform::Platform;
 use crate::types::Generation;
@@ -15,9 +14,7 @@ use crate::types::Generation;
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Whether bad copies may be rewritten.
     pub(crate) fn may_heal(&self) -> bool {
-        !self.read_only
-            && !self.failed.load(Ordering::Acquire)
-            && !self.closed.load(Ordering::Acquire)
+        !self.read_only && !self.has_failed() && self.lifecycle.now() != Lifecycle::Closed
     }
 
     /// Runs `work` while the size of the volume cannot change, so the second copies keep their

@@ -135,7 +135,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             mask: self.mask(),
             timer_ms: self.timer_ms(),
             read_only: self.read_only,
-            poisoned: *self.failure.lock(),
+            poisoned: self.lifecycle.failure(),
             incarnation: u64::from(self.incarnation.load(Ordering::Acquire)),
         }
     }

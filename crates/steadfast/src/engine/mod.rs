@@ -36,6 +36,7 @@ mod data;
 mod fixed;
 mod info;
 pub(crate) mod keyspace;
+mod lifecycle;
 mod map;
 mod mkfs;
 mod multi_mount;
@@ -49,7 +50,7 @@ pub(crate) mod tests;
 mod trim;
 mod writer;
 
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::AtomicU32;
 
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
@@ -60,11 +61,13 @@ use crate::tree::Store;
 use crate::types::BlockRun;
 
 pub use activity::{Activity, CacheUse, SpaceUse};
+use background::BackgroundWork;
 pub(crate) use background::Turn;
 pub(crate) use budget::Shortage;
 use commit::group::Committers;
 pub(crate) use data::PinGuard;
 pub use info::{Statistics, VolumeInfo};
+use lifecycle::LifecycleCell;
 pub use map::{MapCell, MapGeometry};
 use multi_mount::MountWatch;
 pub(crate) use reader::Reader;
@@ -75,37 +78,19 @@ pub(crate) use writer::Writer;
 /// The engine of an open volume. All methods take `&self` and may be called from several threads.
 pub(crate) struct Engine<M: Medium, P: Platform> {
     store: Store<M, P>,
+    lifecycle: LifecycleCell<P::Mutex>,
     read_only: bool,
     access_times: bool,
     replayed_records: u32,
-    /// The view has a log that is not in the tree.
-    overlaid: AtomicBool,
     superblock_damaged: bool,
     /// Evidence that a newer state than the opened one was durable once.
     newer_state: Option<NewerState>,
     mask: AtomicU32,
     timer_ms: AtomicU32,
-    failed: AtomicBool,
-    /// Only one caller may set transaction points, see [`commit::hold`].
-    held: AtomicBool,
-    failure: Mutex<P::Mutex, Option<&'static str>>,
-    closed: AtomicBool,
-    /// The tree is returning to the marked state: readers wait for the writer's lock.
-    rolling_back: AtomicBool,
-    /// A rollback could not read all of the marked state: nothing is shown until another one
-    /// succeeds.
-    lost: AtomicBool,
     incarnation: AtomicU32,
     /// Reads that were repeated because their data did not match its checksum.
     reads_repeated: AtomicU32,
-    /// Orphans may wait to be reclaimed.
-    orphans: AtomicBool,
-    /// Log marks since background work last ran.
-    marks_unattended: AtomicU32,
-    /// Deleted snapshots may wait for their blocks to be freed.
-    snapshots_waiting: AtomicBool,
-    /// Deleted snapshots wait for a transaction point.
-    snapshots_starve: AtomicBool,
+    background: BackgroundWork,
     pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
     committers: Committers,
     commit: Mutex<P::Mutex, CommitState>,

@@ -1,7 +1,5 @@
 //! Reading: a consistent view of the working state, shared by any number of readers.
 
-use core::sync::atomic::Ordering;
-
 use alloc::sync::Arc;
 
 use lock_api::RwLockReadGuard;
@@ -9,6 +7,7 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::keyspace::{KeyspaceRead, Visit};
+use crate::engine::lifecycle::Lifecycle;
 use crate::error::Result;
 use crate::format::key::Key;
 use crate::format::{Root, Value};
@@ -36,7 +35,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.check_open()?;
         loop {
             let view = self.view.read();
-            if !self.rolling_back.load(Ordering::Acquire) {
+            if self.lifecycle.now() != Lifecycle::RollingBack {
                 self.check_shown()?;
                 return Ok(Reader { engine: self, view });
             }

@@ -11,14 +11,13 @@
 //! its last group is written out. Otherwise "everything that can be allocated is used" would mean
 //! more than before.
 
-use core::sync::atomic::Ordering;
-
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::budget::More;
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
@@ -155,7 +154,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.store.medium.write(old.second_offset(), &blank)?;
             self.store.flush()
         });
-        self.closed.store(true, Ordering::Release);
+        self.lifecycle.enter(Lifecycle::Closed);
         switched.map_err(|error| self.fail("the superblock could not be written", error))
     }
 

@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::sync::atomic::Ordering;
 
 use lock_api::MutexGuard;
 use steadfast_media::{ErrorClass, Medium, MediumError};
@@ -10,6 +9,7 @@ use steadfast_media::{ErrorClass, Medium, MediumError};
 use crate::engine::Engine;
 use crate::engine::apply::Origin;
 use crate::engine::keyspace::{Keyspace, KeyspaceRead, SpaceClass, Visit};
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
@@ -35,6 +35,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.look_now_and_then()?;
         self.relieve()?;
         let writer = Writer { engine: self, working: RefCell::new(self.working.lock()) };
+        // A rollback that was waited for may have failed.
+        if self.has_failed() {
+            return Err(self.poisoned());
+        }
         writer.working.borrow_mut().fits_later = None;
         Ok(writer)
     }
@@ -115,24 +119,24 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Poisoned("it has been closed"));
+        match self.lifecycle.now() {
+            Lifecycle::Closed => Err(Error::Poisoned("it has been closed")),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether there is a state to show.
     pub(super) fn check_shown(&self) -> Result<()> {
-        if self.lost.load(Ordering::Acquire) { Err(self.poisoned()) } else { Ok(()) }
+        if self.lifecycle.now() == Lifecycle::Lost { Err(self.poisoned()) } else { Ok(()) }
     }
 
     pub(super) fn poisoned(&self) -> Error {
-        Error::Poisoned(self.failure.lock().unwrap_or("an earlier failure"))
+        Error::Poisoned(self.lifecycle.failure().unwrap_or("an earlier failure"))
     }
 
     /// As for a change, but after a failed rollback another rollback may be tried.
     pub(crate) fn check_rollback(&self) -> Result<()> {
-        if self.lost.load(Ordering::Acquire) { self.check_open() } else { self.check_writable() }
+        if self.lifecycle.now() == Lifecycle::Lost { Ok(()) } else { self.check_writable() }
     }
 
     /// Checks that changes are accepted. Replays the log if that is not done yet.
@@ -141,15 +145,20 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        if self.failed.load(Ordering::Acquire) {
+        if self.has_failed() {
             return Err(self.poisoned());
         }
         self.catch_up()
     }
 
+    /// Whether the volume made itself read-only, or shows nothing.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.lifecycle.now(), Lifecycle::Failed | Lifecycle::Lost)
+    }
+
     /// Why the volume accepts no more changes, if it made itself read-only.
     pub(crate) fn failure(&self) -> Option<&'static str> {
-        *self.failure.lock()
+        self.lifecycle.failure()
     }
 
     /// Makes the volume read-only, because it cannot go on safely. Returns `error`.
@@ -160,8 +169,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             _ => why,
         };
-        self.failure.lock().get_or_insert(why);
-        self.failed.store(true, Ordering::Release);
+        self.lifecycle.fail(why);
         error
     }
 }

@@ -270,7 +270,7 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
     /// # Errors
     /// Those of the transaction point.
     pub fn fsync(&self) -> Result<()> {
-        self.volume.fsync(self.inode, false)
+        self.volume.fsync()
     }
 
     /// Closes the file. Dropping it does the same and hides errors.
@@ -287,7 +287,7 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
         }
         self.closed = true;
         self.volume.release(self.inode);
-        if self.write { self.volume.closed(self.inode) } else { Ok(()) }
+        if self.write { self.volume.closed() } else { Ok(()) }
     }
 }
 

@@ -1,5 +1,4 @@
-//! Open files: counts in memory that keep an inode alive while it has no name, and the transaction
-//! points of close and fsync.
+//! Open files: counts in memory that keep an inode alive while it has no name.
 
 use steadfast_media::Medium;
 
@@ -7,7 +6,6 @@ use crate::engine::keyspace::SpaceClass;
 use crate::error::{Error, Result};
 use crate::format::inode::{FLAG_RECLAIMING, FLAG_TRUNCATING, Inode};
 use crate::fs::orphan::{self, Progress};
-use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -72,26 +70,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 self.engine.wake_reclaim();
             }
         }
-    }
-
-    /// Call this when a descriptor that was open for writing is closed: a transaction point if the
-    /// mask has `close`.
-    ///
-    /// # Errors
-    /// Those of the transaction point.
-    pub fn closed(&self, inode: InodeNumber) -> Result<()> {
-        let _ = inode;
-        self.engine.event(TransactionMask::CLOSE)
-    }
-
-    /// fsync and fdatasync: a transaction point if the mask has `fsync`. Both make everything
-    /// accepted so far durable.
-    ///
-    /// # Errors
-    /// Those of the transaction point.
-    pub fn fsync(&self, inode: InodeNumber, data_only: bool) -> Result<()> {
-        let _ = (inode, data_only);
-        self.engine.event(TransactionMask::FSYNC)
     }
 
     /// One bounded step of freeing the space of removed and truncated files. Returns whether there

@@ -2,12 +2,14 @@
 //!
 //! [`Volume`] is the engine with what the file system keeps in memory beside it: how often each
 //! inode is open, and the locks of inodes. This room opens and closes it, returns it to earlier
-//! states, and passes on what the engine does (`points`, `snapshots`, `about`). The
+//! states, begins [transactions](Transaction), and passes on what the engine does (`points`,
+//! `snapshots`, `about`). The
 //! operations on files are in [`crate::fs`], those on whole volumes in [`crate::tools`].
 
 mod about;
 mod points;
 mod snapshots;
+mod transaction;
 
 use alloc::vec::Vec;
 
@@ -23,6 +25,7 @@ use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 
+pub use self::transaction::Transaction;
 pub use crate::engine::{
     Activity, CacheUse, MapCell, MapGeometry, SpaceUse, Statistics, VolumeInfo,
 };
@@ -126,6 +129,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.check_rollback()?;
         let _writers = self.lock_all_inodes()?;
         self.engine.rollback()
+    }
+
+    /// As [`rollback`](Self::rollback), to the beginning of the open transaction.
+    pub(crate) fn rollback_held(&self) -> Result<()> {
+        self.engine.check_rollback()?;
+        let _writers = self.lock_all_inodes()?;
+        self.engine.roll_back_transaction()
     }
 
     /// Waits for writers between reserving and publishing blocks, which hold their inode's lock,

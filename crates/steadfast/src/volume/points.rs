@@ -1,4 +1,4 @@
-//! When what was accepted becomes durable: transaction points, the mask, and holding a volume.
+//! When what was accepted becomes durable: transaction points and the mask.
 
 use steadfast_media::Medium;
 
@@ -69,7 +69,25 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// As [`transact`](Self::transact).
     pub fn sync(&self) -> Result<()> {
-        self.engine.sync()
+        self.engine.event(TransactionMask::SYNC)
+    }
+
+    /// fsync and fdatasync, of any file: a transaction point if the mask has `fsync`. It makes
+    /// everything accepted so far durable, whatever the file.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn fsync(&self) -> Result<()> {
+        self.engine.event(TransactionMask::FSYNC)
+    }
+
+    /// Call this when a descriptor that was open for writing is closed: a transaction point if the
+    /// mask has `close`.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn closed(&self) -> Result<()> {
+        self.engine.event(TransactionMask::CLOSE)
     }
 
     /// Announces a committer that the caller serves later: a point that is set meanwhile waits
@@ -82,43 +100,5 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Takes one [`announce`](Self::announce) back.
     pub fn withdraw(&self) {
         self.engine.withdraw()
-    }
-
-    /// Sets a transaction point and holds the volume until [`commit_held`](Self::commit_held) or
-    /// [`roll_back_held`](Self::roll_back_held).
-    ///
-    /// # Errors
-    /// `Held` if it is held already, and those of [`transact`](Self::transact); the volume is then
-    /// not held by this call.
-    pub fn hold(&self) -> Result<()> {
-        self.engine.hold()
-    }
-
-    /// Whether the volume is held.
-    pub fn is_held(&self) -> bool {
-        self.engine.is_held()
-    }
-
-    /// Ends the hold and sets a transaction point: everything accepted since [`hold`](Self::hold)
-    /// becomes durable, all of it or nothing.
-    ///
-    /// # Errors
-    /// As [`transact`](Self::transact). If the volume is read-only then, the hold has ended.
-    /// Otherwise the hold continues ([`is_held`](Self::is_held)), and the holder retries or rolls
-    /// back.
-    pub fn commit_held(&self) -> Result<()> {
-        self.engine.commit_held()
-    }
-
-    /// Returns the volume to its state at the return of [`hold`](Self::hold), and ends the hold.
-    ///
-    /// # Errors
-    /// As [`rollback`](Self::rollback). If nothing has changed, the hold continues
-    /// ([`is_held`](Self::is_held)), so no other caller commits those changes; the holder can
-    /// retry. If the volume accepts no more changes, the hold has ended.
-    pub fn roll_back_held(&self) -> Result<()> {
-        self.engine.check_rollback()?;
-        let _writers = self.lock_all_inodes()?;
-        self.engine.roll_back_held()
     }
 }

@@ -3,9 +3,11 @@
 use steadfast::fs::{
     AllocateMode, Caller, DefragmentCursor, NewNode, RenameMode, SetAttributes, SetXattrMode,
 };
-use steadfast::{Error, InodeNumber, Result};
+use steadfast::testing::TestPlatform;
+use steadfast::{Error, InodeNumber, Result, Transaction};
 
 use super::Device;
+use super::allocator::Chip;
 
 /// How an operation is judged, beside the rules for all.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -162,12 +164,12 @@ pub static OPERATIONS: &[Operation] = &[
     steps("atomically, committed", |volume| {
         hold(volume)?;
         done(volume.create_symlink("together", "/d1/held"))?;
-        volume.commit_held()
+        end(volume, Transaction::try_commit)
     }),
     back("atomically, given up", |volume| {
         hold(volume)?;
         gone(volume.unlink(volume.resolve("/d1", true)?.inode, b"held"))?;
-        volume.roll_back_held()
+        end(volume, Transaction::roll_back)
     }),
     steps("change before going back", |volume| {
         volume.write(volume.resolve("/d1/f9", true)?.inode, 2000, &[15; 2000], true)
@@ -194,10 +196,25 @@ fn done<T>(result: Result<T>) -> Result<()> {
 
 /// As an atomic command; a second attempt may find that the first one has begun.
 fn hold(volume: &Device<'_>) -> Result<()> {
-    match volume.hold() {
+    match volume.begin() {
+        Ok(transaction) => {
+            transaction.detach();
+            Ok(())
+        }
         Err(Error::Held) => Ok(()),
-        result => result,
+        Err(error) => Err(error),
     }
+}
+
+/// Ends the transaction that [`hold`] has begun; after an error it stays open.
+fn end<'v, 'c>(
+    volume: &'v Device<'c>,
+    work: impl FnOnce(&mut Transaction<'v, &'c Chip, TestPlatform>) -> Result<()>,
+) -> Result<()> {
+    let mut transaction = volume.resume();
+    let result = work(&mut transaction);
+    transaction.detach();
+    result
 }
 
 fn gone(result: Result<()>) -> Result<()> {

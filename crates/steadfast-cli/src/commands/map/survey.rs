@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use steadfast::key::Key;
+use steadfast::dump::Key;
 use steadfast::volume::{MapCell, MapGeometry};
 use steadfast::{BlockAddress, BlockRun};
 use steadfast_fuse::watch;

@@ -23,7 +23,6 @@
 //! [leaving](crate::engine::state::Working::leaving) nodes ignores it.
 
 use core::cmp::Reverse;
-use core::sync::atomic::Ordering;
 
 use steadfast_media::Medium;
 
@@ -83,7 +82,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Whether only operations keep the log short, without background work, where a mount should
     /// read little.
     fn is_unattended(&self, log: &Log) -> bool {
-        let marks = u64::from(self.marks_unattended.load(Ordering::Acquire));
+        let marks = u64::from(self.background.marks());
         self.store.medium.flushes_cheaply() && marks > log.blocks() / 4
     }
 

@@ -1,7 +1,7 @@
 //! Setting transaction points: by a log mark, or by a checkpoint where a mark is not possible.
 
 pub(crate) mod group;
-pub(crate) mod hold;
+pub(crate) mod transaction;
 
 use core::sync::atomic::Ordering;
 
@@ -113,7 +113,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let needs_checkpoint = working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed
             // A unit of deleting a snapshot waits for a transaction point.
-            || self.snapshots_starve.load(Ordering::Acquire);
+            || self.background.snapshots_starve.load(Ordering::Acquire);
         let record = if needs_checkpoint { None } else { self.next_record(working)? };
         let Some((next, data)) = record else {
             return Ok(if working.frozen.is_some() {
@@ -169,8 +169,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let flush_data_first = self.store.take_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
         let (at, bytes) = working.log.append(&self.store, next, check_data);
-        // If this count wraps, background work counts as attended for a moment.
-        self.marks_unattended.fetch_add(1, Ordering::AcqRel);
+        self.background.count_mark();
         working.pending.clear();
         working.space.mark();
         working.space.mark_discards();
@@ -290,10 +289,5 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.tally.lock().points += 1;
         commit.last_ms = self.store.platform.monotonic_ms();
         Ok(true)
-    }
-
-    /// sync(2) and syncfs(2): a transaction point if the mask has `sync`.
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.event(TransactionMask::SYNC)
     }
 }

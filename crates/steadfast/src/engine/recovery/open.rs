@@ -6,15 +6,17 @@
 //! overwrites the remains of that point. A state that one mount has dropped must not come back at
 //! the next.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::apply::Origin;
+use crate::engine::background::BackgroundWork;
 use crate::engine::budget::futile::FutilePoints;
 use crate::engine::commit::group::Committers;
+use crate::engine::lifecycle::{Lifecycle, LifecycleCell};
 use crate::engine::multi_mount::MountWatch;
 use crate::engine::reader::View;
 use crate::engine::snapshots::Dying;
@@ -142,26 +144,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let working = working_state(&store, &store.superblock, metaroot, space_memory)?;
         Ok(Engine {
             store,
+            lifecycle: LifecycleCell::new(),
             read_only: options.read_only,
             access_times: options.access_times,
             replayed_records: 0,
-            overlaid: AtomicBool::new(false),
             superblock_damaged: false,
             newer_state: None,
             mask: AtomicU32::new(metaroot.mask.0),
             timer_ms: AtomicU32::new(metaroot.timer_ms),
-            failed: AtomicBool::new(false),
-            held: AtomicBool::new(false),
-            failure: Mutex::new(None),
-            closed: AtomicBool::new(false),
-            rolling_back: AtomicBool::new(false),
-            lost: AtomicBool::new(false),
             incarnation: AtomicU32::new(0),
             reads_repeated: AtomicU32::new(0),
-            orphans: AtomicBool::new(true),
-            marks_unattended: AtomicU32::new(0),
-            snapshots_waiting: AtomicBool::new(true),
-            snapshots_starve: AtomicBool::new(false),
+            background: BackgroundWork::after_opening(),
             pins: Mutex::new(alloc::vec::Vec::new()),
             committers: Committers::default(),
             commit: Mutex::new(CommitState::default()),
@@ -241,17 +234,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Closes the volume. If the mask has `unmount`, a checkpoint is made; otherwise uncommitted
     /// changes are dropped. Every later operation fails.
     pub(crate) fn close(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
+        if self.lifecycle.now() == Lifecycle::Closed {
             return Ok(());
         }
         let commits = !self.read_only
-            && !self.failed.load(Ordering::Acquire)
+            && !self.has_failed()
             && self.active_mask().contains(TransactionMask::UNMOUNT);
         let result = if commits { self.checkpoint_now() } else { Ok(()) };
         while commits && result.is_ok() && self.discard_step(u64::MAX) {}
         // Makes the second copy of the last metaroot durable.
         let result = if commits { result.and_then(|()| self.store.flush()) } else { result };
-        self.closed.store(true, Ordering::Release);
+        self.lifecycle.enter(Lifecycle::Closed);
         result
     }
 }

@@ -18,8 +18,6 @@
 //!   it;
 //! - the log's memory is taken from the node cache.
 
-use core::sync::atomic::Ordering;
-
 use alloc::sync::Arc;
 
 use steadfast_media::Medium;
@@ -27,6 +25,7 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::apply::is_recorded;
 use crate::engine::keyspace::Visit;
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::reader::View;
 use crate::error::{Error, Result};
 use crate::format::Value;
@@ -51,7 +50,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 let log = memory::shared(log)?;
                 self.store.lend(log.memory());
                 self.view.write().log = Some(log);
-                self.overlaid.store(true, Ordering::Release);
+                self.lifecycle.enter(Lifecycle::Overlaid);
                 Ok(())
             }
             Err(found) => {
@@ -81,12 +80,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// # Errors
     /// Those of reading nodes and bitmaps; nothing has changed then. `Poisoned`.
     pub(crate) fn catch_up(&self) -> Result<()> {
-        if !self.overlaid.load(Ordering::Acquire) {
+        if !matches!(self.lifecycle.now(), Lifecycle::Overlaid | Lifecycle::Failed) {
             return Ok(());
         }
         let mut working = self.working.lock();
         let Some(log) = self.view.read().log.clone() else { return Ok(()) };
-        if self.failed.load(Ordering::Acquire) {
+        if self.has_failed() {
             return Err(self.poisoned());
         }
         let mut before = self.working_at(&working.durable)?;
@@ -94,7 +93,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         match self.replay(&mut working, log.log()) {
             Ok(()) => {
                 self.view.write().log = None;
-                self.overlaid.store(false, Ordering::Release);
+                self.lifecycle.enter(Lifecycle::Open);
                 self.store.lend(0);
                 Ok(())
             }
@@ -113,7 +112,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// has needed facts that only the tree has. [Background work](Self::background_step) replays
     /// it.
     pub(crate) fn log_waits(&self) -> bool {
-        self.overlaid.load(Ordering::Acquire)
+        self.lifecycle.now() == Lifecycle::Overlaid
     }
 
     /// The value of a key, from the log or else from the tree.

@@ -16,14 +16,23 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// to the last mark. The caller holds the locks of all inodes, so that no writer is between
     /// reserving and publishing blocks.
     pub(crate) fn rollback(&self) -> Result<()> {
+        let mut commit = self.commit.lock();
         self.check_not_held()?;
-        self.rollback_now()
+        self.rollback_under(&mut commit)
     }
 
-    /// As [`rollback`](Self::rollback), also while the volume is held.
-    pub(crate) fn rollback_now(&self) -> Result<()> {
-        self.check_rollback()?;
-        let mut commit = self.commit.lock();
+    /// As [`rollback`](Self::rollback), to the beginning of the transaction that holds the volume.
+    /// After an error the volume is still held if nothing has changed.
+    pub(crate) fn roll_back_transaction(&self) -> Result<()> {
+        self.rollback_under(&mut self.commit.lock())
+    }
+
+    /// Nothing can follow a transaction that could be neither committed nor rolled back.
+    pub(crate) fn give_up_transaction(&self) {
+        self.lifecycle.fail("a transaction could not be rolled back");
+    }
+
+    fn rollback_under(&self, commit: &mut CommitState) -> Result<()> {
         self.check_rollback()?;
         // A checkpoint of unmarked changes that was refused for lack of memory is not finished now:
         // the rollback drops those changes.
@@ -32,7 +41,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.finish_checkpoint()?;
         }
         let _nobody_finishes_it = self.checkpoint.lock();
-        self.restore_marked(&mut commit)?;
+        self.restore_marked(commit)?;
         self.incarnation.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
@@ -65,7 +74,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             (working.log.position().epoch, working.sequence, working.next_inode);
         {
             let mut view = self.view.write();
-            self.rolling_back.store(true, Ordering::Release);
+            self.lifecycle.begin_rollback();
             self.store.forget_all();
             *view = View { root: metaroot.root(), log: None };
             *working = restored;
@@ -82,14 +91,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // Mask and timer are the user's present choice and not part of the state.
         working.parameters_changed =
             metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
-        let was_lost = self.lost.swap(replayed.is_err(), Ordering::AcqRel);
-        self.rolling_back.store(false, Ordering::Release);
-        replayed
-            .map_err(|error| self.fail("the state to roll back to could not be read", error))?;
-        if was_lost {
-            *self.failure.lock() = None;
-            self.failed.store(false, Ordering::Release);
-        }
+        let replayed = replayed
+            .map_err(|error| self.fail("the state to roll back to could not be read", error));
+        self.lifecycle.end_rollback(replayed.is_ok());
+        replayed?;
         commit.durable = working.sequence;
         commit.last_ms = self.store.platform.monotonic_ms();
         self.wake_reclaim();

@@ -109,12 +109,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Tells background work that there may be a snapshot to delete.
     pub(crate) fn wake_snapshots(&self) {
-        self.snapshots_waiting.store(true, Ordering::Release);
+        self.background.snapshots.store(true, Ordering::Release);
     }
 
     /// Whether a snapshot may be waiting for its blocks to be freed.
     pub(crate) fn snapshots_wait(&self) -> bool {
-        self.snapshots_waiting.load(Ordering::Acquire)
+        self.background.snapshots.load(Ordering::Acquire)
     }
 
     /// One unit of deleting snapshots; `true` while there is more to do at once. Without
@@ -132,7 +132,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         {
             let mut working = self.working.lock();
             if !working.pending.is_empty() && !may_commit {
-                self.snapshots_starve.store(working.snapshots.keys > 0, Ordering::Release);
+                self.background
+                    .snapshots_starve
+                    .store(working.snapshots.keys > 0, Ordering::Release);
                 return Ok(false);
             }
             if !self.delete_unit(&mut working) {
@@ -147,13 +149,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// nothing was done. A unit without room waits and is tried again. A unit that cannot be read
     /// waits for the next deletion or mount.
     pub(crate) fn delete_unit(&self, working: &mut Working) -> bool {
-        self.snapshots_starve.store(false, Ordering::Release);
+        self.background.snapshots_starve.store(false, Ordering::Release);
         if !self.snapshots_wait() {
             return false;
         }
         let done = self.largest_unit(working);
         if !matches!(done, Ok(true) | Err(Error::NoSpace)) {
-            self.snapshots_waiting.store(false, Ordering::Release);
+            self.background.snapshots.store(false, Ordering::Release);
         }
         matches!(done, Ok(true))
     }

@@ -37,8 +37,6 @@ mod rollback;
 
 pub(crate) use dying::Dying;
 
-use core::sync::atomic::Ordering;
-
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
@@ -190,7 +188,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // After a failure of the medium, a snapshot whose key cannot become durable is not listed,
         // because it cannot be opened. A snapshot that only waits for memory is listed: the next
         // transaction point makes it durable.
-        let failed = self.failed.load(Ordering::Acquire);
+        let failed = self.has_failed();
         let durable = self.working.lock().durable.generation;
         let reader = self.reader()?;
         let mut list = Vec::new();

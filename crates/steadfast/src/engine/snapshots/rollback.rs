@@ -39,17 +39,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.freeze_and_finish(&mut commit)?;
         let sequence = {
             let mut working = self.working.lock();
-            self.rolling_back.store(true, Ordering::Release);
-            let switched = self.switch_to(&mut working, &record, &older);
-            self.rolling_back.store(false, Ordering::Release);
-            match switched {
-                Ok(()) => working.sequence,
+            self.lifecycle.begin_rollback();
+            match self.switch_to(&mut working, &record, &older) {
+                Ok(()) => {
+                    self.lifecycle.end_rollback(true);
+                    working.sequence
+                }
                 Err(error) => {
                     drop(working);
                     // If this fails too, there is no state to show; another rollback may find one.
                     self.restore_marked(&mut commit).map_err(|error| {
-                        self.lost.store(true, Ordering::Release);
-                        self.fail("the state to roll back to could not be read", error)
+                        let error = self.fail("the state to roll back to could not be read", error);
+                        self.lifecycle.end_rollback(false);
+                        error
                     })?;
                     return Err(error);
                 }

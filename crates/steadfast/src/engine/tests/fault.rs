@@ -69,25 +69,32 @@ fn a_snapshot_that_did_not_become_durable_is_not_listed() {
     assert!(unfinished > 6, "{unfinished}");
 }
 
-/// If the rollback of a hold fails without having changed anything, the hold continues. So half of
-/// an atomic command is never committed.
+/// If a rollback fails without having changed anything, the transaction stays open. So half of it is
+/// never committed. If it is then dropped, the volume accepts nothing more.
 #[test]
 fn what_could_not_be_rolled_back_is_not_committed() {
     let (medium, volume) = volume();
     make(&volume, b"before");
     volume.transact().unwrap();
-    volume.hold().unwrap();
-    let half = make(&volume, b"half");
+    let mut transaction = volume.begin().unwrap();
+    make(&volume, b"half");
     let fault = Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Read);
     medium.arm(fault.forever());
-    assert!(matches!(volume.roll_back_held(), Err(Error::Medium(_))));
+    assert!(matches!(transaction.roll_back(), Err(Error::Medium(_))));
     medium.disarm();
     assert!(volume.is_held());
-    volume.fsync(half, false).unwrap();
+    volume.fsync().unwrap();
     assert_eq!(volume.transact(), Err(Error::Held));
     let found = |volume: &TestVolume| volume.lookup(InodeNumber::ROOT, b"half").err();
     assert_eq!(found(&open(&medium)), Some(Error::NotFound));
-    volume.roll_back_held().unwrap();
+    transaction.roll_back().unwrap();
     assert_eq!(found(&volume), Some(Error::NotFound));
     volume.transact().unwrap();
+    let transaction = volume.begin().unwrap();
+    make(&volume, b"half");
+    medium.arm(Fault::new(Action::Fail(ErrorClass::Permanent)).on(MediumOperation::Read).forever());
+    drop(transaction);
+    medium.disarm();
+    assert!(matches!(volume.transact(), Err(Error::Poisoned(_))));
+    assert_eq!(found(&open(&medium)), Some(Error::NotFound));
 }

@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use steadfast_media::sim::{Action, Fault};
@@ -117,12 +116,12 @@ fn what_is_shown_does_not_depend_on_the_replay() {
         drop(volume);
 
         let volume = open(&medium);
-        assert!(volume.engine.overlaid.load(Ordering::Acquire), "seed {seed}");
+        assert!(volume.log_waits(), "seed {seed}");
         assert_eq!(volume.engine.store.cache_use().misses, 0, "opening reads nothing of the tree");
         assert!(items(&volume) == expected, "seed {seed}: before the replay");
-        assert!(volume.engine.overlaid.load(Ordering::Acquire), "looking replays nothing");
+        assert!(volume.log_waits(), "looking replays nothing");
         assert_eq!(volume.statistics().unwrap().inodes, statistics.inodes);
-        assert!(!volume.engine.overlaid.load(Ordering::Acquire));
+        assert!(!volume.log_waits());
         assert!(items(&volume) == expected, "seed {seed}: after the replay");
         drop(volume);
 

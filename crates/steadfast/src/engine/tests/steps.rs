@@ -152,7 +152,7 @@ fn between_the_steps_files_change_and_a_power_cut_loses_no_point() {
             let inode = make(&volume, next);
             let data = vec![next as u8; 700];
             volume.write(inode, 0, &data, false).unwrap();
-            volume.fsync(inode, false).unwrap();
+            volume.fsync().unwrap();
             expected.insert(next, data);
             next += 1;
             for seed in 0..3 {
@@ -197,7 +197,7 @@ fn most_of_the_log<M: Medium>(volume: &TestVolume<M>, background: bool) -> (u64,
     for round in 0..4000 {
         let inode = files[round * 7919 % files.len()];
         volume.write(inode, round as u64 % 50, &[round as u8; 40], false).unwrap();
-        volume.fsync(inode, false).unwrap();
+        volume.fsync().unwrap();
         most = most.max(volume.activity().unwrap().log_used / 512);
         while background && volume.background().unwrap() {}
     }
@@ -260,8 +260,8 @@ fn a_log_that_fills_up_makes_nobody_wait_for_a_whole_checkpoint() {
     let files = many_files(&volume);
     let before = volume.activity().unwrap().checkpoints;
     let mut largest = 0;
-    let most = most_written(&medium, &volume, &files, |inode| {
-        volume.fsync(inode, false).unwrap();
+    let most = most_written(&medium, &volume, &files, |_| {
+        volume.fsync().unwrap();
         largest = largest.max(frozen_nodes(&volume).unwrap_or(0));
     });
     assert!(volume.activity().unwrap().checkpoints >= before + 8);
@@ -279,9 +279,9 @@ fn memory_that_fills_up_makes_nobody_wait_for_all_of_it() {
         let volume = open_with(medium.clone(), 230 << 10);
         let capacity = volume.engine.store.cache_use().capacity;
         let mut pinned = 0;
-        let most = most_written(&medium, &volume, &files, |inode| {
+        let most = most_written(&medium, &volume, &files, |_| {
             if commits {
-                volume.fsync(inode, false).unwrap();
+                volume.fsync().unwrap();
             }
             pinned = pinned.max(volume.engine.store.cache_use().pinned);
         });

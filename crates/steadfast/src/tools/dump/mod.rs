@@ -20,12 +20,12 @@ use steadfast_media::Medium;
 
 use crate::engine::keyspace::KeyspaceRead;
 use crate::error::{Error, Result};
-use crate::format::key::Key;
 use crate::format::{Node, NodePointer};
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 use crate::volume::Volume;
 
+pub use crate::format::key::{Key, Kind};
 pub use structures::{metaroots, superblocks};
 
 /// Receives one line of text, without its line end.

@@ -1,72 +1,65 @@
-//! Holding a volume: one caller alone decides when the next transaction point is set.
+//! Transactions of the caller: one caller alone decides when the next transaction point is set.
+//!
+//! The volume is *held* from [`Engine::begin_transaction`] to the end of the transaction.
 //!
 //! Invariants:
-//! - while a volume is held, only [`Engine::commit_held`] makes changes durable. Events of the mask
-//!   set no transaction point, callers that ask for one get [`Error::Held`], and closing drops what
-//!   is not committed;
-//! - changes accepted before the hold are durable when [`Engine::hold`] returns, so a rollback (or
-//!   a power cut) during the hold drops nothing else;
+//! - while a volume is held, only [`Engine::commit_transaction`] makes changes durable. Events of
+//!   the mask set no transaction point, callers that ask for one get [`Error::Held`], and closing
+//!   drops what is not committed;
+//! - changes accepted before the beginning are durable when it returns, so a rollback (or a power
+//!   cut) during the transaction drops nothing else;
 //! - the hold is kept in memory only. The mask on the medium stays the user's, and a volume that
 //!   lost power while it was held opens like any other.
 //!
-//! The flag changes only under the commit lock. Every transaction point checks it under that lock.
-
-use core::sync::atomic::Ordering;
+//! The state changes only under the commit lock. Every transaction point checks it under that lock.
 
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::lifecycle::Lifecycle;
 use crate::error::{Error, Result};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Sets a transaction point and holds the volume until [`commit_held`](Self::commit_held) or
-    /// [`roll_back_held`](Self::roll_back_held).
-    pub(crate) fn hold(&self) -> Result<()> {
+    /// Sets a transaction point and holds the volume.
+    pub(crate) fn begin_transaction(&self) -> Result<()> {
         self.check_writable()?;
         let mut commit = self.commit.lock();
         self.check_not_held()?;
-        // The flag is set first. A caller that saw the mask without the hold was accepted before,
-        // and its change is in the transaction point.
-        self.held.store(!planted(Sabotage::HoldBehindPoint), Ordering::Release);
-        let result = self.lead_commit(&mut commit);
+        // The state is entered first. A caller that saw the mask without the hold was accepted
+        // before, and its change is in the transaction point.
+        if !planted(Sabotage::HoldBehindPoint) {
+            self.lifecycle.enter(Lifecycle::Held);
+        }
+        let result = self.check_writable().and_then(|()| self.lead_commit(&mut commit));
         if planted(Sabotage::HoldBehindPoint) {
-            self.held.store(true, Ordering::Release);
+            self.lifecycle.enter(Lifecycle::Held);
         }
         if result.is_err() {
-            self.held.store(false, Ordering::Release);
+            self.lifecycle.enter(Lifecycle::Open);
         }
         result
     }
 
     /// Whether the volume is held.
     pub(crate) fn is_held(&self) -> bool {
-        self.held.load(Ordering::Acquire)
+        self.lifecycle.now() == Lifecycle::Held
     }
 
-    /// Ends the hold and sets a transaction point: everything accepted since [`hold`](Self::hold)
-    /// becomes durable, all of it or nothing.
-    pub(crate) fn commit_held(&self) -> Result<()> {
+    /// Ends the hold and sets a transaction point: everything accepted since the beginning becomes
+    /// durable, all of it or nothing. After an error the volume is still held, unless it failed.
+    pub(crate) fn commit_transaction(&self) -> Result<()> {
         let mut commit = self.commit.lock();
-        let was_held = self.held.swap(false, Ordering::AcqRel);
+        let was_held = self.is_held() && self.lifecycle.enter(Lifecycle::Open);
         self.check_writable()?;
         let committed = self.lead_commit(&mut commit);
-        // Changes that the holder may still roll back must not be committed by another caller.
-        let undecided = committed.is_err() && !self.failed.load(Ordering::Acquire);
-        self.held.store(was_held && undecided, Ordering::Release);
-        committed
-    }
-
-    /// Returns the volume to its state at the return of [`hold`](Self::hold), and ends the hold.
-    pub(crate) fn roll_back_held(&self) -> Result<()> {
-        let result = self.rollback_now();
-        let _commit = self.commit.lock();
-        if result.is_ok() || self.failed.load(Ordering::Acquire) {
-            self.held.store(false, Ordering::Release);
+        if was_held && committed.is_err() {
+            // Changes that the holder may still roll back must not be committed by another caller.
+            self.lifecycle.enter(Lifecycle::Held);
         }
-        result
+        committed
     }
 
     /// The active mask: that of the volume, or none while it is held.
@@ -125,12 +118,12 @@ mod tests {
     fn no_event_sets_a_point_while_held_and_the_mask_stays() {
         let (medium, volume) = volume(TransactionMask::ALL);
         make(&volume, b"before");
-        volume.hold().unwrap();
+        volume.engine.begin_transaction().unwrap();
         let points = volume.info().transaction_points;
         let inode = make(&volume, b"during");
         volume.write(inode, 0, &[7; 3000], true).unwrap();
-        volume.fsync(inode, false).unwrap();
-        volume.closed(inode).unwrap();
+        volume.fsync().unwrap();
+        volume.closed().unwrap();
         volume.sync().unwrap();
         volume.platform().advance_ms(60_000);
         while volume.background().unwrap() {}
@@ -139,7 +132,7 @@ mod tests {
             volume.transact(),
             volume.checkpoint(),
             volume.rollback(),
-            volume.hold(),
+            volume.engine.begin_transaction(),
             volume.set_mask(TransactionMask::MANUAL),
             volume.set_timer_ms(7),
         ] {
@@ -165,7 +158,7 @@ mod tests {
         volume.snapshot_create("two").unwrap();
         volume.write(old, 0, &[2; 9000], false).unwrap();
         volume.snapshot_delete("one").unwrap();
-        volume.hold().unwrap();
+        volume.engine.begin_transaction().unwrap();
         make(&volume, b"during");
         assert_eq!(volume.snapshot_create("three").map(drop), Err(Error::Held));
         assert_eq!(volume.snapshot_delete("two"), Err(Error::Held));
@@ -175,7 +168,7 @@ mod tests {
             volume.background().unwrap();
         }
         assert_eq!(names(&open(&medium)), [b"before".to_vec()]);
-        volume.commit_held().unwrap();
+        volume.engine.commit_transaction().unwrap();
         assert_eq!(names(&open(&medium)).len(), 2);
         for _ in 0..100 {
             volume.background().unwrap();
@@ -188,13 +181,13 @@ mod tests {
     fn commit_and_rollback_end_the_hold() {
         let (medium, volume) = volume(TransactionMask::MANUAL);
         make(&volume, b"before");
-        volume.hold().unwrap();
+        volume.engine.begin_transaction().unwrap();
         make(&volume, b"dropped");
-        volume.roll_back_held().unwrap();
+        volume.rollback_held().unwrap();
         assert_eq!(names(&volume), [b"before".to_vec()], "what came before the hold stays");
-        volume.hold().unwrap();
+        volume.engine.begin_transaction().unwrap();
         make(&volume, b"kept");
-        volume.commit_held().unwrap();
+        volume.engine.commit_transaction().unwrap();
         assert!(!volume.is_held());
         make(&volume, b"later");
         assert_eq!(names(&open(&medium)), [b"before".to_vec(), b"kept".to_vec()]);
@@ -207,7 +200,7 @@ mod tests {
         let (medium, volume) = volume(TransactionMask::ALL);
         let old = make(&volume, b"old");
         volume.write(old, 0, &alloc::vec![1; 300 << 10], false).unwrap();
-        volume.hold().unwrap();
+        volume.engine.begin_transaction().unwrap();
         // Space that the hold frees cannot be reused, because a rollback needs it.
         volume.unlink(InodeNumber::ROOT, b"old").unwrap();
         while volume.background().unwrap() {}
@@ -220,7 +213,7 @@ mod tests {
             }
         };
         assert_eq!(full, Error::NoSpace);
-        volume.roll_back_held().unwrap();
+        volume.rollback_held().unwrap();
         assert_eq!(names(&volume), [b"old".to_vec()]);
         let mut byte = [0];
         volume.read(old, 299 << 10, &mut byte).unwrap();

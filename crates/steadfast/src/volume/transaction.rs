@@ -1,0 +1,187 @@
+//! Changes of several files that become durable together, or not at all.
+
+use steadfast_media::Medium;
+
+use super::Volume;
+use crate::error::{Error, Result};
+use crate::platform::Platform;
+
+/// All changes of the volume from [`Volume::begin`] to [`commit`](Self::commit).
+///
+/// Dropped without a commit, it rolls back. After a power cut the volume is in the state of the
+/// beginning or of the commit.
+///
+/// The transaction is of the whole volume. Changes that other threads make meanwhile belong to it,
+/// and no other caller can set a transaction point or roll back ([`Error::Held`]). A rollback
+/// concerns every user of the volume, see [`Volume::rollback`].
+#[must_use = "a transaction that is dropped rolls back"]
+pub struct Transaction<'v, M: Medium, P: Platform> {
+    volume: &'v Volume<M, P>,
+    open: bool,
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// Begins a transaction. Changes that were accepted before are durable when this returns.
+    ///
+    /// # Errors
+    /// `Held` if another transaction is open; as [`transact`](Self::transact).
+    pub fn begin(&self) -> Result<Transaction<'_, M, P>> {
+        self.engine.begin_transaction()?;
+        Ok(Transaction { volume: self, open: true })
+    }
+
+    /// Whether a transaction is open.
+    pub fn is_held(&self) -> bool {
+        self.engine.is_held()
+    }
+
+    /// The open transaction, after [`Transaction::detach`].
+    pub fn resume(&self) -> Transaction<'_, M, P> {
+        Transaction { volume: self, open: true }
+    }
+}
+
+impl<'v, M: Medium, P: Platform> Transaction<'v, M, P> {
+    /// The volume.
+    pub fn volume(&self) -> &'v Volume<M, P> {
+        self.volume
+    }
+
+    /// Makes everything accepted since the beginning durable, all of it or nothing. After an error
+    /// it is rolled back.
+    ///
+    /// # Errors
+    /// As [`Volume::transact`].
+    pub fn commit(mut self) -> Result<()> {
+        self.try_commit()
+    }
+
+    /// As [`commit`](Self::commit). After an error the transaction stays open, unless the volume
+    /// became read-only. The caller can free space and try again, or roll back.
+    ///
+    /// # Errors
+    /// As [`Volume::transact`]; `InvalidArgument` if the transaction has ended.
+    pub fn try_commit(&mut self) -> Result<()> {
+        self.check_open()?;
+        let committed = self.volume.engine.commit_transaction();
+        self.open = committed.is_err() && self.volume.is_held();
+        committed
+    }
+
+    /// Returns the volume to its state at the beginning and ends the transaction.
+    ///
+    /// # Errors
+    /// As [`Volume::rollback`]; `InvalidArgument` if the transaction has ended. If nothing has
+    /// changed, the transaction stays open and the caller can try again.
+    pub fn roll_back(&mut self) -> Result<()> {
+        self.check_open()?;
+        let rolled_back = self.volume.rollback_held();
+        self.open = rolled_back.is_err() && self.volume.is_held();
+        rolled_back
+    }
+
+    /// Leaves the transaction open without an owner, for [`Volume::resume`]: for programs that
+    /// cannot keep a borrow of the volume between two calls.
+    pub fn detach(mut self) {
+        self.open = false;
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.open { Ok(()) } else { Err(Error::InvalidArgument("the transaction has ended")) }
+    }
+}
+
+impl<M: Medium, P: Platform> Drop for Transaction<'_, M, P> {
+    /// If the rollback is not possible, the volume becomes read-only: changes that no commit can
+    /// follow would be lost later without an error.
+    fn drop(&mut self) {
+        let _ = self.roll_back();
+        if self.open {
+            self.volume.engine.give_up_transaction();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+    use alloc::vec::Vec;
+
+    use steadfast_media::MemoryMedium;
+
+    use super::*;
+    use crate::fs::{Caller, NewNode};
+    use crate::mask::TransactionMask;
+    use crate::options::{FormatOptions, OpenOptions};
+    use crate::testing::TestPlatform;
+    use crate::types::InodeNumber;
+
+    type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
+
+    fn open(medium: &Arc<MemoryMedium>) -> TestVolume {
+        Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap()
+    }
+
+    fn volume() -> (Arc<MemoryMedium>, TestVolume) {
+        let medium = Arc::new(MemoryMedium::new(1 << 20, 512).unwrap());
+        let options = FormatOptions { mask: TransactionMask::ALL, ..FormatOptions::default() };
+        TestVolume::format(&medium, &options, &TestPlatform::new()).unwrap();
+        let volume = open(&medium);
+        (medium, volume)
+    }
+
+    fn make(volume: &TestVolume, name: &[u8]) {
+        let caller = Caller::default();
+        volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller).unwrap();
+    }
+
+    fn names(volume: &TestVolume) -> Vec<Vec<u8>> {
+        let entries = volume.read_directory(InodeNumber::ROOT, 0, 100).unwrap();
+        let names = entries.into_iter().map(|entry| entry.name);
+        names.filter(|name| !name.starts_with(b".")).collect()
+    }
+
+    #[test]
+    fn dropped_it_rolls_back_and_committed_it_stays() {
+        let (medium, volume) = volume();
+        let transaction = volume.begin().unwrap();
+        make(&volume, b"dropped");
+        assert_eq!(volume.begin().map(drop), Err(Error::Held));
+        assert_eq!(volume.rollback(), Err(Error::Held));
+        drop(transaction);
+        assert!(names(&volume).is_empty() && !volume.is_held());
+        let transaction = volume.begin().unwrap();
+        make(transaction.volume(), b"kept");
+        assert!(names(&open(&medium)).is_empty(), "not durable before the commit");
+        transaction.commit().unwrap();
+        assert_eq!(names(&volume), [b"kept".to_vec()]);
+        assert_eq!(names(&open(&medium)), [b"kept".to_vec()]);
+    }
+
+    #[test]
+    fn one_that_has_ended_does_not_touch_the_next() {
+        let (_, volume) = volume();
+        let ended = Err(Error::InvalidArgument("the transaction has ended"));
+        let mut first = volume.begin().unwrap();
+        first.try_commit().unwrap();
+        let mut second = volume.begin().unwrap();
+        make(&volume, b"second");
+        assert_eq!((first.try_commit(), first.roll_back()), (ended, ended));
+        drop(first);
+        assert_eq!(names(&volume), [b"second".to_vec()]);
+        second.roll_back().unwrap();
+        assert_eq!(second.roll_back(), ended);
+        assert!(names(&volume).is_empty());
+    }
+
+    #[test]
+    fn closing_drops_what_is_not_committed() {
+        let (medium, volume) = volume();
+        let transaction = volume.begin().unwrap();
+        make(&volume, b"open");
+        volume.close().unwrap();
+        drop(transaction);
+        assert_eq!(volume.info().poisoned, None);
+        assert!(names(&open(&medium)).is_empty());
+    }
+}
