@@ -45,6 +45,15 @@ bench-%:
 performance: ## Measure what docs/PERFORMANCE.md describes, and write docs/performance/measured.md (root)
 	@scripts/performance.sh
 
+.PHONY: count
+count: ## Count instructions, allocations and copies of each operation; write docs/COUNTS.md
+	@scripts/count.sh
+
+# The smaller volumes only; fails if a count grew by more than 5 % over the committed table.
+.PHONY: count-check
+count-check:
+	@scripts/count.sh check
+
 PREFIX ?= /usr/local
 install: ## Install commands, mount helpers and the library for C below $(PREFIX) (as root; DESTDIR for packages)
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh

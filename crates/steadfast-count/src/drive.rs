@@ -1,0 +1,206 @@
+//! Runs workers under callgrind, two at a time or as many as there are processors.
+//!
+//! A worker gets the same addresses in each run: no randomised addresses, a fixed environment, a
+//! fixed command line in a fixed directory. So its counts are the same in each run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::thread;
+
+use crate::Result;
+use crate::profile::{self, Profile};
+use crate::region::Counts;
+use crate::table::Row;
+use crate::volume::{self, Kind};
+
+/// Sizes, associativity and lines of the modelled caches.
+const CACHES: [&str; 4] =
+    ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
+
+/// One measurement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// `steadfast`, or a peer.
+    pub system: String,
+    /// The operation.
+    pub operation: String,
+    /// The volume.
+    pub kind: Kind,
+    /// Whether caches, copied bytes and the stack are measured, too. It takes longer.
+    pub whole: bool,
+}
+
+/// Where workers run, and what they are.
+pub struct Driver {
+    directory: PathBuf,
+    program: String,
+}
+
+fn told<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl Fn(E) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+impl Driver {
+    /// A driver with `program` as its workers, which keeps volumes in `directory`.
+    ///
+    /// # Errors
+    /// If the directory cannot be made, or valgrind or setarch is missing.
+    pub fn new(directory: &Path, program: &Path) -> Result<Driver> {
+        fs::create_dir_all(directory).map_err(told(directory.display()))?;
+        let name = program.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| format!("{}: not a program", program.display()))?;
+        let worker = directory.join(name);
+        // The command line is the same wherever the program is.
+        let _ = fs::remove_file(&worker);
+        fs::copy(program, &worker).map_err(told(worker.display()))?;
+        for tool in ["valgrind", "setarch"] {
+            Command::new(tool).arg("--version").output().map_err(|error| {
+                format!("{tool}: {error}: install valgrind and util-linux, as 'make count' does")
+            })?;
+        }
+        let directory = directory.canonicalize().map_err(told(directory.display()))?;
+        Ok(Driver { directory, program: format!("./{name}") })
+    }
+
+    /// Makes the volume unless one is there that this program has made.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn prepare(&self, kind: Kind) -> Result<()> {
+        let image = self.directory.join(kind.file_name());
+        let made = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
+        let program = made(&self.directory.join(&self.program));
+        if made(&image).zip(program).is_some_and(|(image, program)| image > program) {
+            return Ok(());
+        }
+        volume::prepare(kind, &image)
+    }
+
+    fn run(&self, prefix: &[String], job: &Job, stack: bool) -> Result<Output> {
+        let mut command = Command::new("setarch");
+        command.arg("--addr-no-randomize").args(prefix).arg(&self.program);
+        command.args(["work", &job.operation]).arg(job.kind.files.to_string());
+        command.arg(job.kind.file_name());
+        if job.kind.aged {
+            command.arg("--aged");
+        }
+        if stack {
+            command.arg("--stack");
+        }
+        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(&self.directory);
+        let output = command.output().map_err(told("setarch"))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let line = text.lines().filter(|line| !line.starts_with("==")).next_back();
+            let (line, status) = (line.unwrap_or_default(), output.status);
+            return Err(format!("{} on {}: {status}: {line}", job.operation, job.kind.file_name()));
+        }
+        Ok(output)
+    }
+
+    /// Runs a worker under callgrind: its profile, and what it counted itself.
+    ///
+    /// # Errors
+    /// If the worker or valgrind fails.
+    pub fn profile(&self, job: &Job) -> Result<(Profile, Counts)> {
+        let aged = if job.kind.aged { "-aged" } else { "" };
+        let file = format!("{}-{}-{}{aged}.callgrind", job.system, job.operation, job.kind.files);
+        let mut prefix: Vec<String> = [
+            "valgrind",
+            "--tool=callgrind",
+            "--toggle-collect=*counted_region*",
+            "--compress-strings=no",
+            "--compress-pos=no",
+        ]
+        .map(String::from)
+        .into();
+        prefix.push(format!("--callgrind-out-file={file}"));
+        if job.whole {
+            prefix.extend(CACHES.map(String::from));
+        }
+        let counts = counts(&self.run(&prefix, job, false)?)?;
+        let profile = Profile::read(&self.directory.join(file))?;
+        Ok((profile, counts))
+    }
+
+    /// Measures one row.
+    ///
+    /// # Errors
+    /// As [`profile`](Self::profile).
+    pub fn row(&self, job: &Job) -> Result<Row> {
+        let (profile, counts) = self.profile(job)?;
+        let mut row = row(job, &profile, &counts)?;
+        if job.whole {
+            row.stack = Some(self::counts(&self.run(&[], job, true)?)?.stack_max);
+        }
+        Ok(row)
+    }
+
+    /// Measures all rows, and calls `done` with each.
+    ///
+    /// # Errors
+    /// The first one of a row; the rows that were begun are finished.
+    pub fn rows(&self, jobs: &[Job], done: &(dyn Fn(&Row) + Sync)) -> Result<Vec<Row>> {
+        let next = Mutex::new(jobs.iter().enumerate());
+        let results = Mutex::new(Vec::new());
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let job = next.lock().expect("no panics").next();
+                        let Some((index, job)) = job else { break };
+                        let row = self.row(job);
+                        row.iter().for_each(done);
+                        results.lock().expect("no panics").push((index, row));
+                    }
+                });
+            }
+        });
+        let mut results = results.into_inner().expect("no panics");
+        results.sort_by_key(|(index, _)| *index);
+        results.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+fn counts(output: &Output) -> Result<Counts> {
+    serde_json::from_slice(&output.stdout).map_err(told("what a worker printed"))
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+fn row(job: &Job, profile: &Profile, counts: &Counts) -> Result<Row> {
+    let units = counts.units.max(1);
+    let each = |sum: u64| (sum + units / 2) / units;
+    let mean = |sum: u64| rounded(sum as f64 / units as f64);
+    let total = profile.total(&["Ir"]).filter(|total| *total > 0);
+    let total = total.ok_or_else(|| format!("{}: callgrind saw no region", job.operation))?;
+    let medium = ["counted_medium_read", "counted_medium_write"];
+    Ok(Row {
+        system: job.system.clone(),
+        operation: job.operation.clone(),
+        files: job.kind.files,
+        aged: job.kind.aged,
+        instructions: each(total),
+        checksum: each(profile.inclusive("counted_checksum")),
+        medium: each(medium.iter().map(|name| profile.inclusive(name)).sum()),
+        copying: each(profile.own(profile::copies)),
+        allocator: each(profile.own(profile::allocates)),
+        allocations: mean(counts.allocations),
+        allocated_bytes: each(counts.allocated_bytes),
+        copied_bytes: None,
+        first_level_misses: profile.total(&["D1mr", "D1mw"]).map(mean),
+        last_level_misses: profile.total(&["ILmr", "DLmr", "DLmw"]).map(mean),
+        reads: mean(counts.reads),
+        read_bytes: each(counts.read_bytes),
+        writes: mean(counts.writes),
+        written_bytes: each(counts.written_bytes),
+        flushes: mean(counts.flushes),
+        discards: mean(counts.discards),
+        stack: None,
+    })
+}
