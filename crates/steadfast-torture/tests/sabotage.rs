@@ -22,7 +22,7 @@ use steadfast_torture::world::{Profile, World};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, with the
 /// number of seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 30] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 31] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
@@ -37,6 +37,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 30] = [
     (Sabotage::KeepUnfinishedRecord, 160),
     (Sabotage::OverwriteNewestRecord, 40),
     (Sabotage::ForgetSettled, 10),
+    (Sabotage::PackAgainstOldValue, 20),
     (Sabotage::ReadPastTheLog, 10),
     (Sabotage::ReplayTwice, 10),
     (Sabotage::ChangeCommittedNode, 10),

@@ -42,6 +42,9 @@ pub enum Sabotage {
     OverwriteNewestRecord,
     /// A record of a group lacks the mutations of the earlier records of the group.
     ForgetSettled,
+    /// The packed form of a value in a group does not change with the value that it is packed
+    /// against.
+    PackAgainstOldValue,
     /// Readers ignore the log until it is replayed.
     ReadPastTheLog,
     /// The first record is applied again after the last.

@@ -12,6 +12,7 @@ mod dead_list;
 pub(crate) mod dirent;
 pub mod extent;
 mod fields;
+mod group_payload;
 pub(crate) mod inode;
 pub mod key;
 mod metaroot;
@@ -29,6 +30,7 @@ pub(crate) use dead_list::{
     DeadEntry, dead_item_len, decode_dead_list, encode_dead_list, entries_max,
 };
 pub use fields::{Reader as FieldReader, Writer as FieldWriter};
+pub(crate) use group_payload::GroupPayload;
 pub use metaroot::{LogPosition, Metaroot, SlotCopy, SnapshotCounts};
 pub use node::{NODE_MAGIC, Node, item_capacity, item_size, value_len_max};
 pub(crate) use pack::GAIN_MAX;

@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use crate::error::{Error, Result};
 use crate::format::FieldReader;
 use crate::format::key::Key;
-use crate::format::payload::{Encoded, TAG_PUT, TAG_SETTLED, encode, start};
+use crate::format::payload::{Encoded, TAG_PUT, TAG_SETTLED, encode, size_of, start};
 
 /// Bytes of a payload for each byte of its packed form, at most.
 pub const GAIN_MAX: usize = 8;
@@ -33,7 +33,7 @@ pub const GAIN_MAX: usize = 8;
 const TAG_PLAIN: u8 = 4;
 const TAG_BITS: u32 = 3;
 /// Number of kinds that fit a tag.
-const KINDS: usize = 1 << (u8::BITS - TAG_BITS);
+pub(super) const KINDS: usize = 1 << (u8::BITS - TAG_BITS);
 /// Longest varint, bytes.
 const VARINT_MAX: usize = 10;
 /// Bytes for each mask of a sparse value.
@@ -55,26 +55,42 @@ pub fn pack(payload: &[u8]) -> Result<Option<Vec<u8>>> {
         if usize::from(kind) >= KINDS {
             return Ok(None);
         }
-        end += crate::format::payload::size_of(value.map(<[u8]>::len));
-        // Upper bound: the tag, three varints, a mask for each eight bytes of the value, and the
-        // value.
-        let room =
-            1 + 3 * VARINT_MAX + value.map_or(0, |value| value.len().div_ceil(WORD) + value.len());
-        packed.try_reserve(room).map_err(|_| Error::OutOfMemory)?;
-        let start = packed.len();
-        packed.push(kind << TAG_BITS | form);
-        put_varint(&mut packed, key.inode_number().0.wrapping_sub(inode));
+        end += size_of(value.map(<[u8]>::len));
+        let like = value.map_or(&[][..], |value| like(payload, &before, kind, value.len()));
+        put_mutation(&mut packed, &key, form, value, (inode, like))?;
         inode = key.inode_number().0;
-        put_varint(&mut packed, key.suffix());
-        let Some(value) = value else { continue };
-        put_varint(&mut packed, value.len() as u64);
-        if !put_sparse(&mut packed, value, like(payload, &before, kind, value.len())) {
-            packed.extend_from_slice(value);
-            packed[start] |= TAG_PLAIN;
+        if let Some(value) = value {
+            before[usize::from(kind)] = (end - value.len(), end);
         }
-        before[usize::from(kind)] = (end - value.len(), end);
     }
     Ok((packed.len() < payload.len()).then_some(packed))
+}
+
+/// Appends the packed form of a mutation. It is packed against the inode number of the mutation
+/// before it, and the last value of its kind.
+pub(super) fn put_mutation(
+    packed: &mut Vec<u8>,
+    key: &Key,
+    form: u8,
+    value: Option<&[u8]>,
+    (inode, like): (u64, &[u8]),
+) -> Result<()> {
+    // Upper bound: the tag, three varints, a mask for each eight bytes of the value, and the value.
+    let room =
+        1 + 3 * VARINT_MAX + value.map_or(0, |value| value.len().div_ceil(WORD) + value.len());
+    packed.try_reserve(room).map_err(|_| Error::OutOfMemory)?;
+    let start = packed.len();
+    packed.push(key.0[Key::KIND_AT] << TAG_BITS | form);
+    put_varint(packed, key.inode_number().0.wrapping_sub(inode));
+    put_varint(packed, key.suffix());
+    let Some(value) = value else { return Ok(()) };
+    put_varint(packed, value.len() as u64);
+    let like = if like.len() == value.len() { like } else { &[] };
+    if !put_sparse(packed, value, like) {
+        packed.extend_from_slice(value);
+        packed[start] |= TAG_PLAIN;
+    }
+    Ok(())
 }
 
 /// The unpacked payload; `None` if it is malformed.
@@ -126,16 +142,27 @@ fn like<'a>(payload: &'a [u8], before: &Before, kind: u8, length: usize) -> &'a 
     payload.get(from..to).filter(|value| value.len() == length).unwrap_or_default()
 }
 
+/// Words that are packed before the packer decides whether a value is worth it.
+const PROBE: usize = 16;
+
 /// Appends the sparse form of a value, for which there is room. Returns `false` and appends nothing
-/// if it would not be shorter.
+/// if it would not be shorter, or if its first words are not. `like` is as long as the value, or
+/// empty.
 fn put_sparse(packed: &mut Vec<u8>, value: &[u8], like: &[u8]) -> bool {
     let start = packed.len();
-    let words = value.len().div_ceil(WORD);
-    for (at, bytes) in value.chunks(WORD).enumerate() {
-        let like = like.get(at * WORD..at * WORD + bytes.len()).unwrap_or_default();
-        put_word(packed, word(bytes) ^ word(like));
-        // The rest takes at least its masks, so file content is given up early.
-        if packed.len() - start + (words - at - 1) >= value.len() {
+    let mut like = like.chunks(PROBE * WORD);
+    for part in value.chunks(PROBE * WORD) {
+        // Masks of unchanged words are zero already.
+        let mut out = [0; PROBE * (1 + WORD)];
+        let mut end = 0;
+        let mut like = like.next().unwrap_or_default().chunks(WORD);
+        for bytes in part.chunks(WORD) {
+            end += put_word(&mut out[end..], word(bytes) ^ like.next().map_or(0, word));
+        }
+        packed.extend_from_slice(&out[..end]);
+        // File content is given up early.
+        let is_first = packed.len() - start == end;
+        if packed.len() - start >= value.len() || (is_first && end >= part.len()) {
             packed.truncate(start);
             return false;
         }
@@ -153,23 +180,35 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Appends the mask of a word and its nonzero bytes. This is most of the work of packing, so it
-/// works on words.
-fn put_word(packed: &mut Vec<u8>, differs: u64) {
-    let bytes = differs.to_le_bytes();
-    if bytes.iter().all(|byte| *byte != 0) {
-        packed.push(u8::MAX);
-        return packed.extend_from_slice(&bytes);
+/// Writes the mask of a word and its nonzero bytes over zeros. Returns how many bytes it took. This
+/// is most of the work of packing, so it works on words.
+#[inline]
+fn put_word(out: &mut [u8], differs: u64) -> usize {
+    if differs == 0 {
+        return 1;
     }
-    let (at, mut mask, mut rest) = (packed.len(), 0, differs);
-    packed.push(0);
+    let mask = nonzero_bytes(differs);
+    out[0] = mask;
+    if mask == u8::MAX {
+        out[1..=WORD].copy_from_slice(&differs.to_le_bytes());
+        return 1 + WORD;
+    }
+    let (mut end, mut rest) = (1, mask);
     while rest != 0 {
-        let bit = rest.trailing_zeros() / 8;
-        mask |= 1 << bit;
-        packed.push(bytes[bit as usize]);
-        rest &= !(0xff << (8 * bit));
+        out[end] = (differs >> (8 * rest.trailing_zeros())) as u8;
+        end += 1;
+        rest &= rest - 1;
     }
-    packed[at] = mask;
+    end
+}
+
+/// A bit for each byte that is not zero.
+fn nonzero_bytes(word: u64) -> u8 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    // The highest bit of each byte that is not zero, moved to its lowest.
+    let bits = (((word & LOW) + LOW) | word) >> 7 & 0x0101_0101_0101_0101;
+    // The product gathers the bit of byte `i` at bit `56 + i`.
+    (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
 /// Appends a value of `length` bytes from its sparse form. Returns `false` if the form is
@@ -321,6 +360,16 @@ mod tests {
             &[put, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0, 0],
         ] {
             assert_eq!(unpack(malformed).unwrap(), None, "{malformed:?}");
+        }
+    }
+
+    #[test]
+    fn the_mask_of_a_word() {
+        for mask in 0..=u8::MAX {
+            for byte in [1_u8, 0x80, 0x7f, 0xff] {
+                let bytes = core::array::from_fn(|at| if mask >> at & 1 != 0 { byte } else { 0 });
+                assert_eq!(nonzero_bytes(u64::from_le_bytes(bytes)), mask);
+            }
         }
     }
 

@@ -16,8 +16,10 @@ use alloc::vec::Vec;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
 use crate::format::pack::{pack, unpack};
-use crate::format::payload::{Encoded, Mutation, TAG_PUT, TAG_SETTLED, encode, mutations};
-use crate::format::{DIGEST_SIZE, Digest, FieldReader, FieldWriter, LogPosition, digest_of};
+use crate::format::payload::{Mutation, TAG_PUT, TAG_SETTLED, encode, mutations};
+use crate::format::{
+    DIGEST_SIZE, Digest, FieldReader, FieldWriter, GroupPayload, LogPosition, digest_of,
+};
 use crate::memory;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::Lsn;
@@ -63,38 +65,9 @@ impl RecordBuilder {
         encode(&mut self.payload, key, value.map_or(0, |_| TAG_PUT), value)
     }
 
-    /// The record that also has the mutations of `settled`, the payload of an earlier record;
-    /// mutations of this record take precedence. Both are in key order, and so is the result.
-    ///
-    /// # Errors
-    /// `OutOfMemory`.
-    pub fn joined(&self, settled: &[u8]) -> Result<RecordBuilder> {
-        let mut joined = RecordBuilder::new(self.payload.len() + settled.len())?;
-        let mut new = Encoded(&self.payload).peekable();
-        for (key, form, value) in Encoded(settled) {
-            while let Some((key, form, value)) = new.next_if(|(new, ..)| *new < key) {
-                encode(&mut joined.payload, &key, form, value)?;
-            }
-            let overruled = new.peek().is_some_and(|(new, ..)| *new == key);
-            if overruled || planted(Sabotage::ForgetSettled) {
-                continue;
-            }
-            encode(&mut joined.payload, &key, form | TAG_SETTLED, value)?;
-        }
-        for (key, form, value) in new {
-            encode(&mut joined.payload, &key, form, value)?;
-        }
-        Ok(joined)
-    }
-
     /// The payload so far, not packed.
     pub fn payload(&self) -> &[u8] {
         &self.payload
-    }
-
-    /// See [`payload`](Self::payload).
-    pub fn into_payload(self) -> Vec<u8> {
-        self.payload
     }
 
     /// The record with the present payload: packed, if that is shorter.
@@ -103,17 +76,28 @@ impl RecordBuilder {
     /// `OutOfMemory`.
     pub fn body(&self, block_size: usize) -> Result<Body> {
         let packed = pack(&self.payload)?;
-        let payload = packed.as_ref().unwrap_or(&self.payload);
+        Body::new(packed.as_ref().unwrap_or(&self.payload), packed.is_some(), block_size)
+    }
+}
+
+impl Body {
+    /// A record with the mutations of a group.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn of_group(group: &GroupPayload, block_size: usize) -> Result<Body> {
+        Body::new(group.packed(), true, block_size)
+    }
+
+    fn new(payload: &[u8], packed: bool, block_size: usize) -> Result<Body> {
         let mut bytes = Vec::new();
         let room = RECORD_HEADER + payload.len() + block_size;
         bytes.try_reserve_exact(room).map_err(|_| Error::OutOfMemory)?;
         bytes.resize(RECORD_HEADER, 0);
         bytes.extend_from_slice(payload);
-        Ok(Body { bytes, packed: packed.is_some() })
+        Ok(Body { bytes, packed })
     }
-}
 
-impl Body {
     /// Whether a block after the first begins like a record. A record contains file content.
     pub fn has_false_start(&self, block_size: usize) -> bool {
         self.bytes.chunks(block_size).skip(1).any(|block| block.starts_with(&MAGIC.to_le_bytes()))
@@ -323,41 +307,5 @@ mod tests {
         assert!(accept(&bytes, &LogPosition { lsn: Lsn(6), ..position }).is_none());
         assert!(accept(&bytes, &LogPosition { epoch: 3, ..position }).is_none());
         assert!(accept(&bytes, &LogPosition { previous: [0; 16], ..position }).is_none());
-    }
-    /// A joined record has every key once, in order, with the newest value, and marks the new
-    /// mutations.
-    #[test]
-    fn joining_keeps_the_newest_of_each_key() {
-        let key = |number| Key::inode(InodeNumber(number));
-        let (mut old, mut new) = (RecordBuilder::new(0).unwrap(), RecordBuilder::new(0).unwrap());
-        for (number, value) in [(1, Some(&b"a"[..])), (3, Some(b"b")), (5, None), (9, Some(b"c"))] {
-            old.add(&key(number), value).unwrap();
-        }
-        for (number, value) in [(2, None), (3, Some(&b"new"[..])), (5, Some(b"back")), (10, None)] {
-            new.add(&key(number), value).unwrap();
-        }
-        let joined = new.joined(old.payload()).unwrap();
-        let numbers = |mutations: Option<Vec<Mutation>>| -> Vec<(Key, Option<Vec<u8>>)> {
-            mutations.unwrap().into_iter().map(|mutation| (mutation.key, mutation.value)).collect()
-        };
-        let some = |text: &[u8]| Some(text.to_vec());
-        let all = [
-            (1, some(b"a")),
-            (2, None),
-            (3, some(b"new")),
-            (5, some(b"back")),
-            (9, some(b"c")),
-            (10, None),
-        ];
-        let all = all.map(|(number, value)| (key(number), value));
-        assert_eq!(numbers(mutations(joined.payload(), |_| true).unwrap()), all);
-        let fresh = numbers(mutations(joined.payload(), |tag| tag & TAG_SETTLED == 0).unwrap());
-        assert_eq!(fresh, [all[1].clone(), all[2].clone(), all[3].clone(), all[5].clone()]);
-        // Again, with a record that already has settled mutations.
-        let again = RecordBuilder::new(0).unwrap().joined(joined.payload()).unwrap();
-        assert_eq!(numbers(mutations(again.payload(), |_| true).unwrap()), all);
-        assert!(
-            numbers(mutations(again.payload(), |tag| tag & TAG_SETTLED == 0).unwrap()).is_empty()
-        );
     }
 }

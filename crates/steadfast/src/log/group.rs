@@ -15,11 +15,9 @@
 //! Replacing redo records by a record that repeats them is the log rewriting of main-memory
 //! databases.
 
-use alloc::vec::Vec;
-
 use crate::error::Result;
 use crate::format::record::Body;
-use crate::format::{Digest, GAIN_MAX, RecordBuilder};
+use crate::format::{Digest, GAIN_MAX, GroupPayload, RECORD_HEADER, RecordBuilder};
 use crate::log::Log;
 use crate::sabotage::{Sabotage, planted};
 
@@ -32,15 +30,23 @@ pub(super) struct RecordGroup {
     index: u32,
     /// Digest of the record before it.
     previous: Digest,
-    /// Payload of its last record, not packed.
-    payload: Vec<u8>,
-    /// Bytes of that record.
-    length: usize,
+    /// Payload of its last record.
+    payload: GroupPayload,
 }
 
-/// A joined record may be shorter than the two records together: they have a header each, and
-/// changes of the same keys. This part of a block is the saving that is assumed at most.
-const SHARED: usize = 4;
+/// Packing saves this part of a payload at most, as an estimate.
+const PACKED: usize = 4;
+
+impl RecordGroup {
+    /// Whether the group may have room for a record with `new` bytes of plain payload. A record
+    /// that is clearly too long is not tried.
+    fn may_take(&self, new: usize, block_size: usize) -> bool {
+        let payload = &self.payload;
+        payload.packed().len() + new / PACKED <= block_size
+            && payload.plain_len() + new <= GAIN_MAX * block_size
+            && payload.values_len() <= 2 * GAIN_MAX * block_size
+    }
+}
 
 /// The next record: its content and its place.
 pub struct Next {
@@ -57,62 +63,58 @@ pub struct Next {
 }
 
 impl Log {
-    /// RecordPlace of a record with these mutations, and the records that it is joined with; `None` if
-    /// the log has no room for it.
+    /// Place of a record with these mutations, and the records that it is joined with; `None` if
+    /// the log has no room for it. The present group goes into the result; in every other case it
+    /// has ended.
     ///
     /// # Errors
-    /// `OutOfMemory`; nothing has changed then.
-    pub fn next(&self, builder: RecordBuilder) -> Result<Option<Next>> {
+    /// `OutOfMemory`.
+    pub fn next(&mut self, builder: RecordBuilder) -> Result<Option<Next>> {
         let block_size = self.block_size as usize;
-        let alone = builder.body(block_size)?;
-        // A record that is clearly too long is not tried: joining and packing it costs more than
-        // the rest of a mark.
-        if let Some(group) = &self.group
-            && group.length + alone.len() <= block_size + block_size / SHARED
-            && group.payload.len() + builder.payload().len() <= GAIN_MAX * block_size
+        let new = builder.payload();
+        if let Some(group) = self.group.take()
+            && group.may_take(new.len(), block_size)
         {
-            let joined = builder.joined(&group.payload)?;
-            let body = joined.body(block_size)?;
+            let before = RECORD_HEADER + group.payload.packed().len();
+            let payload = group.payload.joined(new)?;
+            let length = RECORD_HEADER + payload.packed().len();
             let blocks = u64::from(group.index == 0);
             let index = group.index + 1;
             // A reader of the log reads the second block of a group only if the newest record is
             // not in the first. So a group should not end in the second block, as far as this can
             // be predicted.
-            let grown = body.len().saturating_sub(group.length);
-            let ends_behind =
-                index % 2 == 1 && body.len() + grown > block_size && self.has_budget(1);
-            if body.len() <= block_size && self.has_budget(blocks) && !ends_behind {
+            let grown = length.saturating_sub(before);
+            let ends_behind = index % 2 == 1 && length + grown > block_size && self.has_budget(1);
+            if length <= block_size && self.has_budget(blocks) && !ends_behind {
+                let body = Body::of_group(&payload, block_size)?;
                 let turn =
                     if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };
                 let at = (group.start + turn) % self.region.count;
                 let (start, previous) = (group.start, group.previous);
-                let length = body.len();
-                let group = Some(RecordGroup {
-                    start,
-                    index,
-                    previous,
-                    payload: joined.into_payload(),
-                    length,
-                });
+                let group = Some(RecordGroup { start, index, previous, payload });
                 return Ok(Some(Next { body, at, index, previous, blocks, group }));
             }
         }
-        let length = alone.len();
-        let blocks = length.div_ceil(block_size) as u64;
+        let (start, previous) = (self.position.block, self.position.previous);
+        // The first record of a group, if it is short enough.
+        if self.may_group && new.len() <= GAIN_MAX * block_size {
+            let payload = GroupPayload::default().joined(new)?;
+            if RECORD_HEADER + payload.packed().len() <= block_size {
+                if !self.has_budget(1) {
+                    return Ok(None);
+                }
+                let body = Body::of_group(&payload, block_size)?;
+                let group = Some(RecordGroup { start, index: 0, previous, payload });
+                return Ok(Some(Next { body, at: start, index: 0, previous, blocks: 1, group }));
+            }
+        }
+        let body = builder.body(block_size)?;
+        let blocks = body.len().div_ceil(block_size) as u64;
         // File content must not be found as a stray record: a checkpoint replaces such a record.
-        let forged = alone.has_false_start(block_size);
+        let forged = body.has_false_start(block_size);
         if !self.has_budget(blocks) || forged {
             return Ok(None);
         }
-        let (start, previous) = (self.position.block, self.position.previous);
-        let may_go_on = self.may_group && blocks == 1;
-        let group = may_go_on.then(|| RecordGroup {
-            start,
-            index: 0,
-            previous,
-            payload: builder.into_payload(),
-            length,
-        });
-        Ok(Some(Next { body: alone, at: start, index: 0, previous, blocks, group }))
+        Ok(Some(Next { body, at: start, index: 0, previous, blocks, group: None }))
     }
 }

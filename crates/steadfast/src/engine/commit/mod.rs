@@ -133,7 +133,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// The next record, and the bytes of data that replay would read to check it. `None` if the log
     /// cannot take it.
-    fn next_record(&self, working: &Working) -> Result<Option<(Next, u64)>> {
+    fn next_record(&self, working: &mut Working) -> Result<Option<(Next, u64)>> {
         let root: Root = self.view.read().root;
         let durable = working.durable.generation;
         let mut builder = RecordBuilder::new(working.pending.bytes())?;

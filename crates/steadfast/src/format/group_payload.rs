@@ -1,0 +1,287 @@
+//! The packed payload of a group of records, as it grows from record to record.
+//!
+//! Each record of a group repeats the mutations of the group so far ([`crate::log`]). Packing all of
+//! them for every record took half of the instructions of a small durable write. So the packed form
+//! of the group is kept, and a new mutation is put into its place there.
+//!
+//! Invariant: `packed` is what [`pack`](super::pack::pack) makes of the same mutations. A mutation is
+//! packed again only where what it is packed against has changed: the inode number of the mutation
+//! before it, or the last value of its kind.
+
+use alloc::vec::Vec;
+
+use crate::error::{Error, Result};
+use crate::format::key::Key;
+use crate::format::pack::put_mutation;
+use crate::format::payload::{Encoded, TAG_PUT, TAG_SETTLED, size_of};
+use crate::memory;
+use crate::sabotage::{Sabotage, planted};
+
+/// The mutations of a group, in key order, each key once.
+#[derive(Debug, Default)]
+pub struct GroupPayload {
+    items: Vec<Item>,
+    /// The values of the items, and some that were replaced by values of another length.
+    values: Vec<u8>,
+    packed: Vec<u8>,
+    /// Bytes of the payload before packing.
+    plain: usize,
+    /// Indices of the items that only the last record has.
+    fresh: Vec<usize>,
+}
+
+/// One mutation.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    key: Key,
+    form: u8,
+    /// Where its packed form begins.
+    at: usize,
+    value: Place,
+}
+
+/// A value in `values`.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    at: usize,
+    len: usize,
+}
+
+impl Item {
+    fn is_put(&self) -> bool {
+        self.form & TAG_PUT != 0
+    }
+
+    fn kind(&self) -> u8 {
+        self.key.0[Key::KIND_AT]
+    }
+
+    fn plain_len(&self) -> usize {
+        size_of(self.is_put().then_some(self.value.len))
+    }
+}
+
+impl GroupPayload {
+    /// The packed payload.
+    pub fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+
+    /// Bytes of the payload before packing.
+    pub fn plain_len(&self) -> usize {
+        self.plain
+    }
+
+    /// Bytes in memory that hold values, also replaced ones.
+    pub fn values_len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// This payload with the mutations of `new`, the plain payload of the next record. Mutations of
+    /// `new` take precedence; the others become settled.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn joined(mut self, new: &[u8]) -> Result<GroupPayload> {
+        if planted(Sabotage::ForgetSettled) {
+            self = GroupPayload::default();
+        }
+        for index in self.fresh.drain(..) {
+            let item = &mut self.items[index];
+            item.form |= TAG_SETTLED;
+            self.packed[item.at] |= TAG_SETTLED;
+        }
+        let mut buffer = Vec::new();
+        for (key, form, value) in Encoded(new) {
+            self.put(key, form, value, &mut buffer)?;
+        }
+        Ok(self)
+    }
+
+    /// Adds a mutation. Its key is behind those that were added before it.
+    fn put(
+        &mut self,
+        key: Key,
+        form: u8,
+        value: Option<&[u8]>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
+        let index = self.items.partition_point(|item| item.key < key);
+        let replaced = self.items.get(index).filter(|item| item.key == key).copied();
+        let free = replaced.map_or(Place::default(), |item| item.value);
+        let item = Item { key, form, at: self.start_of(index), value: self.store(value, free)? };
+        self.plain += item.plain_len();
+        memory::push(&mut self.fresh, index)?;
+        match replaced {
+            Some(old) => {
+                self.plain -= old.plain_len();
+                let end = self.start_of(index + 1);
+                self.items[index] = item;
+                self.pack_again(index, end, buffer)?;
+            }
+            None => {
+                self.items.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+                self.items.insert(index, item);
+                self.pack_again(index, item.at, buffer)?;
+                let before = index.checked_sub(1).map_or(0, |last| self.inode_of(last));
+                if index + 1 < self.items.len() && before != self.inode_of(index) {
+                    self.pack_again(index + 1, self.start_of(index + 2), buffer)?;
+                }
+            }
+        }
+        // The next value of the kind is packed against this one.
+        let is_base = item.is_put() || replaced.is_some_and(|old| old.is_put());
+        if is_base && !planted(Sabotage::PackAgainstOldValue) {
+            let mut behind = self.items.iter().skip(index + 1);
+            let next = behind.position(|next| next.is_put() && next.kind() == item.kind());
+            if let Some(next) = next.map(|distance| index + 1 + distance) {
+                self.pack_again(next, self.start_of(next + 1), buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the packed form of an item begins, also of the one behind the last.
+    fn start_of(&self, index: usize) -> usize {
+        self.items.get(index).map_or(self.packed.len(), |item| item.at)
+    }
+
+    fn inode_of(&self, index: usize) -> u64 {
+        self.items[index].key.inode_number().0
+    }
+
+    /// Stores a value: in the place of the value that it replaces, if that is just as long.
+    fn store(&mut self, value: Option<&[u8]>, free: Place) -> Result<Place> {
+        let Some(value) = value else { return Ok(Place::default()) };
+        if value.len() == free.len {
+            self.values[free.at..free.at + free.len].copy_from_slice(value);
+            return Ok(free);
+        }
+        let at = self.values.len();
+        memory::extend(&mut self.values, value)?;
+        Ok(Place { at, len: value.len() })
+    }
+
+    fn value_of(&self, item: &Item) -> Option<&[u8]> {
+        let place = item.value;
+        item.is_put().then(|| &self.values[place.at..place.at + place.len])
+    }
+
+    /// Packs an item. Its new form replaces the old one, which ends at `end`.
+    fn pack_again(&mut self, index: usize, end: usize, buffer: &mut Vec<u8>) -> Result<()> {
+        let (before, item) = (&self.items[..index], self.items[index]);
+        let inode = before.last().map_or(0, |last| last.key.inode_number().0);
+        let like = before.iter().rfind(|last| last.is_put() && last.kind() == item.kind());
+        let like = like.and_then(|last| self.value_of(last)).unwrap_or_default();
+        buffer.clear();
+        put_mutation(buffer, &item.key, item.form, self.value_of(&item), (inode, like))?;
+        let (before, new_end) = (self.packed.len(), item.at + buffer.len());
+        if new_end > end {
+            let more = new_end - end;
+            self.packed.try_reserve(more).map_err(|_| Error::OutOfMemory)?;
+            self.packed.resize(before + more, 0);
+        }
+        self.packed.copy_within(end..before, new_end);
+        self.packed.truncate(before - end + new_end);
+        self.packed[item.at..new_end].copy_from_slice(buffer);
+        for behind in &mut self.items[index + 1..] {
+            behind.at = behind.at - end + new_end;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::format::pack::{pack, unpack};
+    use crate::format::payload::{encode, mutations};
+
+    /// A record: inode number, kind and suffix of each key, and its value.
+    type Mutations = BTreeMap<(u64, u8, u64), Option<Vec<u8>>>;
+
+    fn plain(mutations: &Mutations, settled: impl Fn(&(u64, u8, u64)) -> bool) -> Vec<u8> {
+        let mut payload = Vec::new();
+        for (key, value) in mutations {
+            let form =
+                (u8::from(value.is_some()) * TAG_PUT) | (u8::from(settled(key)) * TAG_SETTLED);
+            let (inode, kind, suffix) = *key;
+            encode(&mut payload, &Key::from_parts(inode, kind, suffix), form, value.as_deref())
+                .unwrap();
+        }
+        payload
+    }
+
+    fn record() -> impl Strategy<Value = Mutations> {
+        let key = (prop_oneof![0..12_u64, any::<u64>()], 1..8_u8, 0..3_u64);
+        let byte = prop_oneof![4 => Just(0), 1 => any::<u8>()];
+        let value = prop_oneof![
+            prop::collection::vec(byte.clone(), 29),
+            prop::collection::vec(byte, 0..60)
+        ];
+        prop::collection::btree_map(key, prop::option::of(value), 0..6)
+    }
+
+    proptest! {
+        /// After every record the packed form is that of all mutations packed at once.
+        #[test]
+        fn it_is_what_packing_all_would_give(records in prop::collection::vec(record(), 1..12)) {
+            let mut group = GroupPayload::default();
+            let mut all = Mutations::new();
+            for record in records {
+                group = group.joined(&plain(&record, |_| false)).unwrap();
+                all.extend(record.clone());
+                let payload = plain(&all, |key| !record.contains_key(key));
+                prop_assert_eq!(group.plain_len(), payload.len());
+                prop_assert_eq!(unpack(group.packed()).unwrap(), Some(payload.clone()));
+                if let Some(packed) = pack(&payload).unwrap() {
+                    prop_assert_eq!(group.packed(), packed);
+                }
+            }
+        }
+    }
+
+    /// Every key is there once, in order, with the newest value, and the new ones are marked.
+    #[test]
+    fn joining_keeps_the_newest_of_each_key() {
+        let some = |text: &[u8]| Some(text.to_vec());
+        let key = |number: u64| (number, 1, 0);
+        let old = Mutations::from([
+            (key(1), some(b"a")),
+            (key(3), some(b"b")),
+            (key(5), None),
+            (key(9), some(b"c")),
+        ]);
+        let new = Mutations::from([
+            (key(2), None),
+            (key(3), some(b"new")),
+            (key(5), some(b"back")),
+            (key(10), None),
+        ]);
+        let group = GroupPayload::default().joined(&plain(&old, |_| false)).unwrap();
+        let group = group.joined(&plain(&new, |_| false)).unwrap();
+        let found = |group: &GroupPayload, wanted: fn(u8) -> bool| -> Vec<_> {
+            let payload = unpack(group.packed()).unwrap().unwrap();
+            let found = mutations(&payload, wanted).unwrap().unwrap();
+            found.into_iter().map(|one| (one.key.inode_number().0, one.value)).collect()
+        };
+        let all = [
+            (1, some(b"a")),
+            (2, None),
+            (3, some(b"new")),
+            (5, some(b"back")),
+            (9, some(b"c")),
+            (10, None),
+        ];
+        assert_eq!(found(&group, |_| true), all);
+        let fresh = [all[1].clone(), all[2].clone(), all[3].clone(), all[5].clone()];
+        assert_eq!(found(&group, |tag| tag & TAG_SETTLED == 0), fresh);
+        let again = group.joined(&[]).unwrap();
+        assert_eq!(found(&again, |_| true), all);
+        assert!(found(&again, |tag| tag & TAG_SETTLED == 0).is_empty());
+    }
+}
