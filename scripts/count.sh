@@ -13,4 +13,12 @@ need_cargo
 [ "$(uname -sm)" = "Linux x86_64" ] || die "counting needs Linux on x86-64: $(uname -sm): the table is of that processor"
 need_packages valgrind util-linux libc-bin
 "${CARGO:-cargo}" build --workspace --release --locked --bin steadfast-count
-exec "$(target_directory)/release/steadfast-count" "$task" --directory "$(target_directory)/count" "${@:2}"
+peers=()
+if [ "$task" = measure ]; then
+    # littlefs is C, and its bindings need libclang.
+    need_packages libclang-dev
+    base=$(realpath -m "$(target_directory)")/count-peers
+    CARGO_TARGET_DIR=$base "${CARGO:-cargo}" build --release --locked --manifest-path bench/count-peers/Cargo.toml
+    peers=(--peers "$base/release/count-peers")
+fi
+exec "$(target_directory)/release/steadfast-count" "$task" --directory "$(target_directory)/count" "${peers[@]}" "${@:2}"

@@ -19,10 +19,16 @@ use crate::volume::{self, Kind};
 const CACHES: [&str; 4] =
     ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
 
+/// Frames that DHAT keeps of a stack: enough to reach the region from any function.
+const CALLERS: u32 = 100;
+
+/// The system whose workers are this program.
+pub const STEADFAST: &str = "steadfast";
+
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// `steadfast`, or a peer.
+    /// [`STEADFAST`], or a peer.
     pub system: String,
     /// The operation.
     pub operation: String,
@@ -30,6 +36,23 @@ pub struct Job {
     pub kind: Kind,
     /// Whether caches, copied bytes and the stack are measured, too. It takes longer.
     pub whole: bool,
+}
+
+impl Job {
+    fn is_of_a_peer(&self) -> bool {
+        self.system != STEADFAST
+    }
+
+    /// Name of the file that keeps what the operation is measured on.
+    fn image(&self) -> String {
+        let name = self.kind.file_name();
+        if self.is_of_a_peer() { format!("{}-{name}", self.system) } else { name }
+    }
+
+    /// Name of a file for what a tool writes.
+    fn output(&self, tool: &str) -> String {
+        format!("{}.{}.{tool}", self.image(), self.operation)
+    }
 }
 
 /// Where workers run, and what they are.
@@ -64,40 +87,64 @@ impl Driver {
         Ok(Driver { directory, program: format!("./{name}") })
     }
 
-    /// Makes the volume unless one is there that this program has made.
+    /// Makes what the job is measured on, unless this program has made it before.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn prepare(&self, kind: Kind) -> Result<()> {
-        let image = self.directory.join(kind.file_name());
+    pub fn prepare(&self, job: &Job) -> Result<()> {
+        let image = self.directory.join(job.image());
         let made = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
         let program = made(&self.directory.join(&self.program));
         if made(&image).zip(program).is_some_and(|(image, program)| image > program) {
             return Ok(());
         }
-        volume::prepare(kind, &image)
+        if !job.is_of_a_peer() {
+            return volume::prepare(job.kind, &image);
+        }
+        let mut command = Command::new(self.directory.join(&self.program));
+        command.args(["prepare", "--system", &job.system]).arg(job.kind.files.to_string());
+        self.succeed(command.arg(&image), job).map(|_| ())
+    }
+
+    fn succeed(&self, command: &mut Command, job: &Job) -> Result<Output> {
+        let output = command.current_dir(&self.directory).output().map_err(told(&self.program))?;
+        if output.status.success() {
+            return Ok(output);
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        let line = text.lines().rfind(|line| !line.starts_with("=="));
+        let (line, status) = (line.unwrap_or_default(), output.status);
+        Err(format!("{} on {}: {status}: {line}", job.operation, job.image()))
     }
 
     fn run(&self, prefix: &[String], job: &Job, stack: bool) -> Result<Output> {
         let mut command = Command::new("setarch");
         command.arg("--addr-no-randomize").args(prefix).arg(&self.program);
-        command.args(["work", &job.operation]).arg(job.kind.files.to_string());
-        command.arg(job.kind.file_name());
+        command.args(["work", &job.operation]).arg(job.kind.files.to_string()).arg(job.image());
+        if job.is_of_a_peer() {
+            command.args(["--system", &job.system]);
+        }
         if job.kind.aged {
             command.arg("--aged");
         }
         if stack {
             command.arg("--stack");
         }
-        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(&self.directory);
-        let output = command.output().map_err(told("setarch"))?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr);
-            let line = text.lines().filter(|line| !line.starts_with("==")).next_back();
-            let (line, status) = (line.unwrap_or_default(), output.status);
-            return Err(format!("{} on {}: {status}: {line}", job.operation, job.kind.file_name()));
-        }
-        Ok(output)
+        self.succeed(command.env_clear().env("PATH", "/usr/bin:/bin"), job)
+    }
+
+    /// Bytes that functions of the C library copy in the region.
+    fn copied(&self, job: &Job) -> Result<u64> {
+        let file = job.output("dhat");
+        let prefix = [
+            "valgrind".to_owned(),
+            "--tool=dhat".into(),
+            "--mode=copy".into(),
+            format!("--num-callers={CALLERS}"),
+            format!("--dhat-out-file={file}"),
+        ];
+        self.run(&prefix, job, false)?;
+        profile::copied_bytes(&self.directory.join(file))
     }
 
     /// Runs a worker under callgrind: its profile, and what it counted itself.
@@ -105,8 +152,7 @@ impl Driver {
     /// # Errors
     /// If the worker or valgrind fails.
     pub fn profile(&self, job: &Job) -> Result<(Profile, Counts)> {
-        let aged = if job.kind.aged { "-aged" } else { "" };
-        let file = format!("{}-{}-{}{aged}.callgrind", job.system, job.operation, job.kind.files);
+        let file = job.output("callgrind");
         let mut prefix: Vec<String> = [
             "valgrind",
             "--tool=callgrind",
@@ -133,6 +179,8 @@ impl Driver {
         let (profile, counts) = self.profile(job)?;
         let mut row = row(job, &profile, &counts)?;
         if job.whole {
+            let units = counts.units.max(1);
+            row.copied_bytes = Some((self.copied(job)? + units / 2) / units);
             row.stack = Some(self::counts(&self.run(&[], job, true)?)?.stack_max);
         }
         Ok(row)

@@ -6,9 +6,9 @@ use std::process::{Command, ExitCode};
 use clap::{Args, Parser, Subcommand};
 use steadfast_count::allocations::CountingAllocator;
 use steadfast_count::check::check;
-use steadfast_count::drive::{Driver, Job};
+use steadfast_count::drive::{Driver, Job, STEADFAST};
 use steadfast_count::operations::{OPERATIONS, Operation};
-use steadfast_count::page::{self, GOAL_FILES, STEADFAST, VOLUMES};
+use steadfast_count::page::{self, GOAL_FILES, VOLUMES};
 use steadfast_count::table::{Row, Table};
 use steadfast_count::volume::Kind;
 use steadfast_count::work::work;
@@ -37,6 +37,9 @@ enum Task {
         /// Measure only volumes of at most so many files
         #[arg(long, default_value_t = u64::MAX)]
         files_max: u64,
+        /// A program with workers that count other systems
+        #[arg(long)]
+        peers: Option<PathBuf>,
     },
     /// Measure the smaller volumes; fail if a count grew by more than 5 % over the table
     Check {
@@ -123,7 +126,8 @@ fn version_of(program: &str, argument: &str) -> String {
 fn show(row: &Row) {
     let aged = if row.aged { " aged" } else { "" };
     let volume = format!("{}{aged}", row.files);
-    println!("{:<24} {volume:>14} {:>12} instructions", row.operation, row.instructions);
+    let Row { system, operation, instructions, .. } = row;
+    println!("{system:<10} {operation:<24} {volume:>14} {instructions:>12} instructions");
 }
 
 fn jobs(only: &[String], volumes: &[(u64, bool)]) -> Vec<Job> {
@@ -143,16 +147,32 @@ fn jobs(only: &[String], volumes: &[(u64, bool)]) -> Vec<Job> {
     jobs
 }
 
-fn prepare(driver: &Driver, volumes: &[(u64, bool)]) -> Result<()> {
-    volumes.iter().try_for_each(|(files, aged)| driver.prepare(Kind { files: *files, aged: *aged }))
+/// What a program with workers of peers can count.
+fn peer_jobs(program: &Path) -> Result<Vec<Job>> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", program.display());
+    let output = Command::new(program).arg("list").output().map_err(|error| told(&error))?;
+    let list: Vec<(String, String)> =
+        serde_json::from_slice(&output.stdout).map_err(|error| told(&error))?;
+    let kind = Kind { files: GOAL_FILES, aged: false };
+    Ok(list
+        .into_iter()
+        .map(|(system, operation)| Job { system, operation, kind, whole: false })
+        .collect())
 }
 
-fn measure(places: &Places, only: &[String], files_max: u64) -> Result<()> {
+fn count(driver: &Driver, jobs: &[Job], done: &(dyn Fn(&Row) + Sync)) -> Result<Vec<Row>> {
+    jobs.iter().try_for_each(|job| driver.prepare(job))?;
+    driver.rows(jobs, done)
+}
+
+fn measure(places: &Places, only: &[String], files_max: u64, peers: Option<&Path>) -> Result<()> {
     only.iter().try_for_each(|name| operation(name).map(|_| ()))?;
     let driver = places.driver()?;
     let volumes: Vec<_> = VOLUMES.into_iter().filter(|(files, _)| *files <= files_max).collect();
-    prepare(&driver, &volumes)?;
-    let rows = driver.rows(&jobs(only, &volumes), &show)?;
+    let mut rows = count(&driver, &jobs(only, &volumes), &show)?;
+    if let Some(program) = peers {
+        rows.extend(count(&Driver::new(&places.directory, program)?, &peer_jobs(program)?, &show)?);
+    }
     let mut table =
         if places.table.exists() { Table::read(&places.table)? } else { Table::default() };
     table.valgrind = version_of("valgrind", "--version");
@@ -168,10 +188,9 @@ fn compare(places: &Places) -> Result<bool> {
     let table = Table::read(&places.table)?;
     let driver = places.driver()?;
     let volumes = [(100, false), (GOAL_FILES, false)];
-    prepare(&driver, &volumes)?;
     let mut jobs = jobs(&[], &volumes);
     jobs.iter_mut().for_each(|job| job.whole = false);
-    let rows = driver.rows(&jobs, &|_| {})?;
+    let rows = count(&driver, &jobs, &|_| {})?;
     let findings = check(&table, &rows);
     findings.better.iter().for_each(|line| println!("less: {line}"));
     findings.worse.iter().for_each(|line| println!("MORE: {line}"));
@@ -188,7 +207,7 @@ fn compare(places: &Places) -> Result<bool> {
 
 fn top(places: &Places, job: &Job, count: usize) -> Result<()> {
     let driver = places.driver()?;
-    driver.prepare(job.kind)?;
+    driver.prepare(job)?;
     let (profile, counts) = driver.profile(job)?;
     let units = counts.units.max(1);
     let total = profile.total(&["Ir"]).unwrap_or(0);
@@ -210,7 +229,9 @@ fn worker(name: &str, kind: Kind, image: &Path, stack: bool) -> Result<()> {
 
 fn run(task: Task) -> Result<bool> {
     match task {
-        Task::Measure { places, only, files_max } => measure(&places, &only, files_max)?,
+        Task::Measure { places, only, files_max, peers } => {
+            measure(&places, &only, files_max, peers.as_deref())?;
+        }
         Task::Check { places } => return compare(&places),
         Task::Page { places } => places.write_page(&Table::read(&places.table)?)?,
         Task::Top { places, operation: name, files, aged, count } => {

@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::drive::STEADFAST;
 use crate::operations::{OPERATIONS, Operation};
 use crate::table::{Row, Table};
 
-/// The system that the page is about.
-pub const STEADFAST: &str = "steadfast";
 /// The volume that goals and details are about.
 pub const GOAL_FILES: u64 = 10_000;
 /// The volumes: files, and whether they are aged.
@@ -170,12 +169,63 @@ fn others(page: &mut String, table: &Table) {
     }
 }
 
+/// Systems beside Steadfast that the table has, in its order.
+fn peers(table: &Table) -> Vec<&str> {
+    let mut peers: Vec<&str> = Vec::new();
+    for row in &table.rows {
+        if row.system != STEADFAST && !peers.contains(&row.system.as_str()) {
+            peers.push(&row.system);
+        }
+    }
+    peers
+}
+
+const PEERS: &str = "
+## Beside other systems
+
+Instructions of each, in one process on memory, with the same 10,000 files or values (`make count`;
+`bench/count-peers`). They are not the same work:
+
+- Steadfast's operations get inode numbers, as from FUSE. FAT (`fatfs`) and littlefs resolve a path
+  of two names and open the file each time.
+- *Transact* is a transaction point on Steadfast, and the sync of one file on FAT and littlefs.
+- Of these file systems only Steadfast sums data. FAT is not safe at a power cut.
+- The crate `fatfs` has no cache. Its requests go to the memory directly.
+- The stores redb and SQLite (WAL, synchronous FULL, prepared statements) update and read one value
+  of 100 B. Their files are on the disk; system calls are not counted.
+
+";
+
+fn beside(page: &mut String, table: &Table) {
+    let peers = peers(table);
+    if peers.is_empty() {
+        return;
+    }
+    page.push_str(PEERS);
+    let _ = writeln!(page, "| Operation | Steadfast | {} |", peers.join(" | "));
+    let _ = writeln!(page, "|---|{}", "---:|".repeat(peers.len() + 1));
+    for operation in OPERATIONS {
+        let count = |system: &&str| {
+            let row = table.row(system, operation.name, GOAL_FILES, false);
+            row.map(|row| grouped(row.instructions))
+        };
+        let others: Vec<_> = peers.iter().map(count).collect();
+        if others.iter().any(Option::is_some) {
+            let others: Vec<_> =
+                others.into_iter().map(|cell| or_dash(cell, |cell| cell)).collect();
+            let own = or_dash(count(&STEADFAST), |cell| cell);
+            let _ = writeln!(page, "| {} | {own} | {} |", operation.what, others.join(" | "));
+        }
+    }
+}
+
 /// The whole page.
 pub fn page(table: &Table) -> String {
     let mut page = String::from(HEAD);
     instructions(&mut page, table);
     shares(&mut page, table);
     others(&mut page, table);
+    beside(&mut page, table);
     page.push_str(METHOD);
     let _ = writeln!(
         page,

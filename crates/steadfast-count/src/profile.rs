@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use serde::Deserialize;
+
 use crate::Result;
 
 /// Costs of one function, by event.
@@ -129,9 +131,51 @@ pub fn allocates(function: &str) -> bool {
     names.iter().any(|known| name == *known || name.starts_with(&format!("{known}.")))
 }
 
+/// What DHAT writes in its copy mode, as far as it is used here.
+#[derive(Deserialize)]
+struct Copies {
+    /// Places that copy.
+    pps: Vec<Place>,
+    /// Names of frames.
+    ftbl: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    /// Bytes in all.
+    tb: u64,
+    /// Frames, as places in `ftbl`.
+    fs: Vec<usize>,
+}
+
+/// Bytes that were copied inside the region, from a file of DHAT.
+///
+/// # Errors
+/// If it cannot be read, or is not of DHAT.
+pub fn copied_bytes(path: &Path) -> Result<u64> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    copied_in(&text).map_err(|problem| format!("{}: {problem}", path.display()))
+}
+
+fn copied_in(text: &str) -> Result<u64> {
+    let copies: Copies = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let inside =
+        |frame: &usize| copies.ftbl.get(*frame).is_some_and(|name| name.contains("counted_region"));
+    let places = copies.pps.iter().filter(|place| place.fs.iter().any(inside));
+    Ok(places.map(|place| place.tb).sum())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copies_outside_the_region_do_not_count() {
+        let text = r#"{"mode":"copy","pps":[{"tb":7,"tbk":1,"fs":[1,2]},{"tb":100,"tbk":1,"fs":[1,3]}],
+            "ftbl":["[root]","0x1: memcpy","0x2: steadfast_count::region::counted_region","0x3: main"]}"#;
+        assert_eq!(copied_in(text), Ok(7));
+        assert!(copied_in("{}").is_err());
+    }
 
     const SAMPLE: &str = "version: 1\npositions: line\nevents: Ir D1mr\nsummary: 30 2\n\nfl=a.rs\n\
         fn=one\n10 5 1\n11 1\ncfi=b.rs\ncfn=two\ncalls=3 20\n12 20 1\nfi=c.rs\n0 4\n\nfl=b.rs\nfn=two\n20 20 1\n\n\

@@ -6,6 +6,8 @@ use crate::volume::{self, BLOCK, told};
 
 /// Counted reads of a large file.
 const LARGE_READS: u64 = 10;
+/// Bytes of a small file that are read or overwritten.
+const SMALL: usize = 100;
 /// Operations between two turns of the background thread.
 const BACKGROUND_EVERY: u64 = 16;
 
@@ -51,6 +53,43 @@ pub(super) fn overwrite(context: &mut Context<'_, '_>, transact: bool) -> Result
             if transact && number % BACKGROUND_EVERY == 0 {
                 volume::background(&context.volume)?;
             }
+        }
+        Ok(())
+    })
+}
+
+/// Overwrites small files, which live in the tree, each with a transaction point.
+pub(super) fn put(context: &mut Context<'_, '_>) -> Result<()> {
+    context.batches(|context| {
+        for number in 0..BATCH {
+            let (inode, content) = (context.any_small_file()?, context.content(SMALL));
+            let volume = &context.volume;
+            context
+                .region
+                .run(1, || {
+                    let written = volume.write(inode, 0, &content, false);
+                    written.and_then(|()| volume.transact())
+                })
+                .map_err(told("overwrite"))?;
+            if number % BACKGROUND_EVERY == 0 {
+                volume::background(&context.volume)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn get(context: &mut Context<'_, '_>) -> Result<()> {
+    let inodes: Vec<_> = (0..BATCH).map(|_| context.any_small_file()).collect::<Result<_>>()?;
+    let mut buffer = [0; SMALL];
+    context.batches(|context| {
+        for inode in &inodes {
+            let volume = &context.volume;
+            let count = context
+                .region
+                .run(1, || volume.read(*inode, 0, &mut buffer))
+                .map_err(told("read"))?;
+            assert_eq!(count, SMALL, "the file is at least that long");
         }
         Ok(())
     })

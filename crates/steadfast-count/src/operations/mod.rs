@@ -61,7 +61,16 @@ impl Context<'_, '_> {
 
     /// A file with data outside the tree.
     fn any_data_file(&mut self) -> Result<InodeNumber> {
-        let file = self.random.below(self.kind.files / DATA_EVERY) * DATA_EVERY;
+        self.any_of_ten(0)
+    }
+
+    /// A file that lives in the tree.
+    fn any_small_file(&mut self) -> Result<InodeNumber> {
+        self.any_of_ten(1)
+    }
+
+    fn any_of_ten(&mut self, place: u64) -> Result<InodeNumber> {
+        let file = self.random.below(self.kind.files / DATA_EVERY) * DATA_EVERY + place;
         let directory = self.directory(file / FILES_PER_DIRECTORY)?;
         Ok(volume::look_up(&self.volume, directory, &volume::file_name(file))?.inode)
     }
@@ -204,6 +213,8 @@ pub const OPERATIONS: &[Operation] = &[
     row("overwrite-4k-transact", "overwrite 4 KiB, transact", Some(15_000), CHANGE, |context| {
         data::overwrite(context, true)
     }),
+    row("put-100-transact", "overwrite a file of 100 B, transact", None, CHANGE, data::put),
+    row("read-100", "read a file of 100 B", None, READ, data::get),
     row("append-32-transact", "append 32 B to a log, transact", Some(8000), CHANGE, |context| {
         data::append(context, 32)
     }),
