@@ -45,6 +45,9 @@ enum Task {
     Check {
         #[command(flatten)]
         places: Places,
+        /// Compare only these operations (may be repeated)
+        #[arg(long)]
+        only: Vec<String>,
     },
     /// Write the page from the table
     Page {
@@ -184,11 +187,12 @@ fn measure(places: &Places, only: &[String], files_max: u64, peers: Option<&Path
 }
 
 /// Whether no count grew.
-fn compare(places: &Places) -> Result<bool> {
+fn compare(places: &Places, only: &[String]) -> Result<bool> {
+    only.iter().try_for_each(|name| operation(name).map(|_| ()))?;
     let table = Table::read(&places.table)?;
     let driver = places.driver()?;
     let volumes = [(100, false), (GOAL_FILES, false)];
-    let mut jobs = jobs(&[], &volumes);
+    let mut jobs = jobs(only, &volumes);
     jobs.iter_mut().for_each(|job| job.whole = false);
     let rows = count(&driver, &jobs, &|_| {})?;
     let findings = check(&table, &rows);
@@ -232,7 +236,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Measure { places, only, files_max, peers } => {
             measure(&places, &only, files_max, peers.as_deref())?;
         }
-        Task::Check { places } => return compare(&places),
+        Task::Check { places, only } => return compare(&places, &only),
         Task::Page { places } => places.write_page(&Table::read(&places.table)?)?,
         Task::Top { places, operation: name, files, aged, count } => {
             let name = operation(&name)?.name.to_owned();
