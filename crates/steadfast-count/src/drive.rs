@@ -19,6 +19,11 @@ use crate::volume::{self, Kind};
 const CACHES: [&str; 4] =
     ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
 
+/// Copies as loops of wide moves. Otherwise the C library uses string instructions for long ones, of
+/// which valgrind counts each byte as an instruction.
+const TUNABLES: &str = "glibc.cpu.x86_rep_movsb_threshold=0x100000000:\
+                        glibc.cpu.x86_rep_stosb_threshold=0x100000000";
+
 /// Frames that DHAT keeps of a stack: enough to reach the region from any function.
 const CALLERS: u32 = 100;
 
@@ -130,7 +135,8 @@ impl Driver {
         if stack {
             command.arg("--stack");
         }
-        self.succeed(command.env_clear().env("PATH", "/usr/bin:/bin"), job)
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("GLIBC_TUNABLES", TUNABLES);
+        self.succeed(&mut command, job)
     }
 
     /// Bytes that functions of the C library copy in the region.

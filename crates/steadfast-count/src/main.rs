@@ -34,9 +34,9 @@ enum Task {
         /// Measure only these operations, and keep the other rows (may be repeated)
         #[arg(long)]
         only: Vec<String>,
-        /// Measure only volumes of at most so many files
-        #[arg(long, default_value_t = u64::MAX)]
-        files_max: u64,
+        /// Measure only volumes of so many files, and keep the other rows (may be repeated)
+        #[arg(long)]
+        files: Vec<u64>,
         /// A program with workers that count other systems
         #[arg(long)]
         peers: Option<PathBuf>,
@@ -168,22 +168,31 @@ fn count(driver: &Driver, jobs: &[Job], done: &(dyn Fn(&Row) + Sync)) -> Result<
     driver.rows(jobs, done)
 }
 
-fn measure(places: &Places, only: &[String], files_max: u64, peers: Option<&Path>) -> Result<()> {
+fn measure(places: &Places, only: &[String], files: &[u64], peers: Option<&Path>) -> Result<()> {
     only.iter().try_for_each(|name| operation(name).map(|_| ()))?;
-    let driver = places.driver()?;
-    let volumes: Vec<_> = VOLUMES.into_iter().filter(|(files, _)| *files <= files_max).collect();
-    let mut rows = count(&driver, &jobs(only, &volumes), &show)?;
-    if let Some(program) = peers {
-        rows.extend(count(&Driver::new(&places.directory, program)?, &peer_jobs(program)?, &show)?);
+    if let Some(unknown) = files.iter().find(|files| !VOLUMES.contains(&(**files, false))) {
+        return Err(format!("--files {unknown}: no such volume: one of 100, 10000, 1000000"));
     }
-    let mut table =
-        if places.table.exists() { Table::read(&places.table)? } else { Table::default() };
+    let known = places.table.exists();
+    let mut table = if known { Table::read(&places.table)? } else { Table::default() };
     table.valgrind = version_of("valgrind", "--version");
     table.compiler = version_of("rustc", "--version");
     table.c_library = version_of("getconf", "GNU_LIBC_VERSION");
-    rows.into_iter().for_each(|row| table.put(row));
-    table.write(&places.table)?;
-    places.write_page(&table)
+    // Written after each volume, so that a run that is stopped keeps what it has.
+    let mut keep = |rows: Vec<Row>| {
+        rows.into_iter().for_each(|row| table.put(row));
+        table.write(&places.table)?;
+        places.write_page(&table)
+    };
+    let driver = places.driver()?;
+    for volume in VOLUMES.iter().filter(|(count, _)| files.is_empty() || files.contains(count)) {
+        keep(count(&driver, &jobs(only, &[*volume]), &show)?)?;
+    }
+    if let Some(program) = peers {
+        let driver = Driver::new(&places.directory, program)?;
+        keep(count(&driver, &peer_jobs(program)?, &show)?)?;
+    }
+    Ok(())
 }
 
 /// Whether no count grew.
@@ -215,7 +224,7 @@ fn top(places: &Places, job: &Job, count: usize) -> Result<()> {
     let (profile, counts) = driver.profile(job)?;
     let units = counts.units.max(1);
     let total = profile.total(&["Ir"]).unwrap_or(0);
-    println!("{:>12} {:>6}  {}", "instructions", "share", "function");
+    println!("{:>12} {:>6}  function", "instructions", "share");
     println!("{:>12} {:>6}  all", total / units, "100 %");
     for (name, own) in profile.top().into_iter().take(count) {
         let share = 100.0 * own as f64 / total as f64;
@@ -233,8 +242,8 @@ fn worker(name: &str, kind: Kind, image: &Path, stack: bool) -> Result<()> {
 
 fn run(task: Task) -> Result<bool> {
     match task {
-        Task::Measure { places, only, files_max, peers } => {
-            measure(&places, &only, files_max, peers.as_deref())?;
+        Task::Measure { places, only, files, peers } => {
+            measure(&places, &only, &files, peers.as_deref())?;
         }
         Task::Check { places, only } => return compare(&places, &only),
         Task::Page { places } => places.write_page(&Table::read(&places.table)?)?,

@@ -67,13 +67,13 @@ fn goal(operation: &Operation, row: Option<&Row>) -> String {
 
 const HEAD: &str = "# Counts
 
-<!-- Written by `make count` from counts.json; change crates/steadfast-count/src/page.rs instead. -->
+<!-- `make count` writes this page from counts.json; its text is in crates/steadfast-count. -->
 
 What one operation of the core costs, on a medium in memory, in one process, without FUSE. A count
 is the same on a busy machine and on an idle one, so a change of a few percent shows.
 
 ```sh
-make count         # measure everything, write counts.json and this page (about 15 minutes)
+make count         # measure everything, write counts.json and this page (half an hour; the largest volumes need 15 GB)
 make count-check   # measure the smaller volumes, and fail if a count grew by more than 5 %
 ```
 
@@ -86,18 +86,21 @@ const METHOD: &str = "
 ## How it is counted
 
 - A worker process loads a prepared volume, warms up, and repeats one operation, 400 times for most.
-  callgrind (valgrind) collects inside the function that runs a repetition, and nowhere else. Figures
-  are means.
+  callgrind (valgrind) collects inside the function that runs a repetition, and nowhere else.
+  Figures are means.
 - All nodes of volumes of 100 and 10,000 files are cached before the first repetition. The cache of
   32 MiB does not hold those of 1,000,000 files, so operations on random files read some.
 - A tenth of the files have a block of 4 KiB. The others have 100 to 299 bytes, in the tree.
   Directories have 100 files. Aged volumes have had 10 random removals, creations and overwrites for
   each file; their larger files have up to 16 KiB.
 - The mask is `manual`. Checkpoints and other background work run outside the counted region, except
-  in the rows named so.
+  in the rows that name them.
+- Seeds, clock, addresses, environment and command line are fixed. Three runs in three directories
+  gave the same counts to the instruction.
 - *Instructions* are those of user space, as valgrind's processor (x86-64 with AVX2) executes them.
-  Checksums are those of the host, in hardware. The C library chooses its copying functions by
-  processor. Another version of the compiler, of valgrind or of the C library changes counts.
+  Checksums are those of the host, in hardware, but without AVX-512, which valgrind does not have.
+  The C library copies with wide moves: string instructions, which valgrind counts byte by byte, are
+  switched off. Another version of the compiler, of valgrind or of the C library changes counts.
 - *Allocations* include reallocations. The counting allocator adds about five instructions to each.
 - *Bytes copied* are those of calls of memcpy and memmove, those of the medium included (valgrind's
   DHAT). Copies that the compiler writes in place are not seen.

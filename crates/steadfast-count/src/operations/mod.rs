@@ -225,10 +225,20 @@ pub const OPERATIONS: &[Operation] = &[
         points::transact_many(context)
     }),
     row("truncate", "truncate a file of 4 KiB to nothing", None, CHANGE, data::truncate),
-    row("snapshot-create", "take a snapshot", None, CHANGE, points::snapshot_create),
-    row("snapshot-delete", "delete one; its blocks are freed later", None, CHANGE, |context| {
-        points::snapshot_delete(context)
-    }),
+    row(
+        "snapshot-create",
+        "take a snapshot after 100 overwrites, checkpoint included",
+        None,
+        CHANGE,
+        points::snapshot_create,
+    ),
+    row(
+        "snapshot-delete",
+        "delete a snapshot after 100 overwrites, checkpoint included",
+        None,
+        CHANGE,
+        |context| points::snapshot_delete(context),
+    ),
     row("checkpoint-node", "checkpoint, for each dirty node", None, CHANGE, points::checkpoint),
     row("open-after-cut", "open after a cut, 50 points in the log", None, CHANGE, points::open),
 ];
