@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::thread;
+use std::time::SystemTime;
 
 use crate::Result;
 use crate::profile::{self, Profile};
@@ -18,6 +19,9 @@ use crate::volume::{self, Kind};
 /// Sizes, associativity and lines of the modelled caches.
 const CACHES: [&str; 4] =
     ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
+
+/// Name of the copy of the program that workers run.
+const WORKER: &str = "worker";
 
 /// Copies as loops of wide moves. Otherwise the C library uses string instructions for long ones, of
 /// which valgrind counts each byte as an instruction.
@@ -64,6 +68,12 @@ impl Job {
 pub struct Driver {
     directory: PathBuf,
     program: String,
+    /// When the program was built: older volumes are made anew.
+    built: Option<SystemTime>,
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|found| found.modified()).ok()
 }
 
 fn told<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl Fn(E) -> String {
@@ -77,10 +87,8 @@ impl Driver {
     /// If the directory cannot be made, or valgrind or setarch is missing.
     pub fn new(directory: &Path, program: &Path) -> Result<Driver> {
         fs::create_dir_all(directory).map_err(told(directory.display()))?;
-        let name = program.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| format!("{}: not a program", program.display()))?;
-        let worker = directory.join(name);
-        // The command line is the same wherever the program is.
+        // The command line, and with it each address of the stack, is the same for every program.
+        let worker = directory.join(WORKER);
         let _ = fs::remove_file(&worker);
         fs::copy(program, &worker).map_err(told(worker.display()))?;
         for tool in ["valgrind", "setarch"] {
@@ -89,7 +97,7 @@ impl Driver {
             })?;
         }
         let directory = directory.canonicalize().map_err(told(directory.display()))?;
-        Ok(Driver { directory, program: format!("./{name}") })
+        Ok(Driver { directory, program: format!("./{WORKER}"), built: modified(program) })
     }
 
     /// Makes what the job is measured on, unless this program has made it before.
@@ -98,9 +106,7 @@ impl Driver {
     /// If it cannot be made.
     pub fn prepare(&self, job: &Job) -> Result<()> {
         let image = self.directory.join(job.image());
-        let made = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
-        let program = made(&self.directory.join(&self.program));
-        if made(&image).zip(program).is_some_and(|(image, program)| image > program) {
+        if modified(&image).zip(self.built).is_some_and(|(image, built)| image > built) {
             return Ok(());
         }
         if !job.is_of_a_peer() {
