@@ -237,7 +237,7 @@ pub const OPERATIONS: &[Operation] = &[
         "delete a snapshot after 100 overwrites, checkpoint included",
         None,
         CHANGE,
-        |context| points::snapshot_delete(context),
+        points::snapshot_delete,
     ),
     row("checkpoint-node", "checkpoint, for each dirty node", None, CHANGE, points::checkpoint),
     row("open-after-cut", "open after a cut, 50 points in the log", None, CHANGE, points::open),
