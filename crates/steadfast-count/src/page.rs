@@ -95,9 +95,9 @@ const METHOD: &str = "
   each file; their larger files have up to 16 KiB.
 - The mask is `manual`. Checkpoints and other background work run outside the counted region, except
   in the rows that name them.
-- Seeds, clock, addresses, environment and command line are fixed. Three runs of one program in three
-  directories gave the same counts to the instruction. A program that was linked again differed by
-  less than 0.5 %.
+- Seeds, clock, addresses, environment and command line are fixed. Three runs of one program in
+  three directories gave the same counts to the instruction. A program that was linked again
+  differed by less than 0.5 %.
 - *Instructions* are those of user space, as valgrind's processor (x86-64 with AVX2) executes them.
   Checksums are those of the host, in hardware, but without AVX-512, which valgrind does not have.
   The C library copies with wide moves: string instructions, which valgrind counts byte by byte, are
