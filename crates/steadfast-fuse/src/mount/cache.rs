@@ -30,6 +30,7 @@ impl CacheLimits {
 
     /// Limits dirty pages like those of any other file system.
     pub(crate) fn lift_dirty_max(&self) -> bool {
+        self.set("min_ratio", "0");
         // Set both in any case: before Linux 6.2 `strict_limit` does not exist.
         self.set("strict_limit", "0") & self.set("max_ratio", "100")
     }
@@ -42,7 +43,25 @@ impl CacheLimits {
         // and refuses more than all of them.
         self.set("max_ratio", "100");
         let most = self.dirty_max().map_or(bytes, |whole| whole / 2);
-        self.set("max_bytes", &bytes.min(most).to_string()) && self.set("strict_limit", "1")
+        // The lower limit of before may be above the new upper one, which the kernel refuses.
+        self.set("min_ratio", "0");
+        let limited =
+            self.set("max_bytes", &bytes.min(most).to_string()) && self.set("strict_limit", "1");
+        if limited {
+            self.keep_share();
+        }
+        limited
+    }
+
+    /// Keeps the whole limit for this mount. With `strict_limit` the kernel multiplies the limit by
+    /// the device's share of all recent write-back, so writes to other devices slow this mount down.
+    /// A lower limit that equals the upper one is not multiplied.
+    fn keep_share(&self) {
+        if let Ok(share) = std::fs::read_to_string(self.directory.join("max_ratio_fine")) {
+            // The kernel refuses where the lower limits of all devices would be more than the
+            // whole. Then the mount is slower, but its dirty pages stay bounded.
+            let _ = std::fs::write(self.directory.join("min_ratio_fine"), share.trim());
+        }
     }
 
     /// The largest number of dirty bytes that the mount may have at present; `None` if the kernel

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -195,4 +195,44 @@ fn what_a_map_loses_is_told() {
     file.sync_all().unwrap();
     drop(file);
     daemon.unmount();
+}
+
+/// The limit of dirty pages belongs to the mount alone, whatever other devices write: its lower
+/// bound follows the upper one down and up.
+#[test]
+fn the_limit_of_dirty_pages_is_not_shared() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new((768 * MIB) as u64, TransactionMask::DEFAULT);
+    let mounted = place.mount(&MountOptions::default());
+    let device = fs::metadata(place.mount_point()).unwrap().dev();
+    let limits =
+        format!("/sys/class/bdi/{}:{}", libc::major(device as _), libc::minor(device as _));
+    let limit = |name: &str| -> Option<u64> {
+        fs::read_to_string(format!("{limits}/{name}")).ok()?.trim().parse().ok()
+    };
+    // Before Linux 6.2 there is no such limit, without root no right to set it, and a machine with
+    // little memory needs none.
+    if limit("strict_limit") != Some(1) {
+        return;
+    }
+    let first = limit("max_ratio_fine").unwrap();
+    assert_eq!(limit("min_ratio_fine"), Some(first));
+
+    let filler = File::create(mounted.path("filler")).unwrap();
+    sys::fallocate(&filler, 0, 0, (384 * MIB) as _).unwrap();
+    filler.write_all_at(b"x", 0).unwrap();
+    filler.sync_all().unwrap();
+    let follows = || limit("min_ratio_fine") == limit("max_ratio_fine");
+    wait_for("a lower limit", || limit("max_ratio_fine") < Some(first) && follows());
+    let low = limit("max_ratio_fine");
+    drop(filler);
+    fs::remove_file(mounted.path("filler")).unwrap();
+    wait_for("a higher limit", || {
+        fs::write(mounted.path("small"), b"x").unwrap();
+        ioctl::transact(&mounted.root()).unwrap();
+        limit("max_ratio_fine") > low && follows()
+    });
+    mounted.unmount();
 }
