@@ -397,7 +397,7 @@ class Volume:
             if tag not in (b"\0", b"\1", b"\2", b"\3") or at > len(payload):
                 return None
             if found and found[-1][0] >= key:
-                self.problems.append("a record of the log: keys out of order")
+                return None
             found.append((key, value, tag < b"\2"))
         return found
 

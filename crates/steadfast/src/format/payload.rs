@@ -76,12 +76,17 @@ impl<'a> Iterator for Encoded<'a> {
     }
 }
 
-/// Decodes a payload; `None` if it is malformed.
+/// Decodes a payload; `None` if it is malformed: if mutations do not fill it exactly, or if a key is
+/// not above the one before. So no payload says two things about one key.
 pub fn mutations(payload: &[u8], wanted: impl Fn(u8) -> bool) -> Result<Option<Vec<Mutation>>> {
     let mut fields = FieldReader::new(payload);
     let mut mutations = Vec::new();
+    let mut before = None;
     while !fields.rest().is_empty() {
         let key = Key(fields.array());
+        if before.replace(key) >= Some(key) {
+            return Ok(None);
+        }
         let tag = fields.u8();
         let value = match tag & !TAG_SETTLED {
             0 => None,

@@ -6,7 +6,7 @@
 //! payload: { key 17 | tag }* for removals, { key 17 | tag | length u16 | value }* for puts,
 //!          in the order of the keys; or the same [packed](crate::format::pack), as a flag says
 //! ```
-//! The index is the record's number in its group. Bit 0 of a tag means put; bit 1
+//! Each key is above the one before. The index is the record's number in its group. Bit 0 of a tag means put; bit 1
 //! means that an earlier record of the group has the mutation. The digest covers header (with the
 //! digest field zero) and payload. A record begins at a block boundary, and none of its other
 //! blocks begins with the magic.
@@ -57,7 +57,7 @@ impl RecordBuilder {
         Ok(RecordBuilder { payload: bytes })
     }
 
-    /// Adds a mutation.
+    /// Adds a mutation, of a key above all that were added before.
     ///
     /// # Errors
     /// `OutOfMemory`, if it exceeds the room requested.
@@ -307,5 +307,26 @@ mod tests {
         assert!(accept(&bytes, &LogPosition { lsn: Lsn(6), ..position }).is_none());
         assert!(accept(&bytes, &LogPosition { epoch: 3, ..position }).is_none());
         assert!(accept(&bytes, &LogPosition { previous: [0; 16], ..position }).is_none());
+    }
+
+    /// A record that names a key twice, or an earlier key after a later one, is no record.
+    #[test]
+    fn keys_that_do_not_ascend_are_malformed() {
+        let payload = |numbers: &[u64]| {
+            let mut builder = RecordBuilder::new(0).unwrap();
+            for number in numbers {
+                builder.add(&Key::inode(InodeNumber(*number)), Some(b"v")).unwrap();
+            }
+            builder.payload().to_vec()
+        };
+        let well_formed = |numbers| mutations(&payload(numbers), |_| true).unwrap().is_some();
+        assert!(well_formed(&[7, 8]) && well_formed(&[7]) && well_formed(&[]));
+        assert!(!well_formed(&[7, 7]) && !well_formed(&[8, 7]) && !well_formed(&[7, 8, 8]));
+        // A settled mutation, which a reader of new mutations skips, counts as well.
+        let mut settled = payload(&[7]);
+        settled[Key::LEN] |= TAG_SETTLED;
+        settled.extend_from_slice(&payload(&[7]));
+        assert!(mutations(&settled, |tag| tag & TAG_SETTLED == 0).unwrap().is_none());
+        assert!(mutations(&settled, |_| false).unwrap().is_none());
     }
 }
