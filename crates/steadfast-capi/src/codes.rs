@@ -140,6 +140,7 @@ pub fn of(error: &Error) -> c_int {
         // The error number from the caller's callback is more precise than a mapped one.
         Medium(error) if error.os_error > 0 => error.os_error,
         CorruptMetadata { .. }
+        | CorruptLog { .. }
         | SuperblockDamaged
         | Truncated { .. }
         | NoMetaroot

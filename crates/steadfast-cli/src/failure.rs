@@ -200,6 +200,10 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::CorruptMetadata { .. } => {
             (Damaged, "the rest of the volume works: run 'steadfast check' to see what is lost")
         }
+        Error::CorruptLog { .. } => (
+            Damaged,
+            "the state of the log cannot be restored: copy what is there with 'steadfast check --salvage DIR'",
+        ),
         Error::CorruptData { .. } => (
             Damaged,
             "the bytes at this place are lost, nothing wrong was returned: restore the file from a copy",

@@ -8,10 +8,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::{STEADFAST, Scratch, failed};
-use steadfast_torture::hostile::anatomy::{Anatomy, NODE_HEADER, SLOT};
+use steadfast_torture::hostile::anatomy::{Anatomy, NODE_HEADER, RECORD_HEADER, SLOT, set};
+use steadfast_torture::hostile::base_image;
 
 /// Key kind of a directory entry.
 const DIRENT: u8 = 2;
+/// Key kind of an allocation group.
+const GROUP: u8 = 16;
 /// Bytes of an entry before its name: inode and type.
 const HEADER: usize = 9;
 
@@ -140,4 +143,38 @@ fn a_name_that_is_a_path_goes_nowhere() {
         assert_eq!(fs::read(scratch.path("rescued/other")).unwrap(), b"y");
         fs::remove_dir_all(scratch.path("rescued")).unwrap();
     }
+}
+
+/// A record with a key that no record may hold: the volume does not open, and no message says that
+/// the rest of it works.
+#[test]
+fn a_bad_key_in_the_log_is_told_as_what_it_is() {
+    let scratch = Scratch::new();
+    let mut image = base_image(0).to_vec();
+    let anatomy = Anatomy::of(&image);
+    let records = anatomy.records(&image);
+    let (last, (at, payload)) = records.iter().copied().enumerate().last().expect("a record");
+    // The removal of allocation group 0, not packed: key, tag.
+    let removal = [&[0; 7][..], &[1, GROUP], &[0; 8], &[0]].concat();
+    assert!(removal.len() <= anatomy.record_room(payload));
+    set(&mut image, at + 4, 4, 0);
+    set(&mut image, at + 48, 4, removal.len() as u64);
+    image[at + RECORD_HEADER..][..removal.len()].copy_from_slice(&removal);
+    let mut records = records;
+    records[last].1 = removal.len();
+    anatomy.seal_records(&mut image, &records, last);
+    scratch.write("disk.img", &image);
+    scratch.write("source", b"new");
+
+    for line in ["ls disk.img", "get disk.img /file-0 out", "put disk.img source /new"] {
+        let said = scratch.fails(4, line);
+        assert!(said.contains("damaged intent log at block"), "{line}: {said}");
+        assert!(said.contains("check --salvage DIR") && !said.contains("works"), "{line}: {said}");
+    }
+    assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), image, "nothing was written");
+    let check = scratch.line("check disk.img");
+    let found = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(found.contains("the volume does not open"), "{found}");
+    scratch.line("check --salvage rescued disk.img");
+    assert!(scratch.path("rescued/file-0").exists());
 }

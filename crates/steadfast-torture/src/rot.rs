@@ -125,6 +125,7 @@ fn is_damage(error: &Error) -> bool {
     matches!(
         error,
         Error::CorruptMetadata { .. }
+            | Error::CorruptLog { .. }
             | Error::CorruptData { .. }
             | Error::SuperblockDamaged
             | Error::NotSteadfast

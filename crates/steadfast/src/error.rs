@@ -84,6 +84,14 @@ pub enum Error {
         /// What was wrong.
         reason: &'static str,
     },
+    /// A record of the intent log has a good checksum and breaks the format. Its state cannot be
+    /// shown, so the volume does not open, or can only be read.
+    CorruptLog {
+        /// Address of the record, or of the log.
+        address: BlockAddress,
+        /// What was wrong.
+        reason: &'static str,
+    },
     /// File data does not match its checksum.
     CorruptData {
         /// The file.
@@ -177,6 +185,9 @@ impl core::fmt::Display for Error {
             Medium(error) => write!(f, "{error}"),
             CorruptMetadata { address, reason } => {
                 write!(f, "damaged metadata at block {}: {reason}", address.0)
+            }
+            CorruptLog { address, reason } => {
+                write!(f, "damaged intent log at block {}: {reason}", address.0)
             }
             CorruptData { inode, address } => {
                 write!(f, "damaged data of inode {} at block {}", inode.0, address.0)

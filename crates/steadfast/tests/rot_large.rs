@@ -75,12 +75,14 @@ fn written(medium: &MemoryMedium) -> Vec<u64> {
 
 fn is_damage(error: &Error) -> bool {
     use Error::{
-        CorruptData, CorruptMetadata, NewerStateLost, NoMetaroot, NotSteadfast, SuperblockDamaged,
+        CorruptData, CorruptLog, CorruptMetadata, NewerStateLost, NoMetaroot, NotSteadfast,
+        SuperblockDamaged,
     };
     matches!(
         error,
         CorruptData { .. }
             | CorruptMetadata { .. }
+            | CorruptLog { .. }
             | NewerStateLost(_)
             | NoMetaroot
             | NotSteadfast

@@ -181,7 +181,8 @@ impl Superblock {
             blocks: fields.u64(),
             block_size: fields.u32(),
             node_size: fields.u32(),
-            metadata_copies: fields.u32() as u8,
+            // A number that does not fit becomes 0, which `validate` refuses.
+            metadata_copies: u8::try_from(fields.u32()).unwrap_or(0),
             group_blocks: fields.u32(),
             log: BlockRun { start: BlockAddress(fields.u64()), count: fields.u64() },
             inline_max: fields.u32(),

@@ -108,7 +108,7 @@ impl LogContent {
         store: &Store<M, P>,
         index: usize,
     ) -> Result<Vec<Mutation>> {
-        let damaged = Error::CorruptMetadata {
+        let damaged = Error::CorruptLog {
             address: store.superblock.log.start,
             reason: "log record changed while it was replayed",
         };
@@ -204,7 +204,7 @@ pub fn scan<M: Medium, P: Platform>(
                 _ => {
                     let address = BlockAddress(store.superblock.log.start.0 + newest.place.block);
                     let reason = "the last record of the log lacks its data, and the one before it is damaged";
-                    return Err(Error::CorruptMetadata { address, reason });
+                    return Err(Error::CorruptLog { address, reason });
                 }
             }
             found.end.epoch = epoch;
@@ -300,9 +300,15 @@ fn data_is_there<M: Medium, P: Platform>(
 ) -> Result<bool> {
     let granule = store.superblock.checksum_granule() as usize;
     let granules_per_block = store.superblock.block_size as usize / granule;
+    let in_log = |error| match error {
+        Error::CorruptMetadata { reason, .. } => {
+            Error::CorruptLog { address: store.superblock.log.start, reason }
+        }
+        other => other,
+    };
     for mutation in mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent)) {
         let Some(value) = &mutation.value else { continue };
-        let extent = Extent::decode(value, granules_per_block as u32)?;
+        let extent = Extent::decode(value, granules_per_block as u32).map_err(in_log)?;
         if extent.unwritten || extent.birth <= generation {
             continue;
         }

@@ -221,10 +221,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn pass_births(&self, working: &mut Working, birth: Generation) -> Result<()> {
         if birth.0 >= GENERATION_LIMIT {
             let address = self.store.superblock.log.start;
-            return Err(Error::CorruptMetadata {
-                address,
-                reason: "extent born in the far future",
-            });
+            return Err(Error::CorruptLog { address, reason: "extent born in the far future" });
         }
         let ahead = birth.0.saturating_sub(working.generation.0);
         working.generation = Generation(working.generation.0 + ahead.next_multiple_of(2));

@@ -64,7 +64,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Whether a record may hold this mutation.
     pub(crate) fn check_recorded(&self, key: &Key, value_len: Option<usize>) -> Result<()> {
         let damaged =
-            |reason| Error::CorruptMetadata { address: self.store.superblock.log.start, reason };
+            |reason| Error::CorruptLog { address: self.store.superblock.log.start, reason };
         if !is_recorded(key) {
             return Err(damaged("log record with a key that is in none"));
         }

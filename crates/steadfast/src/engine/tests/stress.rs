@@ -4,17 +4,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 use std::sync::Arc;
 
-use steadfast_media::MemoryMedium;
+use steadfast_media::{Medium as _, MemoryMedium};
 
 use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
 use crate::engine::tests::TestPlatform;
 use crate::error::Error;
-use crate::format::RecordBuilder;
 use crate::format::key::{Key, Kind};
+use crate::format::{RecordBuilder, STRUCTURE_DIGEST, STRUCTURE_SIZE, Superblock, digest_of};
 use crate::fs::{Caller, NewNode};
 use crate::log;
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::platform::Platform;
 use crate::tools::check::{CheckOptions, check};
 use crate::tree::PlannedChange;
 use crate::types::InodeNumber;
@@ -253,7 +254,27 @@ fn a_value_longer_than_a_node_in_the_log_is_damage() {
     log::write(&volume.engine.store, position.block, &bytes).unwrap();
     drop(volume);
     let opened = Volume::open(medium, OpenOptions::default(), TestPlatform);
-    assert!(matches!(opened.err(), Some(Error::CorruptMetadata { .. })));
+    assert!(matches!(opened.err(), Some(Error::CorruptLog { .. })));
+}
+
+/// Each number of metadata copies but 1 and 2 is refused, also those whose low byte is 1 or 2.
+#[test]
+fn a_number_of_copies_beyond_two_is_refused() {
+    let medium = format(4 << 20, &FormatOptions::default());
+    let mut bytes = [0; STRUCTURE_SIZE];
+    medium.read(0, &mut bytes).unwrap();
+    let mut decode = |copies: u32| {
+        bytes[72..76].copy_from_slice(&copies.to_le_bytes());
+        let crc = TestPlatform.crc32c(0, &bytes[..STRUCTURE_DIGEST]);
+        bytes[STRUCTURE_DIGEST..].copy_from_slice(&digest_of(crc));
+        Superblock::decode(&bytes, &TestPlatform)
+    };
+    assert_eq!(decode(1).unwrap().metadata_copies, 1);
+    assert_eq!(decode(2).unwrap().metadata_copies, 2);
+    for copies in [0, 3, 255, 256, 257, 258, 0x0100_0001, u32::MAX] {
+        let refused = Error::UnsupportedParameter("metadata copies");
+        assert_eq!(decode(copies).unwrap_err(), refused, "{copies}");
+    }
 }
 
 /// Blocks that are freed while a reader still uses them come back, even in a group that was full

@@ -68,7 +68,9 @@ pub fn check<M: Medium, P: Platform>(
     let opens = opened.is_ok();
     let volume = match opened.and_then(|volume| volume.engine.catch_up().map(|()| volume)) {
         Ok(volume) => volume,
-        Err(error @ (Error::CorruptMetadata { .. } | Error::Medium(_))) => {
+        Err(
+            error @ (Error::CorruptMetadata { .. } | Error::CorruptLog { .. } | Error::Medium(_)),
+        ) => {
             let what = reason(&error);
             let so = if opens { "the volume can only be read" } else { "the volume does not open" };
             reporter.damaged(format!("the intent log cannot be replayed ({what}): {so}"));
@@ -192,7 +194,9 @@ fn check_files<M: Medium, P: Platform>(
 /// Text of an error for a finding.
 fn reason(error: &Error) -> alloc::string::String {
     match error {
-        Error::CorruptMetadata { reason, .. } => alloc::string::String::from(*reason),
+        Error::CorruptMetadata { reason, .. } | Error::CorruptLog { reason, .. } => {
+            alloc::string::String::from(*reason)
+        }
         other => format!("{other}"),
     }
 }

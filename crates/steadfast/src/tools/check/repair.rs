@@ -82,7 +82,9 @@ pub fn repair<M: Medium, P: Platform>(
     let opened = Volume::open_found(medium, open_options, platform, found);
     let volume = match opened.and_then(|volume| volume.engine.catch_up().map(|()| volume)) {
         // Something that opening needs is lost; the check has reported it.
-        Err(Error::NewerStateLost(_) | Error::CorruptMetadata { .. }) => {
+        Err(
+            Error::NewerStateLost(_) | Error::CorruptMetadata { .. } | Error::CorruptLog { .. },
+        ) => {
             return Ok(RepairReport { after: before.clone(), before, ..RepairReport::default() });
         }
         opened => opened?,
