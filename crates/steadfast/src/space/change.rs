@@ -67,6 +67,38 @@ impl Space {
         self.free_later(at, run.end(), pinned);
     }
 
+    /// Whether a block of a run that the working state uses is in no other state. Its groups are in
+    /// memory.
+    pub fn is_free_otherwise(&self, run: BlockRun) -> bool {
+        self.parts(run).any(|(index, from, to)| {
+            let group = self.groups.get(&index);
+            group.and_then(|group| group.base.zeros(from)).is_some_and(|(low, _)| low < to)
+        })
+    }
+
+    /// As [`free_data`](Self::free_data), for blocks of a deleted snapshot that no log record names:
+    /// those in no other state can be used at once.
+    pub fn free_dead(&mut self, run: BlockRun, pinned: &[BlockRun]) {
+        if overlaps_any(run, pinned) {
+            return self.free_data(run, pinned);
+        }
+        self.clear_used(run);
+        for (index, from, to) in self.parts(run) {
+            let start = index * self.group_blocks;
+            let mut at = from;
+            while at < to {
+                let zeros = self.groups.get(&index).and_then(|group| group.base.zeros(at));
+                let (low, high) = zeros.map_or((to, to), |(low, high)| (low.min(to), high.min(to)));
+                // The bitmap of that other state holds these.
+                self.almost += low - at;
+                let part = BlockRun { start: BlockAddress(start + low), count: high - low };
+                self.mark_busy(part, false);
+                at = high;
+            }
+        }
+        self.note_freed(run);
+    }
+
     /// `start..end` can be reused after the next checkpoint.
     fn free_later(&mut self, start: u64, end: u64, pinned: &[BlockRun]) {
         if start >= end {

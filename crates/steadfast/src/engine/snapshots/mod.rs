@@ -31,6 +31,7 @@
 
 mod dead;
 mod delete;
+mod doomed;
 pub(crate) mod dying;
 mod open;
 mod rollback;

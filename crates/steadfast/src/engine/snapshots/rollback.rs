@@ -7,7 +7,8 @@
 //!
 //! Those older snapshots reappear with the directory of the tree, together with their dead lists.
 //! Blocks of these lists may have been reused for newer data, so background work deletes the
-//! snapshots a second time. Blocks that were allocated after the snapshot are free by its bitmaps.
+//! snapshots a second time. A full volume may have no room beside these blocks; then the way back
+//! [frees](crate::engine::snapshots::doomed) some of them itself. Blocks that were allocated after the snapshot are free by its bitmaps.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::reader::View;
+use crate::engine::snapshots::doomed::Doomed;
 use crate::engine::state::{Pending, Working};
 use crate::error::{Error, Result};
 use crate::format::{Metaroot, Record, Root, SnapshotCounts};
@@ -134,16 +136,28 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         };
         let root: Root = record.root;
         let mut again: Vec<Record> = Vec::new();
+        let mut doomed = Doomed::new(root);
+        let mut kept = Generation(0);
         self.visit_records(&root, |other| {
             let gone = !other.deleting && !older.contains(&other.generation);
+            match gone || other.deleting {
+                true => doomed.add(other.generation, kept)?,
+                false => kept = other.generation,
+            }
             if gone && !planted(Sabotage::ForgetDeletedSnapshots) {
                 memory::push(&mut again, Record { deleting: true, ..other })?;
             }
             Ok(true)
         })?;
         for other in again.iter().chain([record]) {
-            self.put_record(working, other)?;
+            self.with_doomed_room(working, &mut doomed, |working| self.put_record(working, other))?;
         }
-        self.freeze(working)
+        loop {
+            self.put_doomed(working, &mut doomed)?;
+            match self.freeze(working) {
+                Err(Error::NoSpace) if self.free_doomed(working, &mut doomed)? => {}
+                done => return done,
+            }
+        }
     }
 }

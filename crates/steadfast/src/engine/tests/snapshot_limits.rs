@@ -163,16 +163,26 @@ fn a_full_volume_under_a_snapshot_can_be_emptied() {
 /// blocks may be among them.
 #[test]
 fn a_full_volume_goes_back_past_deleted_snapshots() {
+    goes_back(4 << 20, 9000, 60);
+    for size in [2 << 20, 3000 << 10] {
+        for small in [0, 60] {
+            (200..12_000).step_by(373).for_each(|large| goes_back(size, large, small));
+        }
+    }
+}
+
+/// A volume of `size` bytes, full of files of `large` and then of `small` bytes, goes back.
+fn goes_back(size: u64, large: usize, small: usize) {
     let options =
         FormatOptions { block_size: 512, mask: without_timer(), ..FormatOptions::default() };
-    let medium = format(4 << 20, &options);
+    let medium = format(size, &options);
     let volume = open(&medium);
     let kept = make(&volume, "kept").unwrap();
     volume.write(kept, 0, &[9; 5000], false).unwrap();
-    let large = make(&volume, "large").unwrap();
+    let most = make(&volume, "large").unwrap();
     let free = volume.statistics().unwrap().blocks_available * 512;
     for at in 0..free * 8 / 10 / 4096 {
-        volume.write(large, at * 4096, &[1; 4096], false).unwrap();
+        volume.write(most, at * 4096, &[1; 4096], false).unwrap();
     }
     volume.snapshot_create("old").unwrap();
     volume.unlink(ROOT, b"large").unwrap();
@@ -180,9 +190,12 @@ fn a_full_volume_goes_back_past_deleted_snapshots() {
     volume.snapshot_create("s").unwrap();
     volume.snapshot_delete("old").unwrap();
     while volume.background().unwrap() {}
-    fill(&volume, "fill", 9000);
-    fill(&volume, "small", 60);
-    volume.snapshot_rollback("s", false).unwrap();
+    fill(&volume, "fill", large);
+    fill(&volume, "small", small);
+    if let Err(error) = volume.snapshot_rollback("s", false) {
+        panic!("{error}: {size} bytes, files of {large} and {small}");
+    }
+    assert_clean(&medium);
     while volume.background().unwrap() {}
     volume.checkpoint().unwrap();
     assert_clean(&medium);
