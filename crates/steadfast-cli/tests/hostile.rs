@@ -152,15 +152,15 @@ fn a_bad_key_in_the_log_is_told_as_what_it_is() {
     let scratch = Scratch::new();
     let mut image = base_image(0).to_vec();
     let anatomy = Anatomy::of(&image);
-    let records = anatomy.records(&image);
-    let (last, (at, payload)) = records.iter().copied().enumerate().last().expect("a record");
+    let mut records = anatomy.records(&image);
+    let last = records.len() - 1;
+    let (at, payload) = records[last];
     // The removal of allocation group 0, not packed: key, tag.
     let removal = [&[0; 7][..], &[1, GROUP], &[0; 8], &[0]].concat();
     assert!(removal.len() <= anatomy.record_room(payload));
     set(&mut image, at + 4, 4, 0);
     set(&mut image, at + 48, 4, removal.len() as u64);
     image[at + RECORD_HEADER..][..removal.len()].copy_from_slice(&removal);
-    let mut records = records;
     records[last].1 = removal.len();
     anatomy.seal_records(&mut image, &records, last);
     scratch.write("disk.img", &image);
