@@ -245,6 +245,56 @@ fn a_client_that_trickles_is_not_longer_in_negotiation_than_another() {
     assert!(server.connections() == 0);
 }
 
+/// A server that asks for TLS. It has no certificate, so no handshake ends.
+fn tls_server(limits: Limits) -> Server {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+    let options = ServerOptions { tls: Some(Arc::new(config)), limits };
+    Server::start("127.0.0.1:0".parse().unwrap(), pool(1 << 20), options).unwrap()
+}
+
+/// A connection on which the server waits for the first message of the TLS handshake.
+fn before_the_handshake(server: &Server) -> TcpStream {
+    let mut stream = raw(server);
+    stream.write_all(&option_request(OptionKind::StartTls, b"")).unwrap();
+    let mut reply = [0; 20];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[12..16], wire::REP_ACK.to_be_bytes());
+    stream
+}
+
+/// The time of the handshake is a part of the time of the negotiation, whether the client is silent
+/// in it or trickles.
+#[test]
+fn a_client_that_does_not_finish_the_handshake_is_closed_in_time() {
+    let time = Duration::from_millis(600);
+    // Without that limit the server would wait for longer than this test.
+    let limits = Limits { negotiation_time: time, stall_time: PATIENCE * 6, ..Limits::default() };
+    let server = tls_server(limits);
+    let started = Instant::now();
+    let mut silent = before_the_handshake(&server);
+    assert!(is_closed(&mut silent));
+    assert!(started.elapsed() >= time && started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+
+    // The head of a handshake message of 512 bytes, then one byte at a time.
+    let started = Instant::now();
+    let mut slow = before_the_handshake(&server);
+    slow.write_all(&[22, 3, 1, 2, 0]).unwrap();
+    while slow.write_all(&[1]).is_ok() {
+        assert!(started.elapsed() < PATIENCE, "the handshake has no end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while server.connections() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(server.connections(), 0);
+}
+
 #[test]
 fn idle_connections_give_their_places_up() {
     let limits = Limits { connections_max: 4, idle_time: Duration::ZERO, ..Limits::default() };
