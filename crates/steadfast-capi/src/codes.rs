@@ -4,6 +4,7 @@
 use core::ffi::{CStr, c_char, c_int};
 
 use engine::Error;
+use steadfast_media::ErrorClass;
 
 /// Not allowed on this object.
 pub const SF_EPERM: c_int = 1;
@@ -137,6 +138,8 @@ pub fn of(error: &Error) -> c_int {
         ReadOnly | Poisoned(_) => SF_EROFS,
         Busy | Held => SF_EBUSY,
         OutOfMemory => SF_ENOMEM,
+        // However the medium names it: no room below, or a quota.
+        Medium(error) if error.class == ErrorClass::Full => SF_ENOSPC,
         // The error number from the caller's callback is more precise than a mapped one.
         Medium(error) if error.os_error > 0 => error.os_error,
         CorruptMetadata { .. }
@@ -157,4 +160,32 @@ pub extern "C" fn sf_strerror(code: c_int) -> *const c_char {
     let number = code.checked_abs().unwrap_or(c_int::MAX);
     let known = TEXTS.iter().find(|(known, _)| *known == number);
     known.map_or(c"unknown error", |(_, text)| *text).as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadfast_media::{MediumError, MediumOperation};
+
+    /// Each cause that more room removes has one number.
+    #[test]
+    fn no_room_is_one_number() {
+        let below = |class, os_error| {
+            let (operation, offset, length) = (MediumOperation::Write, 0, 4096);
+            Error::Medium(MediumError { operation, offset, length, class, os_error })
+        };
+        for error in [
+            Error::NoSpace,
+            Error::DirectoryFull,
+            Error::VolumeTooSmall { size: 1, needed: 2 },
+            below(ErrorClass::Full, 0),
+            below(ErrorClass::Full, SF_ENOSPC),
+            // EDQUOT, which is no number of this interface.
+            below(ErrorClass::Full, 122),
+        ] {
+            assert_eq!(of(&error), SF_ENOSPC, "{error}");
+        }
+        assert_eq!(of(&below(ErrorClass::Permanent, 0)), SF_EIO);
+        assert_eq!(of(&below(ErrorClass::Gone, SF_ENODEV)), SF_ENODEV);
+    }
 }

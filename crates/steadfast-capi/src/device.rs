@@ -8,6 +8,9 @@ use crate::codes;
 use crate::error::Failure;
 use crate::guard::{Outcome, check_flags};
 
+/// A quota of the storage below is used up; the interface reports it as `SF_ENOSPC`.
+const EDQUOT: c_int = 122;
+
 /// The library never calls two functions of this device at the same time.
 pub const SF_DEVICE_SERIAL: u32 = 1;
 /// The device is plain memory: nothing survives a power cut. Without this flag the device
@@ -121,6 +124,7 @@ impl Callbacks {
         let class = match code {
             codes::SF_EAGAIN | codes::SF_EBUSY | codes::SF_ENOMEM => ErrorClass::Transient,
             codes::SF_ENODEV | codes::SF_ENXIO => ErrorClass::Gone,
+            codes::SF_ENOSPC | EDQUOT => ErrorClass::Full,
             _ => ErrorClass::Permanent,
         };
         Err(MediumError { operation, offset, length, class, os_error: code })
