@@ -146,8 +146,8 @@ fn read(path: &Path) -> Outcome<RunResult> {
     result::read(&path).map_err(|error| {
         Failure::new(
             Exit::Failed,
-            error.to_string(),
-            path.display(),
+            error.reason(),
+            error.path().display(),
             "give the result.json of 'steadfast lab run'",
         )
     })

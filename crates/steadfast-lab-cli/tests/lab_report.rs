@@ -101,6 +101,9 @@ fn bad_input_is_one_line() {
     ] {
         let said = scratch.fails(exit, line);
         assert!(said.contains(expected), "{line}: {said}");
+        for file in ["missing.json", "text.json", "newer.json", "empty/result.json"] {
+            assert!(said.matches(file).count() <= 1, "{line}: {said}");
+        }
     }
     assert!(!scratch.path("page").exists(), "nothing is written for a peer that is not there");
 }

@@ -11,11 +11,12 @@ use super::{KIND, RunResult, SCHEMA};
 /// Maximum size of a result, bytes; a larger file is not a result of the lab.
 const SIZE_MOST: u64 = 1 << 30;
 
-/// The reason why a result could not be read or written. The text names the file.
+/// The reason why a result could not be read or written. The text names the file once, at its end;
+/// [`path`](ResultError::path) and [`reason`](ResultError::reason) are its parts.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
     /// The operating system reported an error.
-    #[error("cannot {doing}: {}: {error}", path.display())]
+    #[error("{}: {}", self.reason(), path.display())]
     Io {
         /// `read`, `write`.
         doing: &'static str,
@@ -25,7 +26,7 @@ pub enum ResultError {
         error: io::Error,
     },
     /// Not JSON, or not a result.
-    #[error("not a result of 'steadfast lab run' ({reason}): {}", path.display())]
+    #[error("{}: {}", self.reason(), path.display())]
     NotAResult {
         /// The file.
         path: PathBuf,
@@ -33,13 +34,37 @@ pub enum ResultError {
         reason: String,
     },
     /// Written by another version of the program.
-    #[error("its schema is {found}, this program reads {SCHEMA}: {}", path.display())]
+    #[error("{}: {}", self.reason(), path.display())]
     OtherSchema {
         /// The file.
         path: PathBuf,
         /// The version in the file.
         found: u32,
     },
+}
+
+impl ResultError {
+    /// What is wrong, without the name of the file.
+    pub fn reason(&self) -> String {
+        match self {
+            ResultError::Io { doing, error, .. } => format!("cannot {doing}: {error}"),
+            ResultError::NotAResult { reason, .. } => {
+                format!("not a result of 'steadfast lab run' ({reason})")
+            }
+            ResultError::OtherSchema { found, .. } => {
+                format!("its schema is {found}, this program reads {SCHEMA}")
+            }
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            ResultError::Io { path, .. }
+            | ResultError::NotAResult { path, .. }
+            | ResultError::OtherSchema { path, .. } => path,
+        }
+    }
 }
 
 /// The fields that identify a result, whatever its version.
