@@ -43,6 +43,8 @@ pub struct Grid {
     pub ground: usize,
     /// Bytes per cell; the last one may be smaller.
     pub cell_bytes: u64,
+    /// Blocks per cell, for the numbers beside the rows of a picture file.
+    pub cell_blocks: u64,
     /// The cells in order.
     pub cells: Vec<Cell>,
     /// Bytes of each kind.
@@ -101,6 +103,6 @@ pub mod tests {
         cells[0] = Cell { kind: 1, fill: 1.0 };
         cells[1] = Cell { kind: 0, fill: 0.3 };
         let bytes = vec![20_000, 65_536, 99 * 65_536 - 20_000];
-        Grid { kinds: &KINDS, ground: 2, cell_bytes: 65_536, cells, bytes }
+        Grid { kinds: &KINDS, ground: 2, cell_bytes: 65_536, cell_blocks: 16, cells, bytes }
     }
 }

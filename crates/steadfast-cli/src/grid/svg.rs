@@ -2,7 +2,8 @@
 //! system is set.
 //!
 //! A cell has the colour of its kind, and the strength of the colour shows how full it is.
-//! Neighbours that look the same are one rectangle.
+//! Neighbours that look the same are one rectangle. The number of the first block stands beside
+//! every fourth row.
 
 use std::fmt::Write;
 
@@ -17,6 +18,10 @@ const COLUMNS: usize = 128;
 /// Height of a row of the legend, and where the map begins.
 const ROW: usize = 22;
 const TOP: usize = 66;
+/// Width of the numbers beside the rows: room for twelve digits.
+const GUTTER: usize = 76;
+/// Rows from one number to the next: a number is as high as two rows.
+const NUMBERED: usize = 4;
 /// Number of colour strengths.
 const STEPS: f64 = 5.0;
 
@@ -24,7 +29,7 @@ const STEPS: f64 = 5.0;
 pub fn picture(grid: &Grid, title: &str) -> String {
     let columns = COLUMNS.min(grid.cells.len().max(1));
     let rows = grid.cells.len().div_ceil(columns);
-    let width = (columns * SIDE).max(620) + 2 * MARGIN;
+    let width = (GUTTER + columns * SIDE).max(620) + 2 * MARGIN;
     let legend_top = TOP + rows * SIDE + 30;
     let height = legend_top + (grid.kinds.len() + 1) * ROW + MARGIN;
     let title = escape(title);
@@ -37,13 +42,19 @@ pub fn picture(grid: &Grid, title: &str) -> String {
          role=\"img\" aria-label=\"Space of {title}\">\n<title>Space of {title}</title>\n{}\
          <rect class=\"bg\" width=\"{width}\" height=\"{height}\"/>\n\
          <text class=\"h\" x=\"{MARGIN}\" y=\"34\">{title}</text>\n\
-         <text class=\"n\" x=\"{MARGIN}\" y=\"54\">{}, one square is {}</text>\n",
+         <text class=\"n\" x=\"{MARGIN}\" y=\"54\">{}, one square is {}; beside a row: its first block</text>\n",
         sheet(grid),
         size::human(all),
         size::human(grid.cell_bytes),
     );
     for (row, cells) in grid.cells.chunks(columns).enumerate() {
-        draw_row(&mut text, grid, cells, TOP + row * SIDE);
+        let y = TOP + row * SIDE;
+        if row % NUMBERED == 0 {
+            let block = (row * columns) as u64 * grid.cell_blocks;
+            let (x, base) = (MARGIN + GUTTER - 6, y + SIDE);
+            let _ = writeln!(text, "<text class=\"r\" x=\"{x}\" y=\"{base}\">{block}</text>");
+        }
+        draw_row(&mut text, grid, cells, y);
     }
     for (index, (kind, bytes)) in grid.legend().enumerate() {
         let y = legend_top + index * ROW;
@@ -79,8 +90,8 @@ fn sheet(grid: &Grid) -> String {
     }
     format!(
         "<style>\n.bg{{fill:#ffffff}}text{{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1a202c}}\
-         .h{{font-size:17px;font-weight:600}}.n{{fill:#4a5568}}.e{{text-anchor:end;font-variant-numeric:tabular-nums}}\n\
-         {light}\n@media (prefers-color-scheme:dark){{.bg{{fill:#161a21}}text{{fill:#edf2f7}}.n{{fill:#a0aec0}}{dark}}}\n\
+         .h{{font-size:17px;font-weight:600}}.n{{fill:#4a5568}}.e,.r{{text-anchor:end;font-variant-numeric:tabular-nums}}.r{{font-size:10px;fill:#4a5568}}\n\
+         {light}\n@media (prefers-color-scheme:dark){{.bg{{fill:#161a21}}text{{fill:#edf2f7}}.n,.r{{fill:#a0aec0}}{dark}}}\n\
          </style>\n"
     )
 }
@@ -99,7 +110,7 @@ fn draw_row(text: &mut String, grid: &Grid, cells: &[Cell], y: usize) {
         let same =
             cells[at..].iter().take_while(|other| look(grid, other) == look(grid, cell)).count();
         let (kind, strength) = look(grid, cell);
-        let (x, width, side) = (MARGIN + at * SIDE, same * SIDE - 1, SIDE - 1);
+        let (x, width, side) = (MARGIN + GUTTER + at * SIDE, same * SIDE - 1, SIDE - 1);
         let mut rect = |class: &str, opacity: &str| {
             let _ = writeln!(
                 text,
@@ -138,9 +149,23 @@ mod tests {
         }
         assert_eq!(text.matches("http").count(), 1, "only the name space");
         assert!(text.contains(&format!("{} bytes", 100 * 65_536)));
+        // One row of 100 squares, of which the first begins with block 0.
+        assert_eq!(text.matches("class=\"r\"").count(), 1);
         // Each element is closed where it begins, or has an end tag.
         let opened =
             text.matches('<').count() - text.matches("</").count() - text.matches("/>").count();
         assert_eq!(opened, text.matches("</").count());
+    }
+
+    #[test]
+    fn every_fourth_row_has_the_number_of_its_first_block() {
+        let grid = Grid { cells: vec![Cell { kind: 1, fill: 1.0 }; 9 * COLUMNS + 1], ..example() };
+        let text = picture(&grid, "rows");
+        let numbers: Vec<&str> = text
+            .split("class=\"r\"")
+            .skip(1)
+            .filter_map(|rest| rest.split(['>', '<']).nth(1))
+            .collect();
+        assert_eq!(numbers, ["0", "8192", "16384"]);
     }
 }

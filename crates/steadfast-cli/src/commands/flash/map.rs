@@ -150,6 +150,7 @@ fn grid(survey: &Survey, cells: usize) -> Grid {
         kinds: &KINDS,
         ground: STALE,
         cell_bytes: block_bytes * per_cell as u64,
+        cell_blocks: per_cell as u64,
         cells: survey.blocks.chunks(per_cell).map(cell).collect(),
         bytes,
     }

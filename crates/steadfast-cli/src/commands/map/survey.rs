@@ -178,6 +178,7 @@ impl From<&Survey> for Grid {
             kinds: &Use::KINDS,
             ground: Use::Free as usize,
             cell_bytes: bytes(survey.cell_blocks),
+            cell_blocks: survey.cell_blocks,
             cells: survey.cells.iter().map(cell).collect(),
             bytes: Use::ALL.into_iter().map(|what| bytes(total.of(what))).collect(),
         }
