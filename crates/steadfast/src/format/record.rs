@@ -6,10 +6,10 @@
 //! payload: { key 17 | tag }* for removals, { key 17 | tag | length u16 | value }* for puts,
 //!          in the order of the keys; or the same [packed](crate::format::pack), as a flag says
 //! ```
-//! Each key is above the one before. The index is the record's number in its group. Bit 0 of a tag means put; bit 1
-//! means that an earlier record of the group has the mutation. The digest covers header (with the
-//! digest field zero) and payload. A record begins at a block boundary, and none of its other
-//! blocks begins with the magic.
+//! Each key is above the one before. The index is the record's number in its group. Bit 0 of a tag
+//! means put; bit 1 means that an earlier record of the group has the mutation. The digest covers
+//! header (with the digest field zero) and payload. A record begins at a block boundary, and none
+//! of its other blocks begins with the magic.
 
 use alloc::vec::Vec;
 

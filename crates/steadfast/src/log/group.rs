@@ -97,7 +97,7 @@ impl Log {
         }
         let (start, previous) = (self.position.block, self.position.previous);
         // The first record of a group, if it is short enough.
-        if self.may_group && new.len() <= GAIN_MAX * block_size {
+        if self.may_group && new.len() / PACKED <= block_size {
             let payload = GroupPayload::default().joined(new)?;
             if RECORD_HEADER + payload.packed().len() <= block_size {
                 if !self.has_budget(1) {

@@ -8,7 +8,8 @@
 //! Those older snapshots reappear with the directory of the tree, together with their dead lists.
 //! Blocks of these lists may have been reused for newer data, so background work deletes the
 //! snapshots a second time. A full volume may have no room beside these blocks; then the way back
-//! [frees](crate::engine::snapshots::doomed) some of them itself. Blocks that were allocated after the snapshot are free by its bitmaps.
+//! [frees](crate::engine::snapshots::doomed) some of them itself. Blocks that were allocated after
+//! the snapshot are free by its bitmaps.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
