@@ -39,8 +39,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 self.check_shown()?;
                 return Ok(Reader { engine: self, view });
             }
-            // A replay releases the view between its steps, and readers must not see the states in
-            // between.
+            // A rollback replays the log and releases the view between its steps. Readers must not
+            // see the states in between.
             drop(view);
             drop(self.working.lock());
         }

@@ -109,7 +109,7 @@ pub struct Working {
     pub space: Space,
     pub log: Log,
     pub pending: Pending,
-    /// Counts commits since open.
+    /// Counts the batches that were accepted since open.
     pub sequence: u64,
     pub frozen: Option<Frozen>,
     /// Nodes of the working generation that were sealed to be written out, the next ones last. The

@@ -1,5 +1,5 @@
-//! A transaction of the file system: writes that the operation itself sees at once, and a batch at
-//! the end.
+//! What one operation changes: writes that the operation itself sees at once, and a batch at the
+//! end. Other operations see the batch then; a later transaction point makes it durable.
 //!
 //! Invariants:
 //! - nothing reaches the keyspace before [`Tx::commit`]; dropping a `Tx` undoes it;
@@ -14,7 +14,7 @@ use crate::format::{Mutation, Value};
 use crate::memory;
 use crate::types::Timestamp;
 
-/// A transaction on a keyspace, not yet committed.
+/// The changes of one operation, not yet visible to others.
 pub(crate) struct Tx<'k, K: Keyspace> {
     keyspace: &'k K,
     class: SpaceClass,

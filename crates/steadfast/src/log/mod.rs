@@ -104,7 +104,7 @@ impl Log {
         self.used
     }
 
-    /// RecordPlace of the next record that joins no group.
+    /// Where the next record that joins no group begins.
     pub fn position(&self) -> LogPosition {
         self.position
     }

@@ -18,7 +18,7 @@ struct OverlayEntry {
     key: Key,
     /// Index of the record that has it.
     record: u32,
-    /// RecordPlace of its value in the payload of that record; `None` if the key is removed.
+    /// Place of its value in the payload of that record; `None` if the key is removed.
     value: Option<(u32, u16)>,
 }
 

@@ -49,7 +49,7 @@ pub struct LogContent {
     /// Blocks of data that the records name. They must not be allocated while the records are
     /// applied.
     pub runs: Vec<BlockRun>,
-    /// RecordPlace of the next group.
+    /// Where the next group begins.
     pub end: LogPosition,
     /// The block of the last group that does not hold its newest record.
     pub spare: Option<u64>,

@@ -193,7 +193,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Applies the records that [`read_log`](Self::read_log) found.
     pub(crate) fn replay(&self, working: &mut Working, found: &LogContent) -> Result<()> {
-        // LogContent changes were committed and are durable.
+        // What the log has is durable already, so it counts as no new batch.
         let sequence = working.sequence;
         for run in &found.runs {
             working.space.reserve_for_replay(*run)?;
