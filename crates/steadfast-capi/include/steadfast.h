@@ -815,12 +815,14 @@ int sf_begin(struct sf_volume *volume, struct sf_transaction **transaction);
 
 // Makes all changes since `sf_begin` durable, all of them or none. The transaction has ended in
 // every case, and the pointer becomes invalid. After an error it is rolled back, as by
-// `sf_rollback`.
+// `sf_rollback`. One error is different: if the device fails, the volume becomes read-only and
+// shows the changes. Opened again, it has all of them or none.
 int sf_commit(struct sf_transaction *transaction);
 
 // Drops all changes since `sf_begin`, as `sf_rollback` does, and ends the transaction. The pointer
-// becomes invalid. After an error the volume accepts nothing more; after reopening it is in the
-// state of the beginning. NULL is allowed and does nothing.
+// becomes invalid. After an error the changes may still be seen, but never become durable. The
+// volume accepts nothing more then, unless a second try has dropped them. NULL is allowed and does
+// nothing.
 int sf_abort(struct sf_transaction *transaction);
 
 // Sets a transaction point: makes everything accepted so far durable, atomically.

@@ -83,7 +83,15 @@ const _: () = {
 /// An open transaction. Use it from one thread at a time.
 pub struct sf_transaction {
     volume: &'static sf_volume,
-    open: Transaction<'static, AnyMedium, Surroundings>,
+    /// There from the beginning to the end.
+    open: Option<Transaction<'static, AnyMedium, Surroundings>>,
+}
+
+impl Drop for sf_transaction {
+    fn drop(&mut self) {
+        drop(self.open.take());
+        self.volume.let_go();
+    }
 }
 
 /// Begins a transaction of the whole volume. Changes that were accepted before are durable when it
@@ -101,11 +109,10 @@ pub unsafe extern "C" fn sf_begin(
         // SAFETY: the header requires an open volume and room for a pointer.
         unsafe {
             let begun = with(volume, |volume| {
-                let volume = volume.hold();
-                let begun = volume.core.begin().map_err(Into::into);
-                begun
-                    .and_then(|open| boxed(sf_transaction { volume, open }))
-                    .inspect_err(|_| volume.let_go())
+                // The memory first: a transaction that has begun needs no more.
+                let mut begun = boxed(sf_transaction { volume: volume.hold(), open: None })?;
+                begun.open = Some(begun.volume.core.begin()?);
+                Ok(begun)
             })?;
             store(transaction, Box::into_raw(begun), "transaction")
         }
@@ -114,7 +121,8 @@ pub unsafe extern "C" fn sf_begin(
 
 /// Makes all changes since `sf_begin` durable, all of them or none. The transaction has ended in
 /// every case, and the pointer becomes invalid. After an error it is rolled back, as by
-/// `sf_rollback`.
+/// `sf_rollback`. One error is different: if the device fails, the volume becomes read-only and
+/// shows the changes. Opened again, it has all of them or none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_commit(transaction: *mut sf_transaction) -> c_int {
     // SAFETY: the header requires an open transaction.
@@ -122,8 +130,9 @@ pub unsafe extern "C" fn sf_commit(transaction: *mut sf_transaction) -> c_int {
 }
 
 /// Drops all changes since `sf_begin`, as `sf_rollback` does, and ends the transaction. The pointer
-/// becomes invalid. After an error the volume accepts nothing more; after reopening it is in the
-/// state of the beginning. NULL is allowed and does nothing.
+/// becomes invalid. After an error the changes may still be seen, but never become durable. The
+/// volume accepts nothing more then, unless a second try has dropped them. NULL is allowed and does
+/// nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_abort(transaction: *mut sf_transaction) -> c_int {
     call_int("sf_abort", || {
@@ -146,14 +155,13 @@ unsafe fn end(
     // SAFETY: the caller guarantees that a pointer that is not NULL is an open transaction.
     let volume = unsafe { reference(transaction, "transaction") }?.volume;
     // SAFETY: `sf_begin` made the pointer from a box, and the header forbids a second use.
-    let ending = unsafe { Box::from_raw(transaction) };
-    let mut open = Some(ending.open);
+    let mut ending = unsafe { Box::from_raw(transaction) };
+    let mut open = ending.open.take();
     let result = on(volume, |_| open.take().map_or(Ok(()), |open| Ok(work(open)?)));
     if let Some(open) = open {
         // The volume is broken: a rollback would go by a state that may be wrong.
         open.detach();
     }
-    volume.let_go();
     result
 }
 

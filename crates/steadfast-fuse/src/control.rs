@@ -295,8 +295,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        let before = self.volume.info().incarnation;
         let result = roll_back();
-        if result.is_ok() {
+        // A return to a snapshot that fails late has dropped changes, too.
+        if result.is_ok() || self.volume.info().incarnation != before {
             self.forget_before_rollback();
         }
         self.resume();

@@ -334,7 +334,7 @@ fn with_transaction<'v>(
     volume: &'v LabVolume,
     work: impl FnOnce(&mut Transaction<'v, Tape, LabPlatform>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut transaction = volume.resume();
+    let mut transaction = volume.resume()?;
     let result = work(&mut transaction);
     transaction.detach();
     result

@@ -236,6 +236,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         }
         // Earlier writes belong to the state that a rollback returns to.
         self.pull_all()?;
+        // One that a panic has left behind: it must not end the new one.
+        if let Some(ended) = transaction.take() {
+            ended.detach();
+        }
         *transaction = Some(self.volume.begin()?);
         self.lease.no_space.store(false, Ordering::Release);
         self.lease.lost.store(0, Ordering::Release);

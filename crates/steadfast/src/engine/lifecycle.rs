@@ -1,13 +1,13 @@
 //! What an open volume does for its callers, and what may follow.
 //!
 //! ```text
-//!  Overlaid ───► Open ◄───► Held            any state ───► Closed
-//!     │           │ ▲         │
-//!     │           ▼ │         │             Overlaid, Open, Held,
-//!     │        RollingBack ◄──┘             RollingBack ───► Failed
-//!     │           │ ▲
-//!     │           ▼ │
-//!     └─ (opens) Lost
+//!  Overlaid ◄──► Open ◄───► Held      any state ───► Closed
+//!                │ ▲          │
+//!                ▼ │          │       Overlaid, Open, Held ───► Failed
+//!             RollingBack ◄───┘       RollingBack ◄───► Failed
+//!                │ ▲
+//!                ▼ │
+//!                Lost
 //! ```
 //!
 //! Invariants:
@@ -60,12 +60,13 @@ impl Lifecycle {
     fn may_become(self, next: Lifecycle) -> bool {
         use Lifecycle::{Closed, Failed, Held, Lost, Open, Overlaid, RollingBack};
         match self {
-            // Only opening finds a log.
+            // Only opening finds a log: `Overlaid` follows nothing else.
             Open => matches!(next, Overlaid | Held | RollingBack | Failed | Closed),
             Overlaid => matches!(next, Open | Failed | Closed),
             Held => matches!(next, Open | RollingBack | Failed | Closed),
             RollingBack => matches!(next, Open | Failed | Lost | Closed),
-            Failed => next == Closed,
+            // A failure may come between the check of a rollback and its beginning.
+            Failed => matches!(next, RollingBack | Closed),
             Lost => matches!(next, RollingBack | Closed),
             Closed => false,
         }
@@ -165,7 +166,7 @@ mod tests {
             (Overlaid, "o...F.C"),
             (Held, "o..RF.C"),
             (RollingBack, "o...FLC"),
-            (Failed, "......C"),
+            (Failed, "...R..C"),
             (Lost, "...R..C"),
             (Closed, "......."),
         ];
@@ -207,7 +208,7 @@ mod tests {
     #[test]
     fn a_rollback_in_every_state() {
         for from in ALL {
-            let begins = matches!(from, Open | Held | RollingBack | Lost);
+            let begins = matches!(from, Open | Held | RollingBack | Failed | Lost);
             for complete in [true, false] {
                 let cell = at(from);
                 cell.begin_rollback();
@@ -223,11 +224,16 @@ mod tests {
     #[test]
     fn a_failure_during_a_rollback_counts_at_its_end() {
         for (complete, right) in [(true, Failed), (false, Lost)] {
-            let cell = at(Open);
-            cell.begin_rollback();
-            cell.fail("another writer");
-            cell.end_rollback(complete);
-            assert_eq!((cell.now(), cell.failure()), (right, Some("another writer")));
+            for before in [true, false] {
+                let cell = at(Open);
+                if before {
+                    cell.fail("another writer");
+                }
+                cell.begin_rollback();
+                cell.fail("another writer");
+                cell.end_rollback(complete);
+                assert_eq!((cell.now(), cell.failure()), (right, Some("another writer")));
+            }
         }
         let cell = at(Lost);
         cell.fail("unreadable");

@@ -65,6 +65,7 @@ use background::BackgroundWork;
 pub(crate) use background::Turn;
 pub(crate) use budget::Shortage;
 use commit::group::Committers;
+pub(crate) use commit::transaction::NO_TRANSACTION;
 pub(crate) use data::PinGuard;
 pub use info::{Statistics, VolumeInfo};
 use lifecycle::LifecycleCell;

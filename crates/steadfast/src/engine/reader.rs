@@ -35,9 +35,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.check_open()?;
         loop {
             let view = self.view.read();
-            if self.lifecycle.now() != Lifecycle::RollingBack {
-                self.check_shown()?;
-                return Ok(Reader { engine: self, view });
+            match self.lifecycle.now() {
+                Lifecycle::RollingBack => {}
+                // Closed meanwhile, perhaps in the middle of a rollback.
+                Lifecycle::Closed => self.check_open()?,
+                Lifecycle::Lost => return Err(self.poisoned()),
+                _ => return Ok(Reader { engine: self, view }),
             }
             // A rollback replays the log and releases the view between its steps. Readers must not
             // see the states in between.

@@ -36,9 +36,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.relieve()?;
         let writer = Writer { engine: self, working: RefCell::new(self.working.lock()) };
         // A rollback that was waited for may have failed.
-        if self.has_failed() {
-            return Err(self.poisoned());
-        }
+        self.check_going_on()?;
         writer.working.borrow_mut().fits_later = None;
         Ok(writer)
     }
@@ -145,10 +143,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        if self.has_failed() {
-            return Err(self.poisoned());
-        }
+        self.check_going_on()?;
         self.catch_up()
+    }
+
+    /// Checks that the volume has not failed. What makes a state durable calls this under the
+    /// writer's or the checkpoint lock: a failure may come while a caller waits for locks.
+    pub(crate) fn check_going_on(&self) -> Result<()> {
+        if self.has_failed() { Err(self.poisoned()) } else { Ok(()) }
     }
 
     /// Whether the volume made itself read-only, or shows nothing.

@@ -171,7 +171,8 @@ impl GroupPayload {
     fn pack_again(&mut self, index: usize, end: usize, buffer: &mut Vec<u8>) -> Result<()> {
         let (before, item) = (&self.items[..index], self.items[index]);
         let inode = before.last().map_or(0, |last| last.key.inode_number().0);
-        let like = before.iter().rfind(|last| last.is_put() && last.kind() == item.kind());
+        let is_like = |last: &&Item| last.is_put() && last.kind() == item.kind();
+        let like = item.is_put().then(|| before.iter().rfind(is_like)).flatten();
         let like = like.and_then(|last| self.value_of(last)).unwrap_or_default();
         buffer.clear();
         put_mutation(buffer, &item.key, item.form, self.value_of(&item), (inode, like))?;

@@ -333,7 +333,7 @@ mod tests {
         fn other_bytes_are_refused_or_make_a_payload(packed in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(payload) = unpack(&packed).unwrap() {
                 prop_assert!(payload.len() <= GAIN_MAX * packed.len());
-                prop_assert!(crate::format::payload::mutations(&payload, |_| true).unwrap().is_some());
+                crate::format::payload::mutations(&payload, |_| true).unwrap();
             }
         }
     }

@@ -3,7 +3,8 @@
 use steadfast_media::Medium;
 
 use super::Volume;
-use crate::error::{Error, Result};
+use crate::engine::NO_TRANSACTION;
+use crate::error::Result;
 use crate::platform::Platform;
 
 /// All changes of the volume from [`Volume::begin`] to [`commit`](Self::commit).
@@ -36,8 +37,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The open transaction, after [`Transaction::detach`].
-    pub fn resume(&self) -> Transaction<'_, M, P> {
-        Transaction { volume: self, open: true }
+    ///
+    /// # Errors
+    /// `InvalidArgument` if no transaction is open; `Poisoned`.
+    pub fn resume(&self) -> Result<Transaction<'_, M, P>> {
+        self.engine.check_writable()?;
+        if !self.is_held() {
+            return Err(NO_TRANSACTION);
+        }
+        Ok(Transaction { volume: self, open: true })
     }
 }
 
@@ -48,7 +56,8 @@ impl<'v, M: Medium, P: Platform> Transaction<'v, M, P> {
     }
 
     /// Makes everything accepted since the beginning durable, all of it or nothing. After an error
-    /// it is rolled back.
+    /// it is rolled back. One error is different: if the medium fails, the volume becomes read-only
+    /// and shows the changes. Opened again, it has all of them or none.
     ///
     /// # Errors
     /// As [`Volume::transact`].
@@ -87,7 +96,7 @@ impl<'v, M: Medium, P: Platform> Transaction<'v, M, P> {
     }
 
     fn check_open(&self) -> Result<()> {
-        if self.open { Ok(()) } else { Err(Error::InvalidArgument("the transaction has ended")) }
+        if self.open { Ok(()) } else { Err(NO_TRANSACTION) }
     }
 }
 
@@ -110,6 +119,7 @@ mod tests {
     use steadfast_media::MemoryMedium;
 
     use super::*;
+    use crate::error::Error;
     use crate::fs::{Caller, NewNode};
     use crate::mask::TransactionMask;
     use crate::options::{FormatOptions, OpenOptions};
@@ -161,7 +171,7 @@ mod tests {
     #[test]
     fn one_that_has_ended_does_not_touch_the_next() {
         let (_, volume) = volume();
-        let ended = Err(Error::InvalidArgument("the transaction has ended"));
+        let ended = Err(NO_TRANSACTION);
         let mut first = volume.begin().unwrap();
         first.try_commit().unwrap();
         let mut second = volume.begin().unwrap();
@@ -172,6 +182,7 @@ mod tests {
         second.roll_back().unwrap();
         assert_eq!(second.roll_back(), ended);
         assert!(names(&volume).is_empty());
+        assert_eq!(volume.resume().map(drop), ended, "none is open");
     }
 
     #[test]

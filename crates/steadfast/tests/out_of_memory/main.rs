@@ -186,8 +186,11 @@ impl Case {
             differs(&cut, &self.cuts[0])
         );
         if result.is_err() && granted % 3 == 1 {
-            let back =
-                if volume.is_held() { volume.resume().roll_back() } else { volume.rollback() };
+            let back = if volume.is_held() {
+                volume.resume().and_then(|mut open| open.roll_back())
+            } else {
+                volume.rollback()
+            };
             back.unwrap_or_else(|error| panic!("{what}: rolled back: {error}"));
             let now = picture(&volume);
             assert!(now == cut, "{what}: rolled back: {}", differs(&now, &cut));

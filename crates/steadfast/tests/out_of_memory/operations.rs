@@ -211,7 +211,7 @@ fn end<'v, 'c>(
     volume: &'v Device<'c>,
     work: impl FnOnce(&mut Transaction<'v, &'c Chip, TestPlatform>) -> Result<()>,
 ) -> Result<()> {
-    let mut transaction = volume.resume();
+    let mut transaction = volume.resume()?;
     let result = work(&mut transaction);
     transaction.detach();
     result

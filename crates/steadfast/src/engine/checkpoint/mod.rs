@@ -27,10 +27,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// not continue the log.
     ///
     /// # Errors
-    /// Nodes and bitmaps that cannot be read. Then nothing has changed, except that changed bitmaps
-    /// are in the tree.
+    /// `Poisoned`: the working state of a volume that failed may be half of something. Nodes and
+    /// bitmaps that cannot be read; then nothing has changed, except that changed bitmaps are in
+    /// the tree.
     pub(crate) fn freeze(&self, working: &mut Working) -> Result<()> {
         debug_assert!(working.frozen.is_none());
+        self.check_going_on()?;
         // Each of the two changes what the other writes, in ever fewer nodes, because a node is
         // copied only once a generation.
         while self.flush_groups(working)? || self.flush_dead(working)? {}

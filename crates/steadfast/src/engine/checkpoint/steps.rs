@@ -69,6 +69,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let (metaroot, nodes, begins) = {
             let working = self.working.lock();
             let Some(frozen) = &working.frozen else { return Ok(false) };
+            // After a failed write or flush, a later one says nothing about the data before it.
+            self.check_going_on()?;
             let first = frozen.nodes.len().saturating_sub(self.nodes_of(bytes));
             let begins = frozen.nodes.len() == frozen.all;
             (frozen.metaroot, memory::collect(frozen.nodes[first..].iter().cloned())?, begins)

@@ -52,19 +52,26 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn transact(&self) -> Result<()> {
         self.check_writable()?;
         self.check_not_held()?;
-        self.transact_now()
+        self.join_point(Err(Error::Held))
     }
 
     /// As [`transact`](Self::transact), for an event of the mask: nothing happens while the volume
     /// is held.
     pub(crate) fn transact_now(&self) -> Result<()> {
+        self.join_point(Ok(()))
+    }
+
+    /// `held` is the result while the volume is held.
+    fn join_point(&self, held: Result<()>) -> Result<()> {
         self.check_writable()?;
         let _present = self.committers.join();
         let target = self.working.lock().sequence;
         let mut commit = self.commit.lock();
         self.check_writable()?;
-        let held = self.is_held() && !planted(Sabotage::IgnoreHold);
-        if held || (commit.durable >= target && !self.parameters_changed()) {
+        if self.is_held() && !planted(Sabotage::IgnoreHold) {
+            return held;
+        }
+        if commit.durable >= target && !self.parameters_changed() {
             return Ok(());
         }
         self.lead_group_commit(&mut commit)
@@ -105,6 +112,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     fn next_step(&self, working: &mut Working) -> Result<CommitStep> {
+        self.check_going_on()?;
         if working.frozen.as_ref().is_some_and(|frozen| frozen.unmarked) {
             return Ok(CommitStep::Wait);
         }

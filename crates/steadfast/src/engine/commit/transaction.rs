@@ -22,6 +22,9 @@ use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
+/// The end of a transaction that has ended already, or never began.
+pub(crate) const NO_TRANSACTION: Error = Error::InvalidArgument("no transaction is open");
+
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Sets a transaction point and holds the volume.
     pub(crate) fn begin_transaction(&self) -> Result<()> {
@@ -54,8 +57,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut commit = self.commit.lock();
         let was_held = self.is_held() && self.lifecycle.enter(Lifecycle::Open);
         self.check_writable()?;
+        if !was_held {
+            return Err(NO_TRANSACTION);
+        }
         let committed = self.lead_commit(&mut commit);
-        if was_held && committed.is_err() {
+        if committed.is_err() {
             // Changes that the holder may still roll back must not be committed by another caller.
             self.lifecycle.enter(Lifecycle::Held);
         }

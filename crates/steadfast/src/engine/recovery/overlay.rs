@@ -85,9 +85,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let mut working = self.working.lock();
         let Some(log) = self.view.read().log.clone() else { return Ok(()) };
-        if self.has_failed() {
-            return Err(self.poisoned());
-        }
+        self.check_going_on()?;
         let mut before = self.working_at(&working.durable)?;
         self.find_held_data(&mut working);
         match self.replay(&mut working, log.log()) {

@@ -5,6 +5,8 @@ use core::sync::atomic::Ordering;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::commit::transaction::NO_TRANSACTION;
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::reader::View;
 use crate::engine::state::{CommitState, Working};
 use crate::error::{Error, Result};
@@ -24,7 +26,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// As [`rollback`](Self::rollback), to the beginning of the transaction that holds the volume.
     /// After an error the volume is still held if nothing has changed.
     pub(crate) fn roll_back_transaction(&self) -> Result<()> {
-        self.rollback_under(&mut self.commit.lock())
+        let mut commit = self.commit.lock();
+        if self.lifecycle.now() == Lifecycle::Open {
+            return Err(NO_TRANSACTION);
+        }
+        self.rollback_under(&mut commit)
     }
 
     /// Nothing can follow a transaction that could be neither committed nor rolled back.
@@ -49,7 +55,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes the marked state the working one. The caller holds the inode locks and the commit
     /// lock; nothing is frozen.
     pub(crate) fn restore_marked(&self, commit: &mut CommitState) -> Result<()> {
-        self.restore_alone(&mut self.working.lock(), |working| self.restore(commit, working))
+        self.restore_marked_in(commit, &mut self.working.lock())
+    }
+
+    /// As [`restore_marked`](Self::restore_marked), under the writer's lock.
+    pub(crate) fn restore_marked_in(
+        &self,
+        commit: &mut CommitState,
+        working: &mut Working,
+    ) -> Result<()> {
+        self.restore_alone(working, |working| self.restore(commit, working))
     }
 
     fn restore(&self, commit: &mut CommitState, working: &mut Working) -> Result<()> {

@@ -124,6 +124,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(false);
         }
         let mut commit = self.commit.lock();
+        self.check_going_on()?;
         // Changes of the holder must not become durable with the unit.
         if self.is_held() {
             return Ok(false);

@@ -49,13 +49,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     working.sequence
                 }
                 Err(error) => {
-                    drop(working);
                     // If this fails too, there is no state to show; another rollback may find one.
-                    self.restore_marked(&mut commit).map_err(|error| {
+                    // No writer comes in between.
+                    self.restore_marked_in(&mut commit, &mut working).map_err(|error| {
                         let error = self.fail("the state to roll back to could not be read", error);
                         self.lifecycle.end_rollback(false);
                         error
                     })?;
+                    self.incarnation.fetch_add(1, Ordering::AcqRel);
                     return Err(error);
                 }
             }

@@ -7,7 +7,7 @@ use steadfast_media::sim::{Action, Fault};
 use steadfast_media::{ErrorClass, MediumOperation, SimMedium, SimOptions};
 
 use crate::engine::tests::TestPlatform;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
@@ -97,4 +97,27 @@ fn what_could_not_be_rolled_back_is_not_committed() {
     medium.disarm();
     assert!(matches!(volume.transact(), Err(Error::Poisoned(_))));
     assert_eq!(found(&open(&medium)), Some(Error::NotFound));
+}
+
+/// Background work may have passed its check when the volume fails, and still wait for the locks.
+/// It must not make half of a transaction durable.
+#[test]
+fn what_was_accepted_before_a_failure_is_not_made_durable_after_it() {
+    let (medium, volume) = volume();
+    make(&volume, b"before");
+    volume.snapshot_create("one").unwrap();
+    volume.snapshot_create("two").unwrap();
+    volume.snapshot_delete("one").unwrap();
+    assert!(volume.engine.snapshots_wait());
+    let transaction = volume.begin().unwrap();
+    make(&volume, b"half");
+    volume.engine.fail("a test", Error::NoSpace);
+    let poisoned = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))));
+    poisoned(volume.engine.delete_in_background(true).map(drop));
+    poisoned(volume.engine.freeze(&mut volume.engine.working.lock()));
+    poisoned(volume.engine.lead_commit(&mut volume.engine.commit.lock()));
+    drop(transaction);
+    let after = open(&medium);
+    assert!(after.lookup(InodeNumber::ROOT, b"before").is_ok());
+    assert_eq!(after.lookup(InodeNumber::ROOT, b"half").err(), Some(Error::NotFound));
 }
