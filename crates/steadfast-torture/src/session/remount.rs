@@ -74,7 +74,10 @@ impl<S: Subject> Session<'_, S> {
         let open = || S::open(self.world, &self.tape, &self.clock);
         let strikes = self.tape.all_strikes();
         let opened = match open() {
-            Err(steadfast::Error::Medium(_)) if self.tape.all_strikes() > strikes => {
+            // A block of the log that cannot be read is a durable point that is lost.
+            Err(steadfast::Error::Medium(_) | steadfast::Error::NewerStateLost(_))
+                if self.tape.all_strikes() > strikes =>
+            {
                 self.tape.undisturbed(open)
             }
             other => other,
