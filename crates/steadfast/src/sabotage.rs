@@ -98,7 +98,8 @@ pub enum Sabotage {
     GrowBeforeCopies,
     /// A transaction point counts for changes accepted while its record was being written.
     CountLatecomers,
-    /// An atomic command begins only after the transaction point before it.
+    /// An atomic command begins only after the transaction point before it, and a caller that
+    /// waited for that point takes its change for durable.
     HoldBehindPoint,
     /// A transaction point does not notice that only the mask or the timer has changed.
     ForgetParameters,

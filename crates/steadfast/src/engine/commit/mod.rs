@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut commit = self.commit.lock();
         self.check_writable()?;
         if self.is_held() && !planted(Sabotage::IgnoreHold) {
-            return held;
+            return if planted(Sabotage::HoldBehindPoint) { Ok(()) } else { held };
         }
         if commit.durable >= target && !self.parameters_changed() {
             return Ok(());
