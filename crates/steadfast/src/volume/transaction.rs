@@ -13,8 +13,8 @@ use crate::platform::Platform;
 /// beginning or of the commit.
 ///
 /// The transaction is of the whole volume. Changes that other threads make meanwhile belong to it,
-/// and no other caller can set a transaction point or roll back ([`Held`](crate::Error::Held)). A rollback
-/// concerns every user of the volume, see [`Volume::rollback`].
+/// and no other caller can set a transaction point or roll back ([`Held`](crate::Error::Held)). A
+/// rollback concerns every user of the volume, see [`Volume::rollback`].
 #[must_use = "a transaction that is dropped rolls back"]
 pub struct Transaction<'v, M: Medium, P: Platform> {
     volume: &'v Volume<M, P>,
