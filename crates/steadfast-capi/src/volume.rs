@@ -156,9 +156,9 @@ pub unsafe extern "C" fn sf_open(
 }
 
 /// Closes a volume. Sets a last transaction point if the mask has SF_ON_UNMOUNT; otherwise
-/// uncommitted changes are dropped. -SF_EBUSY: files, directories or a transaction are open, and the
-/// volume stays open. In every other case, even after another error, the volume is closed and the pointer
-/// becomes invalid. NULL is allowed and does nothing.
+/// uncommitted changes are dropped. -SF_EBUSY: files, directories or a transaction are open, and
+/// the volume stays open. In every other case, even after another error, the volume is closed and
+/// the pointer becomes invalid. NULL is allowed and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_close(volume: *mut sf_volume) -> c_int {
     call_int("sf_close", || {

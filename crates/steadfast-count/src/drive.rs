@@ -23,8 +23,8 @@ const CACHES: [&str; 4] =
 /// Name of the copy of the program that workers run.
 const WORKER: &str = "worker";
 
-/// Copies as loops of wide moves. Otherwise the C library uses string instructions for long ones, of
-/// which valgrind counts each byte as an instruction.
+/// Copies as loops of wide moves. Otherwise the C library uses string instructions for long ones,
+/// of which valgrind counts each byte as an instruction.
 const TUNABLES: &str = "glibc.cpu.x86_rep_movsb_threshold=0x100000000:\
                         glibc.cpu.x86_rep_stosb_threshold=0x100000000";
 

@@ -54,8 +54,8 @@ impl CacheLimits {
     }
 
     /// Keeps the whole limit for this mount. With `strict_limit` the kernel multiplies the limit by
-    /// the device's share of all recent write-back, so writes to other devices slow this mount down.
-    /// A lower limit that equals the upper one is not multiplied.
+    /// the device's share of all recent write-back, so writes to other devices slow this mount
+    /// down. A lower limit that equals the upper one is not multiplied.
     fn keep_share(&self) {
         if let Ok(share) = std::fs::read_to_string(self.directory.join("max_ratio_fine")) {
             // The kernel refuses where the lower limits of all devices would be more than the

@@ -28,8 +28,8 @@ use lock_api::{Mutex, RawMutex};
 pub(crate) enum Lifecycle {
     /// It takes changes.
     Open,
-    /// As `Open`, but the log is beside the tree, not in it ([`overlay`](super::recovery::overlay)).
-    /// A change replays it first.
+    /// As `Open`, but the log is beside the tree, not in it
+    /// ([`overlay`](super::recovery::overlay)). A change replays it first.
     Overlaid,
     /// It takes changes, and one caller alone decides whether they become durable
     /// ([`transaction`](super::commit::transaction)).

@@ -119,9 +119,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if working.pending.is_empty() && !working.parameters_changed {
             return Ok(CommitStep::Nothing);
         }
-        let needs_checkpoint = working.pending.overflow() || working.log.blocks() == 0 || working.parameters_changed
-            // A unit of deleting a snapshot waits for a transaction point.
-            || self.background.snapshots_starve.load(Ordering::Acquire);
+        // A unit of deleting a snapshot waits for a transaction point.
+        let starve = self.background.snapshots_starve.load(Ordering::Acquire);
+        let needs_checkpoint = working.pending.overflow()
+            || working.log.blocks() == 0
+            || working.parameters_changed
+            || starve;
         let record = if needs_checkpoint { None } else { self.next_record(working)? };
         let Some((next, data)) = record else {
             return Ok(if working.frozen.is_some() {

@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use std::sync::Arc;
 
+use steadfast_media::sim::Survival;
 use steadfast_media::{MemoryMedium, SimMedium, SimOptions};
 
 use crate::engine::keyspace::KeyspaceRead;
@@ -171,8 +172,13 @@ fn a_full_volume_goes_back_past_deleted_snapshots() {
     }
 }
 
-/// A volume of `size` bytes, full of files of `large` and then of `small` bytes, goes back.
-fn goes_back(size: u64, large: usize, small: usize) {
+/// A volume of `size` bytes with the snapshot `s` and an older one that was deleted since, full of
+/// files of `large` and then of `small` bytes. The file that `s` has, and what was free at first.
+fn full_past_a_deleted_snapshot(
+    size: u64,
+    large: usize,
+    small: usize,
+) -> (Medium, TestVolume, InodeNumber, u64) {
     let options =
         FormatOptions { block_size: 512, mask: without_timer(), ..FormatOptions::default() };
     let medium = format(size, &options);
@@ -192,6 +198,12 @@ fn goes_back(size: u64, large: usize, small: usize) {
     while volume.background().unwrap() {}
     fill(&volume, "fill", large);
     fill(&volume, "small", small);
+    (medium, volume, kept, free)
+}
+
+/// Such a volume goes back.
+fn goes_back(size: u64, large: usize, small: usize) {
+    let (medium, volume, kept, free) = full_past_a_deleted_snapshot(size, large, small);
     if let Err(error) = volume.snapshot_rollback("s", false) {
         panic!("{error}: {size} bytes, files of {large} and {small}");
     }
@@ -205,6 +217,64 @@ fn goes_back(size: u64, large: usize, small: usize) {
     assert_eq!(data, [9; 5000]);
     assert_eq!(volume.engine.working.lock().snapshots.keys, 1);
     assert!(volume.statistics().unwrap().blocks_available * 512 > free * 9 / 10);
+}
+
+/// Power cuts on the way back of volumes that find no room without the blocks of the deleted
+/// snapshot: the volume is where it was or at the snapshot, with every byte, and goes on.
+#[test]
+fn a_cut_on_the_way_back_past_deleted_snapshots_leaves_one_of_two_states() {
+    const SIZE: u64 = 3000 << 10;
+    // At the snapshot, and before the way back.
+    let mut states = [0, 0];
+    for (large, step) in [(3184, 1), (9898, 3)] {
+        let (medium, volume, kept, _) = full_past_a_deleted_snapshot(SIZE, large, 0);
+        volume.transact().unwrap();
+        drop(volume);
+        for requests in (0..).step_by(step) {
+            let sim = Arc::new(SimMedium::on(&medium, SimOptions::disk(SIZE)));
+            let open_sim = || Volume::open(sim.clone(), OpenOptions::default(), TestPlatform);
+            let volume = open_sim().unwrap();
+            sim.arm_power_cut(requests);
+            let back = volume.snapshot_rollback("s", false);
+            drop(volume);
+            if !sim.is_off() {
+                back.unwrap();
+                break;
+            }
+            let survival = match requests % 3 {
+                0 => Survival::First(0),
+                1 => Survival::First(sim.in_flight()),
+                _ => Survival::Seeded(requests),
+            };
+            let medium = Arc::new(sim.power_cut_with(survival));
+            assert_clean(&medium);
+            let volume = open(&medium);
+            let mut data = [0; 5000];
+            volume.read(kept, 0, &mut data).unwrap();
+            assert_eq!(data, [9; 5000]);
+            let is_old = match volume.lookup(ROOT, b"fill0") {
+                Ok(found) => {
+                    let mut data = vec![0; large];
+                    volume.read(found.inode, 0, &mut data).unwrap();
+                    assert_eq!(data, vec![3; large]);
+                    volume.snapshot_rollback("s", false).unwrap();
+                    true
+                }
+                Err(error) => {
+                    assert_eq!(error, Error::NotFound);
+                    false
+                }
+            };
+            states[usize::from(is_old)] += 1;
+            while volume.background().unwrap() {}
+            fill(&volume, "again", 3000);
+            volume.checkpoint().unwrap();
+            assert_clean(&medium);
+            volume.read(kept, 0, &mut data).unwrap();
+            assert_eq!(data, [9; 5000]);
+        }
+    }
+    assert!(states[0] > 1 && states[1] > 100, "{states:?}");
 }
 
 /// Medium requests and node reads for making a file: the median of several runs.
