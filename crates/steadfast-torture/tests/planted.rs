@@ -298,3 +298,31 @@ fn blocks_stay_while_they_are_read() {
         assert_eq!((read, volume.reads_repeated()), ([1; 3000], 0));
     });
 }
+
+#[test]
+fn a_node_that_was_written_out_early_is_written_again_when_it_changes() {
+    finds(Sabotage::ChangeSealedLeaf, || {
+        let medium = MemoryMedium::new(16 << 20, BLOCK as u32).expect("a medium");
+        // Without transaction points nodes are written out once they fill half of the cache. It has
+        // room for all of them.
+        let options = FormatOptions {
+            mask: TransactionMask::MANUAL,
+            block_size: BLOCK as u32,
+            node_size: Some(1024),
+            ..FormatOptions::default()
+        };
+        Volume::format(&&medium, &options, &TestPlatform::new()).expect("a volume");
+        let options = OpenOptions { cache_size: 1000 << 10, ..OpenOptions::default() };
+        let volume = Volume::open(&medium, options, TestPlatform::new()).expect("it opens");
+        let files: Vec<_> = (0..2000).map(|file| make(&volume, &file.to_string())).collect();
+        for (file, mode) in files.iter().zip((0..0o1000).cycle()) {
+            let set = SetAttributes { permissions: Some(mode), ..SetAttributes::default() };
+            volume.set_attributes(*file, &set).expect("another mode");
+        }
+        volume.checkpoint().unwrap();
+        let volume = cut(volume, &medium);
+        for (file, mode) in files.iter().zip((0..0o1000).cycle()) {
+            assert_eq!(volume.attributes(*file).unwrap().permissions, mode, "file {file:?}");
+        }
+    });
+}

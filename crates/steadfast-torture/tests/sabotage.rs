@@ -22,7 +22,7 @@ use steadfast_torture::world::{Profile, World};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, with the
 /// number of seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 31] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 33] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
@@ -54,6 +54,8 @@ const BY_POWER_CUTS: [(Sabotage, u64); 31] = [
     (Sabotage::TruncationEndsOrphan, 20),
     (Sabotage::NameEndsTruncation, 40),
     (Sabotage::KeepReserved, 40),
+    (Sabotage::KeepFingers, 10),
+    (Sabotage::OverfillLeaf, 10),
 ];
 
 /// Bugs in snapshots, in the rollback to them, and in clones, in worlds with snapshots.

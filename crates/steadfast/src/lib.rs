@@ -83,6 +83,7 @@ mod platform;
 pub mod sabotage;
 #[cfg(not(feature = "sabotage"))]
 mod sabotage;
+mod sort;
 mod space;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,9 +1,11 @@
 //! Allocation that reports lack of memory as an error of the operation instead of ending the
 //! program.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
+use core::ops::{Deref, DerefMut};
 
 use crate::error::{Error, Result};
 
@@ -63,6 +65,38 @@ pub(crate) fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
         push(&mut list, item)?;
     }
     Ok(list)
+}
+
+/// A value in memory of its own: large values in large values would need much stack to be made and
+/// moved.
+pub(crate) struct Boxed<T>(Box<[T; 1]>);
+
+impl<T> Boxed<T> {
+    /// The value that `make` returns. Not inlined, so that the caller's stack does not hold the
+    /// value, too.
+    #[inline(never)]
+    pub fn new(make: impl FnOnce() -> T) -> Result<Boxed<T>> {
+        let mut list = Vec::new();
+        list.try_reserve_exact(1).map_err(|_| Error::OutOfMemory)?;
+        list.push(make());
+        list.into_boxed_slice().try_into().map(Boxed).map_err(|_| Error::OutOfMemory)
+    }
+}
+
+impl<T> Deref for Boxed<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0[0]
+    }
+}
+
+impl<T> DerefMut for Boxed<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0[0]
+    }
 }
 
 /// Memory layout that an [`Arc`] allocates.

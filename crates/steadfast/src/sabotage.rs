@@ -115,6 +115,12 @@ pub enum Sabotage {
     NameEndsTruncation,
     /// Freed blocks are reused while a reader is reading them.
     ReusePinned,
+    /// A change that moves nodes keeps the fingers of look-ups.
+    KeepFingers,
+    /// A change inside a leaf does not look whether the leaf was sealed to be written.
+    ChangeSealedLeaf,
+    /// A change inside a leaf does not look whether there is room for it.
+    OverfillLeaf,
     /// When the newest snapshot is deleted, a snapshot that is being deleted counts as the newest.
     NewestIsDeleting,
 }

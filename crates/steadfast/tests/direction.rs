@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Files below all rooms, which these may use.
 const BASE: &[&str] =
-    &["error", "types", "mask", "options", "platform", "checksum", "newer", "sabotage"];
+    &["error", "types", "mask", "options", "platform", "checksum", "newer", "sabotage", "sort"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

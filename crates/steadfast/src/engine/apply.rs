@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::budget::More;
 use crate::engine::budget::change::Wanted;
 use crate::engine::keyspace::{BATCH_MUTATIONS_MAX, SpaceClass};
 use crate::engine::state::Working;
@@ -17,6 +18,7 @@ use crate::format::key::{Key, Kind};
 use crate::format::{DeadEntry, Mutation, payload};
 use crate::memory;
 use crate::platform::Platform;
+use crate::sort::sort_by_key;
 use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange, TreeWriter};
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
@@ -30,8 +32,8 @@ pub enum Origin {
     Replay,
 }
 
-/// Levels that a tree may grow by in one change without more memory for the path to a key.
-const GROWTH: usize = 4;
+/// Why a volume has failed in the middle of a change.
+const HALF_CHANGED: &str = "a change of metadata could not be completed";
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     pub(super) fn roots(&self, working: &Working) -> Roots {
@@ -59,7 +61,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut blocks = self.changed_blocks(working, &roots, &mutations)?;
         memory::append(&mut mutations, &mut blocks.shared)?;
         // Removals come last: merging then cannot make a leaf fuller than planned.
-        mutations.sort_unstable_by_key(|mutation| (mutation.value.is_none(), mutation.key));
+        sort_by_key(&mut mutations, |mutation| (mutation.value.is_none(), mutation.key));
         let runs = memory::collect(blocks.published.iter().chain(&blocks.freed).copied())?;
 
         let dead = blocks.dead.len();
@@ -126,8 +128,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
         }
         let roots = self.roots(working);
-        working.space.prepare(&self.store, &roots, runs)?;
-        working.space.reserve_notes(runs)?;
+        self.prepare_runs(working, &roots, runs)?;
         working.dying.reserve(dead)?;
         Ok(inodes)
     }
@@ -144,36 +145,92 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         origin: Origin,
     ) -> Result<i64> {
         let roots = self.roots(working);
-        let changes = memory::collect(mutations.iter().map(|mutation| PlannedChange {
-            key: mutation.key,
-            value_len: mutation.value.as_ref().map(Vec::len),
-        }))?;
-        let plan = match origin {
-            Origin::Replay => self.store.plan(&roots.working, working.generation, &changes)?,
-            Origin::Operation(class) => self.check_budget(
-                working,
-                &roots,
-                &Wanted { changes: &changes, runs, dead, class },
-            )?,
-        };
+        if let Some(change) = self.change_leaves(working, &roots, mutations, runs, dead, origin)? {
+            return Ok(change);
+        }
+        let plan = self.plan(working, &roots, mutations, runs, dead, origin)?;
         self.prepare_change(working, &roots, &plan, runs)?;
         self.change_tree(working, plan, |tree| {
             let mut inodes = 0;
             for mutation in mutations {
-                let (there, stays) = match &mutation.value {
-                    Some(value) => (tree.put(&mutation.key, value)?, true),
-                    None => (tree.remove(&mutation.key)?, false),
+                let there = match &mutation.value {
+                    Some(value) => tree.put(&mutation.key, value)?,
+                    None => tree.remove(&mutation.key)?,
                 };
-                if mutation.key.kind() == Some(Kind::Inode) {
-                    inodes += i64::from(stays) - i64::from(there);
-                }
+                inodes += change_of_inodes(mutation, there);
             }
             Ok(inodes)
         })
     }
 
+    /// The plan of these changes, if the volume has room for them.
+    #[inline(never)]
+    fn plan(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        mutations: &[Mutation],
+        runs: &[BlockRun],
+        dead: usize,
+        origin: Origin,
+    ) -> Result<Plan> {
+        let changes = memory::collect(mutations.iter().map(planned))?;
+        match origin {
+            Origin::Replay => self.store.plan(&roots.working, working.generation, &changes),
+            Origin::Operation(class) => {
+                self.check_budget(working, roots, &Wanted { changes: &changes, runs, dead, class })
+            }
+        }
+    }
+
+    /// As [`change_keys`](Self::change_keys), for changes that stay inside leaves: these need no
+    /// plan. `None` if one does not, or if the estimates do not show that there is room.
+    #[inline(never)]
+    fn change_leaves(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        mutations: &[Mutation],
+        runs: &[BlockRun],
+        dead: usize,
+        origin: Origin,
+    ) -> Result<Option<i64>> {
+        let changes = mutations.iter().map(planned);
+        let (root, generation) = (&roots.working, working.generation);
+        if !self.store.find_leaves(root, generation, changes, &mut working.scratch.leaves)? {
+            return Ok(None);
+        }
+        if let Origin::Operation(class) = origin {
+            let more = More { groups: working.space.clean_groups(runs)?, dead: dead as u64 };
+            if !self.has_room(working, roots, 0, more, class)? {
+                return Ok(None);
+            }
+        }
+        self.prepare_runs(working, roots, runs)?;
+        working.dying.reserve(dead)?;
+        // Excludes readers.
+        let view = self.view.write();
+        let mut inodes = 0;
+        for (mutation, leaf) in mutations.iter().zip(&working.scratch.leaves) {
+            let there = self
+                .store
+                .change_leaf(*leaf, &mutation.key, mutation.value.as_deref())
+                .map_err(|error| self.fail(HALF_CHANGED, error))?;
+            inodes += change_of_inodes(mutation, there);
+        }
+        drop(view);
+        Ok(Some(inodes))
+    }
+
+    /// Loads the bitmaps of `runs`, with memory to note their changes.
+    fn prepare_runs(&self, working: &mut Working, roots: &Roots, runs: &[BlockRun]) -> Result<()> {
+        working.space.prepare(&self.store, roots, runs)?;
+        working.space.reserve_notes(runs)
+    }
+
     /// Everything about space that can fail in a planned change. It sets aside addresses for the
     /// new nodes. It loads the bitmaps of those, of the nodes that may be released, and of `runs`.
+    #[inline(never)]
     pub(super) fn prepare_change(
         &self,
         working: &mut Working,
@@ -181,9 +238,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         plan: &Plan,
         runs: &[BlockRun],
     ) -> Result<()> {
-        if plan.in_place && runs.is_empty() {
-            return self.prepare_memory(working, roots, plan);
-        }
         self.fill_pool(working, roots, plan.nodes)?;
         // After the pool, because the search for its addresses may evict groups from memory.
         let count = self.store.superblock.node_blocks();
@@ -200,9 +254,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// and the lists of nodes taken and released.
     fn prepare_memory(&self, working: &mut Working, roots: &Roots, plan: &Plan) -> Result<()> {
         let nodes = plan.nodes as usize;
-        if !plan.in_place {
-            working.pool.reserve(nodes, plan.released)?;
-        }
+        working.pool.reserve(nodes, plan.released)?;
         if nodes > 0 {
             // One more, because a split builds the node beside itself.
             working.pool.reserve_nodes(nodes + 1, self.store.superblock.node_size as usize)?;
@@ -211,10 +263,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let copies = usize::from(self.store.superblock.metadata_copies);
             working.dying.reserve(plan.buried + plan.released * copies)?;
         }
-        working
-            .path
-            .try_reserve(roots.working.height as usize + GROWTH)
-            .map_err(|_| Error::OutOfMemory)?;
+        working.scratch.reserve(roots.working.height)?;
         self.store.reserve(nodes + plan.visited.len())
     }
 
@@ -291,7 +340,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             generation: working.generation,
             pool: &mut working.pool,
             nodes: &mut working.nodes,
-            path: &mut working.path,
+            scratch: &mut working.scratch,
             shrunk: false,
             // A neighbour's pointer comes from the medium and was not followed before.
             releasable: &|pointer| {
@@ -302,11 +351,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             },
         });
         self.store.let_go(&visited);
-        changed.map_err(|error| self.fail("a change of metadata could not be completed", error))
+        changed.map_err(|error| self.fail(HALF_CHANGED, error))
     }
 
     /// Enters the nodes that a change took and released into the bitmaps, which are in memory.
     /// Released nodes that a snapshot holds go to its dead list.
+    #[inline(never)]
     pub(super) fn settle(&self, working: &mut Working) {
         let (taken, mut released) = working.pool.settle();
         let count = self.store.superblock.node_blocks();
@@ -321,8 +371,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             !held
         });
-        for start in taken.into_iter().flatten().filter(|address| *address != BlockAddress::NONE) {
-            working.space.publish(run(start), false);
+        for start in taken.iter().flatten().filter(|address| **address != BlockAddress::NONE) {
+            working.space.publish(run(*start), false);
         }
         for pointer in &released {
             // A node of the working generation was never part of any other state.
@@ -332,6 +382,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             working.space.free_node(pointer, reusable);
         }
+        working.pool.settled(taken, released);
     }
 
     /// A fresh inode number.
@@ -339,6 +390,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let inode = InodeNumber(working.next_inode);
         working.next_inode += 1;
         inode
+    }
+}
+
+/// What a mutation needs of the tree.
+fn planned(mutation: &Mutation) -> PlannedChange {
+    PlannedChange { key: mutation.key, value_len: mutation.value.as_ref().map(Vec::len) }
+}
+
+/// Change of the number of inodes; `there`: the key was in the tree.
+fn change_of_inodes(mutation: &Mutation, there: bool) -> i64 {
+    match mutation.key.kind() {
+        Some(Kind::Inode) => i64::from(mutation.value.is_some()) - i64::from(there),
+        _ => 0,
     }
 }
 

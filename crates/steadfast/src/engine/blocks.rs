@@ -24,6 +24,7 @@ use crate::format::{DeadEntry, Mutation, Root, Shared};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::sort::sort_by_key;
 use crate::space::Roots;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
@@ -52,6 +53,7 @@ struct Counted {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// See the module. Expects the bitmaps of new blocks in memory; changes nothing.
+    #[inline(never)]
     pub(super) fn changed_blocks(
         &self,
         working: &mut Working,
@@ -92,10 +94,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(blocks);
         }
         let mut shared = SharedChange::default();
+        let mut references = Vec::new();
         for change in changes {
-            for before in self.references(working, roots, change)? {
+            references.clear();
+            self.references(working, roots, change, &mut references)?;
+            for before in &references {
                 let after =
-                    Counted { count: before.count.saturating_add(change.count).max(0), ..before };
+                    Counted { count: before.count.saturating_add(change.count).max(0), ..*before };
                 let run = run_of(before.start, before.end);
                 match (before.count, after.count) {
                     (0, 0) => {}
@@ -120,25 +125,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working: &mut Working,
         roots: &Roots,
         range: Counted,
-    ) -> Result<Vec<Counted>> {
-        let mut found = Vec::new();
+        found: &mut Vec<Counted>,
+    ) -> Result<()> {
         let mut at = range.start;
         if working.snapshots.shared_extents > 0 {
             let keys = self.shared_extents(&roots.working, range.start, range.end)?;
             for Shared { start, end, count } in keys {
                 let (start, end) = (start.max(range.start), end.min(range.end));
-                self.unshared(
-                    working,
-                    roots,
-                    Counted { start: at, end: start, ..range },
-                    &mut found,
-                )?;
-                memory::push(&mut found, Counted { start, end, count: i64::from(count) })?;
+                self.unshared(working, roots, Counted { start: at, end: start, ..range }, found)?;
+                memory::push(found, Counted { start, end, count: i64::from(count) })?;
                 at = end;
             }
         }
-        self.unshared(working, roots, Counted { start: at, ..range }, &mut found)?;
-        Ok(found)
+        self.unshared(working, roots, Counted { start: at, ..range }, found)
     }
 
     /// As [`references`](Self::references), for ranges without a key.
@@ -157,6 +156,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let run = run_of(range.start, range.end);
         working.space.prepare(&self.store, roots, &[run])?;
+        if working.space.is_unused(run) {
+            return memory::push(found, Counted { count: 0, ..range });
+        }
         for (start, end, used) in working.space.used_parts(run)? {
             memory::push(found, Counted { start, end, count: i64::from(used) })?;
         }
@@ -280,7 +282,7 @@ impl SharedChange {
 
 /// The ranges between steps in which the sum is not zero. Sorts the steps.
 fn ranges_of(steps: &mut [(u64, i64)]) -> Result<Vec<Counted>> {
-    steps.sort_unstable_by_key(|(at, _)| *at);
+    sort_by_key(steps, |(at, _)| *at);
     let mut ranges: Vec<Counted> = Vec::new();
     let (mut start, mut count) = (0, 0);
     for same in steps.chunk_by(|a, b| a.0 == b.0) {
@@ -298,6 +300,11 @@ fn ranges_of(steps: &mut [(u64, i64)]) -> Result<Vec<Counted>> {
 
 /// Splits blocks without references into free blocks and blocks that the newest snapshot holds.
 fn release(run: BlockRun, held: &[DeadEntry], blocks: &mut Blocks) -> Result<()> {
+    if held.is_empty() {
+        memory::push(&mut blocks.freed, run)?;
+        join_neighbours(&mut blocks.freed);
+        return Ok(());
+    }
     let mut rest = crate::space::RangeSet::default();
     rest.reserve(held.len() + 1)?;
     rest.insert(run.start.0, run.end());

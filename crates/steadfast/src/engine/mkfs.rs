@@ -14,7 +14,7 @@ use crate::format::{
 };
 use crate::io::retry::Retry;
 use crate::log::lsn_behind_the_past;
-use crate::memory;
+use crate::memory::{self, Boxed};
 use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -104,7 +104,7 @@ fn write_first_state<M: Medium, P: Platform>(
         node_cursor: 0,
         snapshots: SnapshotCounts::default(),
     };
-    let volume: Engine<&M, &P> = Engine::with_state(
+    let volume: Boxed<Engine<&M, &P>> = Engine::with_state(
         medium,
         platform,
         superblock.clone(),

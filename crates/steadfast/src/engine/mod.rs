@@ -55,6 +55,7 @@ use core::sync::atomic::AtomicU32;
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
 
+use crate::memory::Boxed;
 use crate::newer::NewerState;
 use crate::platform::Platform;
 use crate::tree::Store;
@@ -78,7 +79,7 @@ pub(crate) use writer::Writer;
 
 /// The engine of an open volume. All methods take `&self` and may be called from several threads.
 pub(crate) struct Engine<M: Medium, P: Platform> {
-    store: Store<M, P>,
+    store: Boxed<Store<M, P>>,
     lifecycle: LifecycleCell<P::Mutex>,
     read_only: bool,
     access_times: bool,
@@ -99,7 +100,7 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     others: Mutex<P::Mutex, MountWatch>,
     /// Time of the last look at it, milliseconds; 0: never.
     looked_ms: AtomicU32,
-    working: Mutex<P::Mutex, Working>,
+    working: Mutex<P::Mutex, Boxed<Working>>,
     view: RwLock<P::RwLock, View>,
     space_memory: usize,
     tally: Mutex<P::Mutex, activity::Tally>,

@@ -74,6 +74,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Takes the present content of the medium as this writer's own.
+    #[inline(never)]
     pub(super) fn begin_to_watch(&self, working: &Working) {
         if self.may_be_shared() {
             *self.others.lock() = self.as_it_is(working);

@@ -11,8 +11,9 @@ use crate::format::key::Key;
 use crate::format::{Metaroot, NodePointer, Root, SnapshotCounts};
 use crate::log::Log;
 use crate::memory;
+use crate::sort::sort;
 use crate::space::Space;
-use crate::tree::{NodePool, SealedNode, Step};
+use crate::tree::{NodePool, Scratch, SealedNode};
 use crate::types::Generation;
 
 /// A state that a checkpoint is writing.
@@ -88,7 +89,7 @@ impl Pending {
     /// `OutOfMemory`.
     pub fn keys(&self) -> Result<Vec<Key>> {
         let mut keys = memory::collect(self.keys.keys().copied())?;
-        keys.sort_unstable();
+        sort(&mut keys);
         Ok(keys)
     }
 
@@ -104,8 +105,8 @@ pub struct Working {
     pub inodes: u64,
     pub next_inode: u64,
     pub pool: NodePool,
-    /// The tree's memory for the path to a key.
-    pub path: Vec<Step>,
+    /// The tree's memory to work with.
+    pub scratch: Scratch,
     pub space: Space,
     pub log: Log,
     pub pending: Pending,

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::key::Key;
 use crate::format::{Mutation, Value};
 use crate::mask::TransactionMask;
+use crate::memory::Boxed;
 use crate::platform::Platform;
 use crate::space::Roots;
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
@@ -22,7 +23,7 @@ use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Timestamp};
 /// The only writer of metadata while it exists.
 pub(crate) struct Writer<'a, M: Medium, P: Platform> {
     engine: &'a Engine<M, P>,
-    working: RefCell<MutexGuard<'a, P::Mutex, Working>>,
+    working: RefCell<MutexGuard<'a, P::Mutex, Boxed<Working>>>,
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {

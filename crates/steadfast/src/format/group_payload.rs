@@ -123,20 +123,20 @@ impl GroupPayload {
                 self.items.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
                 self.items.insert(index, item);
                 self.pack_again(index, item.at, buffer)?;
-                let before = index.checked_sub(1).map_or(0, |last| self.inode_of(last));
-                if index + 1 < self.items.len() && before != self.inode_of(index) {
-                    self.pack_again(index + 1, self.start_of(index + 2), buffer)?;
-                }
             }
         }
-        // The next value of the kind is packed against this one.
+        // The mutation behind it is packed against its inode number, and the next value of the kind
+        // against its value.
+        let before = index.checked_sub(1).map_or(0, |last| self.inode_of(last));
+        let behind = replaced.is_none() && before != self.inode_of(index);
+        let behind = (behind && index + 1 < self.items.len()).then_some(index + 1);
         let is_base = item.is_put() || replaced.is_some_and(|old| old.is_put());
-        if is_base && !planted(Sabotage::PackAgainstOldValue) {
-            let mut behind = self.items.iter().skip(index + 1);
-            let next = behind.position(|next| next.is_put() && next.kind() == item.kind());
-            if let Some(next) = next.map(|distance| index + 1 + distance) {
-                self.pack_again(next, self.start_of(next + 1), buffer)?;
-            }
+        let is_next = |next: &Item| next.is_put() && next.kind() == item.kind();
+        let next = self.items[index + 1..].iter().position(is_next);
+        let next = next.filter(|_| is_base && !planted(Sabotage::PackAgainstOldValue));
+        let next = next.map(|distance| index + 1 + distance);
+        for changed in [behind.filter(|behind| Some(*behind) != next), next].into_iter().flatten() {
+            self.pack_again(changed, self.start_of(changed + 1), buffer)?;
         }
         Ok(())
     }

@@ -287,6 +287,41 @@ impl Node {
         true
     }
 
+    /// Sets the value of `key` if there is room for it. Returns whether the key was there, and where
+    /// the item must go if there is no room; the old value is gone then.
+    #[inline]
+    pub fn place(&mut self, key: &Key, value: &[u8]) -> (bool, Option<usize>) {
+        let found = self.search(key);
+        let (Ok(index) | Err(index)) = found;
+        if found.is_ok() {
+            if self.replace(index, value) {
+                return (true, None);
+            }
+            self.remove(index);
+        }
+        if self.free() < item_size(value.len()) {
+            return (found.is_ok(), Some(index));
+        }
+        self.insert(index, key, value);
+        (found.is_ok(), None)
+    }
+
+    /// Removes `key`. Returns whether it was there.
+    #[inline]
+    pub fn take_out(&mut self, key: &Key) -> bool {
+        let found = self.search(key);
+        if let Ok(index) = found {
+            self.remove(index);
+        }
+        found.is_ok()
+    }
+
+    /// Whether a node of this size should be merged with a neighbour if its items take `used`
+    /// bytes.
+    pub fn is_sparse(&self, used: usize) -> bool {
+        used < item_capacity(self.bytes.len()) / 4
+    }
+
     /// Sets the first key of a branch, which has children, to a lower one.
     pub fn lower_first_key(&mut self, key: &Key) {
         self.put(HEADER, &key.0);

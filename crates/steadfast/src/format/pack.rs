@@ -40,7 +40,7 @@ const VARINT_MAX: usize = 10;
 const WORD: usize = 8;
 
 /// Place in the payload of the last put value of each kind.
-type Before = [(usize, usize); KINDS];
+type Before = [(u32, u32); KINDS];
 
 /// The packed form of a payload made by this program; `None` if that would not be shorter.
 ///
@@ -60,7 +60,7 @@ pub fn pack(payload: &[u8]) -> Result<Option<Vec<u8>>> {
         put_mutation(&mut packed, &key, form, value, (inode, like))?;
         inode = key.inode_number().0;
         if let Some(value) = value {
-            before[usize::from(kind)] = (end - value.len(), end);
+            before[usize::from(kind)] = place(end - value.len(), end);
         }
     }
     Ok((packed.len() < payload.len()).then_some(packed))
@@ -91,6 +91,11 @@ pub(super) fn put_mutation(
         packed[start] |= TAG_PLAIN;
     }
     Ok(())
+}
+
+/// A place in a payload, which is much shorter than 4 GiB: it has a part of a log.
+fn place(from: usize, to: usize) -> (u32, u32) {
+    (from as u32, to as u32)
 }
 
 /// The unpacked payload; `None` if it is malformed.
@@ -126,11 +131,13 @@ pub fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
                 return Ok(None);
             }
             start(&mut payload, &key, form, Some(length))?;
-            if !take_sparse(&mut fields, &mut payload, length, before[usize::from(kind)]) {
+            let (from, to) = before[usize::from(kind)];
+            let like = (from as usize, to as usize);
+            if !take_sparse(&mut fields, &mut payload, length, like) {
                 return Ok(None);
             }
         }
-        before[usize::from(kind)] = (payload.len() - length, payload.len());
+        before[usize::from(kind)] = place(payload.len() - length, payload.len());
     }
     Ok((!fields.overrun()).then_some(payload))
 }
@@ -139,7 +146,10 @@ pub fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
 /// another length.
 fn like<'a>(payload: &'a [u8], before: &Before, kind: u8, length: usize) -> &'a [u8] {
     let (from, to) = before[usize::from(kind)];
-    payload.get(from..to).filter(|value| value.len() == length).unwrap_or_default()
+    payload
+        .get(from as usize..to as usize)
+        .filter(|value| value.len() == length)
+        .unwrap_or_default()
 }
 
 /// Words that are packed before the packer decides whether a value is worth it.

@@ -91,7 +91,7 @@ impl Body {
 
     fn new(payload: &[u8], packed: bool, block_size: usize) -> Result<Body> {
         let mut bytes = Vec::new();
-        let room = RECORD_HEADER + payload.len() + block_size;
+        let room = (RECORD_HEADER + payload.len()).next_multiple_of(block_size);
         bytes.try_reserve_exact(room).map_err(|_| Error::OutOfMemory)?;
         bytes.resize(RECORD_HEADER, 0);
         bytes.extend_from_slice(payload);

@@ -6,7 +6,7 @@ use steadfast_media::Medium;
 use crate::error::{Error, Result};
 use crate::format::metaroot::{Metaroot, SlotCopy, is_blank, read_size};
 use crate::format::{STRUCTURE_SIZE, Superblock};
-use crate::memory;
+use crate::memory::{self, Boxed};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
@@ -32,7 +32,7 @@ impl Slots {
         medium: &impl Medium,
         superblock: &Superblock,
         platform: &impl Platform,
-    ) -> Result<Slots> {
+    ) -> Result<Boxed<Slots>> {
         let mut buffer = memory::zeroed(read_size(medium))?;
         let mut copies = [[SlotCopy::Invalid; 2]; 2];
         let mut newest: Option<Metaroot> = None;
@@ -71,7 +71,7 @@ impl Slots {
             }
         }
         let newest = newest.ok_or(unreadable.unwrap_or(Error::NoMetaroot))?;
-        Ok(Slots { copies, newest })
+        Boxed::new(|| Slots { copies, newest })
     }
 
     /// The newest valid metaroot.
@@ -94,6 +94,7 @@ impl Slots {
     ///
     /// # Errors
     /// The medium's; `OutOfMemory`.
+    #[inline(never)]
     pub fn mend(
         &self,
         medium: &impl Medium,

@@ -62,6 +62,7 @@ fn new_inode<K: Keyspace>(
 /// `InvalidName`, `NameTooLong`, `AlreadyExists`, `NotADirectory`, `NotFound` (the directory was
 /// removed, or the target of a symbolic link is empty), `ValueTooLong` (target), `TooManyLinks`,
 /// `DirectoryFull`.
+#[inline(never)]
 pub(crate) fn create<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,

@@ -15,6 +15,7 @@ use crate::types::InodeNumber;
 /// # Errors
 /// `NotPermitted` for a directory; `AlreadyExists`, `TooManyLinks`, `NotFound` (the directory or
 /// the inode was removed), and those of an invalid name.
+#[inline(never)]
 pub(crate) fn link<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -56,6 +57,7 @@ pub(crate) fn link<K: Keyspace>(
 ///
 /// # Errors
 /// `NotFound`, `IsADirectory`, `NotADirectory`, and those of an invalid name.
+#[inline(never)]
 pub(crate) fn unlink<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -81,6 +83,7 @@ pub(crate) fn unlink<K: Keyspace>(
 ///
 /// # Errors
 /// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and those of an invalid name.
+#[inline(never)]
 pub(crate) fn remove_directory<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,

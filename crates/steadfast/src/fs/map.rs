@@ -103,6 +103,7 @@ pub(crate) fn preceding(
 
 /// Makes `from..end` a hole, changing at most `budget` keys (at least 2). Returns the index up to
 /// which it is done. The caller stores the inode, whose block count is updated.
+#[inline(never)]
 pub(crate) fn clear<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -145,6 +146,7 @@ pub(crate) fn clear<K: Keyspace>(
 
 /// Adds an extent in a hole. It is merged with the preceding extent if both are one run of blocks
 /// of one birth and fit one item. The caller stores the inode, whose block count is updated.
+#[inline(never)]
 pub(crate) fn insert<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,

@@ -75,6 +75,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Removes all extents that a truncation has left behind the end of the file.
+    #[inline(never)]
     pub(crate) fn finish_truncation(&self, inode: InodeNumber) -> Result<()> {
         let parameters = self.parameters();
         loop {
@@ -92,6 +93,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Zeroes the bytes of the last block behind the end of the file.
+    #[inline(never)]
     fn zero_tail(&self, parameters: &Parameters, inode: InodeNumber, size: u64) -> Result<()> {
         let tail = parameters.block_of(size);
         let mapped = map::overlap(&self.engine.reader()?, parameters, inode, tail, tail + 1)?;

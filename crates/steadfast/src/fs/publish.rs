@@ -68,9 +68,30 @@ pub(crate) fn publish<K: Keyspace>(
     if done != plan.end {
         return Err(Error::Unsupported("data range in too many pieces"));
     }
+    insert_parts(tx, parameters, (inode, &mut attributes), &plan.parts)?;
+    let tail = parameters.block_of(attributes.size);
+    if (plan.from..plan.end).contains(&tail) {
+        attributes.set(FLAG_TAIL_STALE, false);
+    }
+    attributes.size = attributes.size.max(plan.size);
+    if plan.times {
+        attributes.touch(tx.now());
+    }
+    attributes.store(tx, inode)
+}
+
+/// Adds the extents of these parts, in a hole. The caller stores the inode.
+#[inline(never)]
+fn insert_parts<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    parameters: &Parameters,
+    file: (InodeNumber, &mut Inode),
+    parts: &[Part],
+) -> Result<()> {
+    let (inode, attributes) = file;
     let extent_max =
         written_blocks_max(parameters.block_size, parameters.granule, tx.value_len_max());
-    for part in &plan.parts {
+    for part in parts {
         let birth = part.in_place.unwrap_or(tx.keyspace().generation());
         let mut done = 0;
         while done < part.run.count {
@@ -94,19 +115,11 @@ pub(crate) fn publish<K: Keyspace>(
                 extent.unwritten = false;
             }
             let mapped = Mapped { index: part.index + done, extent };
-            map::insert(tx, parameters, (inode, &mut attributes), &mapped)?;
+            map::insert(tx, parameters, (inode, &mut *attributes), &mapped)?;
             done += length;
         }
     }
-    let tail = parameters.block_of(attributes.size);
-    if (plan.from..plan.end).contains(&tail) {
-        attributes.set(FLAG_TAIL_STALE, false);
-    }
-    attributes.size = attributes.size.max(plan.size);
-    if plan.times {
-        attributes.touch(tx.now());
-    }
-    attributes.store(tx, inode)
+    Ok(())
 }
 
 /// Writes into a file that is stored in the tree; `data` ends within the largest inline size.

@@ -108,37 +108,44 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<(usize, Inode)> {
         let (mut done, mut first) = (0, None);
         loop {
-            let (mut from, rest) = (offset.saturating_add(done as u64), &mut buffer[done..]);
-            let (count, attributes) = match self.read_step(inode, from, rest) {
+            let (from, rest) = (offset.saturating_add(done as u64), &mut buffer[done..]);
+            let count = match self.read_step(inode, from, rest, &mut first) {
                 // After a rollback the blocks may have been reused: look the extents up once more.
                 Err(Error::CorruptData { .. }) => {
                     self.engine.note_repeated_read();
-                    self.read_step(inode, from, rest)?
+                    first = first.filter(|_| done > 0);
+                    self.read_step(inode, from, rest, &mut first)?
                 }
                 other => other?,
             };
             done += count;
-            from += count as u64;
-            let attributes = *first.get_or_insert(attributes);
-            if count == 0 || done == buffer.len() || from >= attributes.size {
-                return Ok((done, attributes));
-            }
+            let Some(attributes) = first.filter(|attributes| {
+                count == 0
+                    || done == buffer.len()
+                    || from.saturating_add(count as u64) >= attributes.size
+            }) else {
+                continue;
+            };
+            return Ok((done, attributes));
         }
     }
 
+    /// Reads from one state of the file. Sets `first` to its attributes if it is empty.
     fn read_step(
         &self,
         inode: InodeNumber,
         offset: u64,
         buffer: &mut [u8],
-    ) -> Result<(usize, Inode)> {
+        first: &mut Option<Inode>,
+    ) -> Result<usize> {
         let parameters = self.parameters();
         let reader = self.engine.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
+        first.get_or_insert(attributes);
         let rest = usize::try_from(attributes.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let length = buffer.len().min(rest).min(STEP_BYTES);
         if length == 0 {
-            return Ok((0, attributes));
+            return Ok(0);
         }
         if attributes.has(FLAG_INLINE) {
             let found = reader.get(&Key::new(inode, Kind::Inline, 0))?;
@@ -147,7 +154,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let count = length.min(value.len() - start);
             buffer[..count].copy_from_slice(&value[start..start + count]);
             buffer[count..length].fill(0);
-            return Ok((length, attributes));
+            return Ok(length);
         }
         let step = plan(&reader, &parameters, inode, offset, length)?;
         let mut runs = Vec::new();
@@ -158,11 +165,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         drop(reader);
         let buffer = &mut buffer[..step.length];
         self.read_extents(&parameters, inode, offset, buffer, &step.extents)?;
-        Ok((step.length, attributes))
+        Ok(step.length)
     }
 
     /// Fills `buffer`, which starts at `offset` of the file, from the extents, with zeros between
     /// them.
+    #[inline(never)]
     fn read_extents(
         &self,
         parameters: &Parameters,
@@ -238,6 +246,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// On a medium that keeps several copies, searches for a copy of a granule that matches its
     /// checksum. Reports the bad copies.
+    #[inline(never)]
     fn read_other_copy(&self, position: u64, bytes: &mut [u8], expected: u32) -> bool {
         let medium = &self.engine.store().medium;
         let copies = medium.copies();

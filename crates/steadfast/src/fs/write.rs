@@ -15,6 +15,7 @@ use steadfast_media::Medium;
 use crate::engine::PinGuard;
 use crate::engine::keyspace::{EXTENT_CHANGES_MAX, KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
+use crate::format::Value;
 use crate::format::extent::written_blocks_max;
 use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
@@ -141,16 +142,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let end = offset + data.len() as u64;
         let blocks = parameters.block_of(offset)..parameters.blocks_for(end);
         self.prepare_growth(inode, end, Some(blocks))?;
-        let (inline_max, inline) = {
-            let reader = self.engine.reader()?;
-            let inline_max = parameters.inline_max.min(reader.value_len_max());
-            let attributes = Inode::load_regular(&reader, inode)?;
-            let inline = match attributes.has(FLAG_INLINE) {
-                true => Some(reader.get(&Key::new(inode, Kind::Inline, 0))?),
-                false => None,
-            };
-            (inline_max, inline)
-        };
+        let (inline_max, inline) = self.inline_data(&parameters, inode)?;
         if inline.is_some() && end <= inline_max as u64 {
             let grows = inline.flatten().is_none_or(|value| end > value.len() as u64);
             let class = if grows { SpaceClass::Normal } else { SpaceClass::Rewrite };
@@ -165,6 +157,23 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.write_extents(&parameters, inode, 0, &value, false)?;
         }
         self.write_extents(&parameters, inode, offset, data, true)
+    }
+
+    /// The largest size of inline data, and the file's inline data if it is an inline file.
+    #[inline(never)]
+    fn inline_data(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+    ) -> Result<(usize, Option<Option<Value>>)> {
+        let reader = self.engine.reader()?;
+        let inline_max = parameters.inline_max.min(reader.value_len_max());
+        let attributes = Inode::load_regular(&reader, inode)?;
+        let inline = match attributes.has(FLAG_INLINE) {
+            true => Some(reader.get(&Key::new(inode, Kind::Inline, 0))?),
+            false => None,
+        };
+        Ok((inline_max, inline))
     }
 
     /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` were
@@ -202,6 +211,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Finds the old extents in `offset..end`. Unwritten extents are pinned: they may be written in
     /// place, and the file may be removed meanwhile.
+    #[inline(never)]
     fn old_extents(
         &self,
         parameters: &Parameters,
@@ -243,6 +253,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// The new content of all blocks from block `from` to the end of the data.
+    #[inline(never)]
     fn image<'a>(
         &self,
         parameters: &Parameters,
@@ -295,6 +306,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Finds blocks for a write: those of unwritten extents in place, and new ones for the rest.
+    #[inline(never)]
     fn reserve_parts(
         &self,
         parameters: &Parameters,
@@ -353,6 +365,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Computes the checksums of all parts and writes them.
+    #[inline(never)]
     fn write_parts(
         &self,
         parameters: &Parameters,

@@ -11,6 +11,7 @@ use crate::format::key::Key;
 use crate::format::payload::{self, Encoded};
 use crate::log::LogContent;
 use crate::memory;
+use crate::sort::sort_by_key;
 
 /// The newest mutation of a key.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +57,7 @@ impl LogOverlay {
             }
         }
         // The newest entry of a key comes first.
-        entries.sort_unstable_by_key(|entry| (entry.key, core::cmp::Reverse(entry.record)));
+        sort_by_key(&mut entries, |entry| (entry.key, core::cmp::Reverse(entry.record)));
         entries.dedup_by_key(|entry| entry.key);
         Ok(Ok(LogOverlay { log, entries }))
     }

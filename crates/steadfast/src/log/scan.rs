@@ -123,6 +123,7 @@ impl LogContent {
     }
 
     /// Takes `record` as the counting record of the group at the end, and moves the end after it.
+    #[inline(never)]
     fn accept<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
@@ -181,36 +182,52 @@ pub fn scan<M: Medium, P: Platform>(
     };
     found.damaged_points = behind.durable;
     found.note_remains(behind.begins);
-    if let Some(FoundGroup { newest, other }) = last {
-        let checked = newest.record.check_data && !planted(Sabotage::AcceptRecordWithoutData);
-        let mutations =
-            if checked { newest.record.new_mutations()?.unwrap_or_default() } else { Vec::new() };
-        if data_is_there(store, &mutations, generation, &mut found.unreadable)? {
-            let grouped = newest.record.index > 0;
-            found.accept(store, newest, &mut keep)?;
-            if grouped {
-                found.note_remains(finder.settle(other)?);
-            }
-        } else {
-            // The next record takes its place, in a later epoch.
-            found.unfinished = true;
-            let epoch = newest.record.epoch;
-            let grouped = newest.record.index > 0;
-            match if grouped { finder.settle(other)? } else { Candidate::Nothing } {
-                Candidate::Whole(before) if before.record.lsn.0 + 1 == newest.record.lsn.0 => {
-                    found.accept(store, before, &mut keep)?;
-                }
-                _ if !grouped => {}
-                _ => {
-                    let address = BlockAddress(store.superblock.log.start.0 + newest.place.block);
-                    let reason = "the last record of the log lacks its data, and the one before it is damaged";
-                    return Err(Error::CorruptLog { address, reason });
-                }
-            }
-            found.end.epoch = epoch;
-        }
+    if let Some(last) = last {
+        accept_last(store, &mut finder, &mut found, last, generation, &mut keep)?;
     }
     Ok(found)
+}
+
+/// Takes the last group, whose newest record may have been in flight: without its data it does not
+/// count, and the one before it in the group is the last.
+#[inline(never)]
+fn accept_last<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    finder: &mut Finder<'_, M, P>,
+    found: &mut LogContent,
+    FoundGroup { newest, other }: FoundGroup,
+    generation: Generation,
+    keep: &mut usize,
+) -> Result<()> {
+    let checked = newest.record.check_data && !planted(Sabotage::AcceptRecordWithoutData);
+    let mutations =
+        if checked { newest.record.new_mutations()?.unwrap_or_default() } else { Vec::new() };
+    if data_is_there(store, &mutations, generation, &mut found.unreadable)? {
+        let grouped = newest.record.index > 0;
+        found.accept(store, newest, keep)?;
+        if grouped {
+            found.note_remains(finder.settle(other)?);
+        }
+    } else {
+        // The next record takes its place, in a later epoch.
+        found.unfinished = true;
+        let epoch = newest.record.epoch;
+        let grouped = newest.record.index > 0;
+        match if grouped { finder.settle(other)? } else { Candidate::Nothing } {
+            Candidate::Whole(before) if before.record.lsn.0 + 1 == newest.record.lsn.0 => {
+                found.accept(store, before, keep)?;
+            }
+            _ if !grouped => {}
+            _ => {
+                let address = BlockAddress(store.superblock.log.start.0 + newest.place.block);
+                let reason =
+                    "the last record of the log lacks its data, and the one before it is damaged";
+                return Err(Error::CorruptLog { address, reason });
+            }
+        }
+        found.end.epoch = epoch;
+    }
+    Ok(())
 }
 
 impl LogContent {
@@ -292,6 +309,7 @@ fn extents(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Whether data written since the checkpoint of `generation` can be read and matches its checksums.
 /// It checks the data that the mutations name.
+#[inline(never)]
 fn data_is_there<M: Medium, P: Platform>(
     store: &Store<M, P>,
     mutations: &[Mutation],

@@ -35,6 +35,7 @@ use crate::format::key::Key;
 use crate::format::{Root, Superblock};
 use crate::memory;
 use crate::platform::Platform;
+use crate::sort::sort;
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 use discards::Discards;
@@ -194,7 +195,7 @@ impl Space {
     pub fn groups_of(&self, runs: &[BlockRun]) -> Result<Vec<u64>> {
         let mut indexes =
             memory::collect(runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0))?;
-        indexes.sort_unstable();
+        sort(&mut indexes);
         indexes.dedup();
         Ok(indexes)
     }
@@ -212,6 +213,9 @@ impl Space {
     /// `OutOfMemory`.
     pub fn clean_groups(&self, runs: &[BlockRun]) -> Result<u64> {
         let dirty = |index: &u64| self.groups.get(index).is_some_and(|group| group.dirty);
+        if runs.iter().flat_map(|run| self.parts(*run)).all(|part| dirty(&part.0)) {
+            return Ok(0);
+        }
         Ok(self.groups_of(runs)?.iter().filter(|index| !dirty(index)).count() as u64)
     }
 
@@ -359,6 +363,13 @@ impl Space {
         Ok(found)
     }
 
+    /// Whether the working state uses no block of a run. Its groups are in memory.
+    pub fn is_unused(&self, run: BlockRun) -> bool {
+        self.parts(run).all(|(index, from, to)| {
+            self.groups.get(&index).is_some_and(|group| group.used.count_in(from, to) == 0)
+        })
+    }
+
     /// Releases reserved blocks.
     pub fn release(&mut self, run: BlockRun) {
         while let Some((from, to)) = self.reserved.take(run.start.0, run.end()) {
@@ -379,6 +390,9 @@ impl Space {
         roots: &Roots,
         runs: &[BlockRun],
     ) -> Result<()> {
+        if runs.iter().all(|run| self.is_loaded(*run)) {
+            return Ok(());
+        }
         let indexes = self.groups_of(runs)?;
         // Loading may evict clean groups. So the groups already in memory go last and are loaded
         // again if necessary.

@@ -10,6 +10,7 @@ use crate::format::key::Key;
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::sort::sort;
 use crate::space::change::overlaps_any;
 use crate::space::{Space, group, read_group};
 use crate::tree::Store;
@@ -47,7 +48,7 @@ impl Space {
     pub fn dirty_group_indexes(&self) -> Result<Vec<u64>> {
         let dirty = self.groups.iter().filter(|(_, group)| group.dirty);
         let mut indexes = memory::collect(dirty.map(|(index, _)| *index))?;
-        indexes.sort_unstable();
+        sort(&mut indexes);
         Ok(indexes)
     }
 

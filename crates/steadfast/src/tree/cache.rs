@@ -12,6 +12,8 @@ use hashbrown::HashMap;
 use crate::error::{Error, Result};
 use crate::format::node::Node;
 use crate::memory;
+use crate::tree::finger::Fingers;
+use crate::types::BlockAddress;
 
 /// Limit of the clock hand's steps for one eviction; after that the cache grows instead of
 /// stalling.
@@ -48,7 +50,21 @@ pub struct CacheUse {
     pub misses: u64,
 }
 
+/// The nodes in memory, for a caller that needs several at once.
+#[derive(Clone, Copy)]
+pub(super) struct Nodes<'c>(&'c HashMap<u64, CachedNode>);
+
+impl<'c> Nodes<'c> {
+    /// A node and its state. Does not count as a use.
+    #[inline]
+    pub(super) fn get(self, address: BlockAddress) -> Option<(&'c Node, State)> {
+        self.0.get(&address.0).map(|entry| (&*entry.node, entry.state))
+    }
+}
+
 pub(super) struct Cache {
+    /// Leaves that were reached lately.
+    pub(super) fingers: Fingers,
     entries: HashMap<u64, CachedNode>,
     ring: Vec<u64>,
     hand: usize,
@@ -63,6 +79,7 @@ pub(super) struct Cache {
 impl Cache {
     pub(super) fn new(capacity: usize) -> Self {
         Cache {
+            fingers: Fingers::default(),
             entries: HashMap::new(),
             ring: Vec::new(),
             hand: 0,
@@ -110,6 +127,11 @@ impl Cache {
         entry.referenced = true;
         self.hits += 1;
         Some(&entry.node)
+    }
+
+    /// The nodes and the fingers apart.
+    pub(super) fn split(&mut self) -> (Nodes<'_>, &mut Fingers) {
+        (Nodes(&self.entries), &mut self.fingers)
     }
 
     #[inline]
@@ -217,6 +239,7 @@ impl Cache {
 
     /// Drops all entries, as a rollback does.
     pub(super) fn clear(&mut self) {
+        self.fingers.forget();
         self.entries.clear();
         self.ring.clear();
         self.hand = 0;

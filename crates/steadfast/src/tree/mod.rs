@@ -12,6 +12,8 @@
 mod cache;
 mod dentry_cache;
 mod diff;
+mod finger;
+mod leaves;
 mod plan;
 mod pool;
 mod read;
@@ -26,4 +28,4 @@ pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;
 pub use seal::SealedNode;
 pub use store::Store;
-pub use write::{Step, TreeWriter};
+pub use write::{Scratch, TreeWriter};

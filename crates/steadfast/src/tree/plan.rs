@@ -42,8 +42,6 @@ pub struct Plan {
     pub visited: Vec<Visited>,
     /// Upper bound of the nodes that it may release.
     pub released: usize,
-    /// No node is added or removed: values are put where there is room for them.
-    pub in_place: bool,
     /// Entries of dead lists that come with the change, besides those of its nodes; the caller sets
     /// this.
     pub buried: usize,
@@ -158,9 +156,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let copies =
             visited.iter().filter(|visited| visited.pointer.generation != generation).count();
         let nodes = copies as u64 + splits;
-        let in_place = nodes == 0 && released == 0;
         let released = visited.len() + released;
-        Ok(Plan { nodes, visited, released, in_place, buried: 0, confined: None })
+        Ok(Plan { nodes, visited, released, buried: 0, confined: None })
     }
 }
 

@@ -13,6 +13,9 @@ use crate::types::BlockAddress;
 /// Blank nodes that are kept for the next change.
 const BLANK_KEPT: usize = 4;
 
+/// Places whose memory the lists of taken and released nodes keep.
+const LISTS_KEPT: usize = 32;
+
 /// See the module.
 #[derive(Default)]
 pub struct NodePool {
@@ -93,11 +96,21 @@ impl NodePool {
         }
     }
 
-    /// The addresses taken and nodes released since the last call.
+    /// The addresses taken and nodes released since the last call. The caller
+    /// [returns](Self::settled) the lists.
     pub fn settle(&mut self) -> (Vec<[BlockAddress; 2]>, Vec<NodePointer>) {
         // Otherwise a change that might have needed many nodes would keep them for ever.
         self.blank.truncate(BLANK_KEPT);
         (core::mem::take(&mut self.taken), core::mem::take(&mut self.released))
+    }
+
+    /// Takes the memory of the lists of [`settle`](Self::settle) back.
+    pub fn settled(&mut self, mut taken: Vec<[BlockAddress; 2]>, mut released: Vec<NodePointer>) {
+        taken.clear();
+        released.clear();
+        taken.shrink_to(LISTS_KEPT);
+        released.shrink_to(LISTS_KEPT);
+        (self.taken, self.released) = (taken, released);
     }
 
     /// Returns every address that was not taken.

@@ -12,6 +12,7 @@ use crate::format::{NodePointer, Root, Value};
 use crate::memory;
 use crate::platform::Platform;
 use crate::tree::Store;
+use crate::tree::finger::Bounds;
 
 impl<M: Medium, P: Platform> Store<M, P> {
     /// The value of `key`, passed to `take` without a copy.
@@ -30,19 +31,19 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.get_with(root, key, memory::copy)?.transpose()
     }
 
-    /// The leaf for `key`, and the lowest key to the right of it.
-    fn leaf(&self, root: &Root, key: &Key) -> Result<(Arc<Node>, Option<Key>)> {
-        let (mut pointer, mut level, mut bound) = (root.pointer, root.level(), None);
+    /// The leaf for `key`, and the keys that belong there.
+    fn leaf(&self, root: &Root, key: &Key) -> Result<(Arc<Node>, Bounds)> {
+        let (mut pointer, mut level, mut bounds) = (root.pointer, root.level(), Bounds::ALL);
         // Goes down as far as the nodes are in memory.
-        if let Some(leaf) = self.descend(&mut pointer, &mut level, key, &mut bound)? {
-            return Ok((leaf, bound));
+        if let Some(leaf) = self.descend(root, &mut pointer, &mut level, key, &mut bounds)? {
+            return Ok((leaf, bounds));
         }
         loop {
             let node = self.node(&pointer, level)?;
             if level == 0 {
-                return Ok((node, bound));
+                return Ok((node, bounds));
             }
-            pointer = step_down(&node, key, &mut bound);
+            pointer = step_down(&node, key, &mut bounds);
             level -= 1;
         }
     }
@@ -58,7 +59,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     ) -> Result<()> {
         let mut from = *from;
         while from <= *to {
-            let (node, bound) = self.leaf(root, &from)?;
+            let (node, bounds) = self.leaf(root, &from)?;
             let start = node.search(&from).unwrap_or_else(|index| index);
             for index in start..node.count() {
                 let key = node.key(index);
@@ -66,8 +67,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
                     return Ok(());
                 }
             }
-            match bound {
-                Some(bound) if bound > from => from = bound,
+            match bounds.high {
+                Some(high) if high > from => from = high,
                 _ => break,
             }
         }
@@ -78,13 +79,13 @@ impl<M: Medium, P: Platform> Store<M, P> {
     pub fn next(&self, root: &Root, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
         let mut from = *from;
         while from <= *to {
-            let (node, bound) = self.leaf(root, &from)?;
+            let (node, bounds) = self.leaf(root, &from)?;
             let index = node.search(&from).unwrap_or_else(|index| index);
             if index < node.count() {
                 return item_within(&node, index, |key| key <= *to);
             }
-            match bound {
-                Some(bound) if bound > from => from = bound,
+            match bounds.high {
+                Some(high) if high > from => from = high,
                 _ => break,
             }
         }
@@ -95,16 +96,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     pub fn previous(&self, root: &Root, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
         let mut to = *to;
         while *from <= to {
-            // The lowest key of the reached subtree, if there is anything to the left of it.
-            let mut bound = None;
-            let mut node = self.node(&root.pointer, root.level())?;
-            while node.level() > 0 {
-                let index = node.child_index(&to);
-                if index > 0 {
-                    bound = Some(node.key(index));
-                }
-                node = self.node(&node.child(index), node.level() - 1)?;
-            }
+            let (node, bounds) = self.leaf(root, &to)?;
             let index = match node.search(&to) {
                 Ok(index) => Some(index),
                 Err(index) => index.checked_sub(1),
@@ -112,7 +104,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             if let Some(index) = index {
                 return item_within(&node, index, |key| key >= *from);
             }
-            match bound.and_then(|bound| bound.predecessor()) {
+            match bounds.low.predecessor() {
                 Some(before) if before < to => to = before,
                 _ => break,
             }
@@ -121,12 +113,25 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 }
 
-/// The child of a branch on the path to `key`. `bound` is the lowest key to the right of that path.
+/// The child of a branch on the path to `key`, and the keys that belong there.
 #[inline]
-pub(super) fn step_down(node: &Node, key: &Key, bound: &mut Option<Key>) -> NodePointer {
-    let index = node.child_index(key);
+pub(super) fn step_down(node: &Node, key: &Key, bounds: &mut Bounds) -> NodePointer {
+    let index = match node.search(key) {
+        Err(0) => {
+            bounds.below = true;
+            0
+        }
+        Ok(index) => {
+            bounds.low = *key;
+            index
+        }
+        Err(behind) => {
+            bounds.low = node.key(behind - 1);
+            behind - 1
+        }
+    };
     if index + 1 < node.count() {
-        *bound = Some(node.key(index + 1));
+        bounds.high = Some(node.key(index + 1));
     }
     node.child(index)
 }

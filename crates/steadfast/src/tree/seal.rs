@@ -11,6 +11,7 @@ use crate::format::node::Node;
 use crate::format::{NodePointer, Root, digest_of};
 use crate::memory;
 use crate::platform::Platform;
+use crate::sort::sort_by_key;
 use crate::tree::Store;
 use crate::types::BlockAddress;
 
@@ -93,7 +94,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             sealed.pointer.copies().map(|address| (address, sealed.node.bytes()))
         });
         let mut writes: Vec<(BlockAddress, &[u8])> = memory::collect(copies)?;
-        writes.sort_unstable_by_key(|(address, _)| *address);
+        sort_by_key(&mut writes, |(address, _)| *address);
         let follows = |a: &(BlockAddress, &[u8]), b: &(BlockAddress, &[u8])| {
             a.0.0 + self.superblock.node_blocks() == b.0.0
         };

@@ -9,13 +9,14 @@ use steadfast_media::Medium;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
 use crate::format::node::Node;
-use crate::format::{NodePointer, Superblock, digest_of};
+use crate::format::{NodePointer, Root, Superblock, digest_of};
 use crate::io::Device;
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::cache::{Cache, State};
 use crate::tree::dentry_cache::DentryCache;
+use crate::tree::finger::Bounds;
 use crate::tree::plan::Visited;
 use crate::tree::read::step_down;
 use crate::tree::{CacheUse, SealedNode};
@@ -29,7 +30,7 @@ const CACHE_NODES_MIN: usize = 16;
 /// See the module.
 pub struct Store<M: Medium, P: Platform> {
     device: Device<M, P>,
-    cache: Mutex<P::Mutex, Cache>,
+    pub(super) cache: Mutex<P::Mutex, Cache>,
     /// Names and attributes of the working tree, in front of its nodes.
     pub dentries: DentryCache<P>,
 }
@@ -135,24 +136,42 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 
     /// Goes down the path to `key` as far as nodes are in memory, under one lock: to the leaf, or
-    /// to the first node that must be read. `bound`: see [`step_down`].
+    /// to the first node that must be read. Begins at a [finger](crate::tree::finger) if one knows
+    /// the leaf.
     pub(super) fn descend(
         &self,
+        root: &Root,
         pointer: &mut NodePointer,
         level: &mut u8,
         key: &Key,
-        bound: &mut Option<Key>,
+        bounds: &mut Bounds,
     ) -> Result<Option<Arc<Node>>> {
         let mut cache = self.cache.lock();
+        if let Some(((address, generation), known)) = cache.fingers.find(root, key) {
+            let leaf = cache.get_cached(address.0).filter(|node| is_leaf_of(node, generation));
+            if let Some(leaf) = leaf {
+                *bounds = known;
+                return Ok(Some(leaf.clone()));
+            }
+        }
         loop {
             let address = self.address_of(pointer)?;
             let Some(node) = cache.get_cached(address.0) else { return Ok(None) };
             check_found(node, pointer, *level)?;
             if *level == 0 {
-                return Ok(Some(node.clone()));
+                let leaf = node.clone();
+                cache.fingers.set(root, (address, pointer.generation), *bounds);
+                return Ok(Some(leaf));
             }
-            *pointer = step_down(node, key, bound);
+            *pointer = step_down(node, key, bounds);
             *level -= 1;
+        }
+    }
+
+    /// Forgets where look-ups ended: nodes are about to move.
+    pub(super) fn forget_fingers(&self) {
+        if !planted(Sabotage::KeepFingers) {
+            self.cache.lock().fingers.forget();
         }
     }
 
@@ -325,9 +344,15 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 }
 
+/// Whether the node is a leaf of this generation.
+#[inline]
+pub(super) fn is_leaf_of(node: &Node, generation: Generation) -> bool {
+    node.level() == 0 && node.generation() == generation
+}
+
 /// Whether the node found is the one that `pointer` names.
 #[inline]
-fn check_found(node: &Node, pointer: &NodePointer, level: u8) -> Result<()> {
+pub(super) fn check_found(node: &Node, pointer: &NodePointer, level: u8) -> Result<()> {
     let corrupt = |reason| Err(Error::CorruptMetadata { address: pointer.addresses[0], reason });
     if node.level() != level {
         return corrupt("node on the wrong level");

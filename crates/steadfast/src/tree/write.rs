@@ -19,7 +19,7 @@ use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::{NodePool, Store};
-use crate::types::Generation;
+use crate::types::{BlockAddress, Generation};
 
 /// One step on the path from the root to a leaf: a node of the working generation.
 pub struct Step {
@@ -29,24 +29,38 @@ pub struct Step {
     index: usize,
 }
 
+/// Levels that a tree may grow by in one change without more memory for the path to a key.
+const GROWTH: usize = 4;
+
 /// Limit of the new nodes to the right of a split one: the plan counts no more.
 const PARTS_MAX: usize = 6;
 
-/// Items for the level above: the new nodes to the right of a split one.
-struct Parts {
-    items: [(Key, [u8; NodePointer::LEN]); PARTS_MAX],
-    count: usize,
+/// An item for the level above: a new node to the right of a split one.
+type Part = (Key, [u8; NodePointer::LEN]);
+
+/// Memory that a change works with. It outlives the change.
+#[derive(Default)]
+pub struct Scratch {
+    /// The path to a key.
+    path: Vec<Step>,
+    /// The parts of a split node, and those of the node above it.
+    parts: [Vec<Part>; 2],
+    /// The leaves of a batch that [stays inside them](Store::find_leaves).
+    pub leaves: Vec<BlockAddress>,
 }
 
-impl Default for Parts {
-    fn default() -> Self {
-        Parts { items: [(Key::MIN, [0; NodePointer::LEN]); PARTS_MAX], count: 0 }
-    }
-}
-
-impl Parts {
-    fn iter(&self) -> impl Iterator<Item = (Key, &[u8])> + Clone {
-        self.items.iter().take(self.count).map(|(key, pointer)| (*key, &pointer[..]))
+impl Scratch {
+    /// Makes room for changes of a tree of this height.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve(&mut self, height: u32) -> Result<()> {
+        let path = height as usize + GROWTH;
+        self.path.try_reserve(path).map_err(|_| Error::OutOfMemory)?;
+        for parts in &mut self.parts {
+            parts.try_reserve(PARTS_MAX).map_err(|_| Error::OutOfMemory)?;
+        }
+        Ok(())
     }
 }
 
@@ -62,8 +76,8 @@ pub struct TreeWriter<'a, M: Medium, P: Platform> {
     pub pool: &'a mut NodePool,
     /// Number of nodes in the tree.
     pub nodes: &'a mut u64,
-    /// Memory for the path to a key.
-    pub path: &'a mut Vec<Step>,
+    /// Memory to work with.
+    pub scratch: &'a mut Scratch,
     /// Whether a removal has taken nodes out of the tree.
     pub shrunk: bool,
     /// Whether a node can be released: its bitmaps are in memory.
@@ -76,25 +90,12 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         self.store.dentries.forget(key);
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
-        let (found, overflow) = self.store.change(&leaf.pointer, 0, |node| {
-            let found = node.search(key);
-            let (Ok(index) | Err(index)) = found;
-            if found.is_ok() {
-                if node.replace(index, value) {
-                    return (true, None);
-                }
-                node.remove(index);
-            }
-            if node.free() >= item_size(value.len()) {
-                node.insert(index, key, value);
-                return (found.is_ok(), None);
-            }
-            (found.is_ok(), Some(index))
-        })?;
+        let (found, overflow) =
+            self.store.change(&leaf.pointer, 0, |node| node.place(key, value))?;
         if let Some(index) = overflow {
             self.split(&path, index, key, value)?;
         }
-        *self.path = path;
+        self.scratch.path = path;
         self.store.dentries.changed(key, value);
         Ok(found)
     }
@@ -109,17 +110,11 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         }
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
-        let found = self.store.change(&leaf.pointer, 0, |node| match node.search(key) {
-            Ok(index) => {
-                node.remove(index);
-                true
-            }
-            Err(_) => false,
-        })?;
+        let found = self.store.change(&leaf.pointer, 0, |node| node.take_out(key))?;
         if found {
             self.merge_upwards(&path)?;
         }
-        *self.path = path;
+        self.scratch.path = path;
         Ok(found)
     }
 
@@ -134,15 +129,16 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
         self.store.change(&leaf.pointer, 0, |_| ())?;
-        *self.path = path;
+        self.scratch.path = path;
         Ok(())
     }
 
     /// Makes every node from the root to the leaf of `key` one of the working generation. The nodes
     /// above the leaf are then dirty; the leaf becomes dirty when it is changed.
     fn path_for_change(&mut self, key: &Key) -> Result<Vec<Step>> {
+        self.store.forget_fingers();
         // The path of the last change, with room for the planned height of the tree.
-        let mut path = core::mem::take(self.path);
+        let mut path = core::mem::take(&mut self.scratch.path);
         path.clear();
         let mut pointer = self.own(self.root.pointer, self.root.level())?;
         self.root.pointer = pointer;
@@ -203,26 +199,36 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     /// Puts an item at `index` of the full leaf at the end of `path`, and splits nodes as far up as
     /// needed.
+    #[inline(never)]
     fn split(&mut self, path: &[Step], index: usize, key: &Key, value: &[u8]) -> Result<()> {
         let Some((leaf, mut rest)) = path.split_last() else { return Err(no_path()) };
-        let mut items = self.insert_items(leaf, index, core::iter::once((*key, value)))?;
+        let [mut parts, mut above] = core::mem::take(&mut self.scratch.parts);
+        parts.clear();
+        self.insert_items(leaf, index, core::iter::once((*key, value)), &mut parts)?;
         let mut below = leaf;
-        while items.count > 0 {
-            let Some((step, above)) = rest.split_last() else { return self.grow(below, &items) };
-            items = self.insert_items(step, step.index + 1, items.iter())?;
-            (below, rest) = (step, above);
+        while !parts.is_empty() {
+            let Some((step, higher)) = rest.split_last() else {
+                self.grow(below, &parts)?;
+                break;
+            };
+            above.clear();
+            self.insert_items(step, step.index + 1, items_of(&parts), &mut above)?;
+            core::mem::swap(&mut parts, &mut above);
+            (below, rest) = (step, higher);
         }
+        self.scratch.parts = [parts, above];
         Ok(())
     }
 
     /// Inserts adjacent items at `index` of a node. Items that do not fit go to new nodes on the
-    /// right, whose keys and pointers are returned for the level above.
+    /// right, whose keys and pointers go to `above` for the level above.
     fn insert_items<'i>(
         &mut self,
         step: &Step,
         index: usize,
         items: impl Iterator<Item = (Key, &'i [u8])> + Clone,
-    ) -> Result<Parts> {
+        above: &mut Vec<Part>,
+    ) -> Result<()> {
         let old = self.store.node(&step.pointer, step.level)?;
         let new_size: usize = items.clone().map(|(_, value)| item_size(value.len())).sum();
         if old.free() >= new_size {
@@ -232,7 +238,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
                     node.insert(index + offset, &key, value);
                 }
             })?;
-            return Ok(Parts::default());
+            return Ok(());
         }
 
         let before = (0..index).map(|i| (old.key(i), old.value(i)));
@@ -247,7 +253,6 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             if index == old.count() { capacity } else { (old.used() + new_size).div_ceil(2) };
 
         let mut first: Option<Arc<Node>> = None;
-        let mut above = Parts::default();
         let mut part = self.empty_node(step.level, step.pointer.addresses[0].0)?;
         let mut rest = old.used() + new_size;
         for (key, value) in before.chain(new).chain(after) {
@@ -260,7 +265,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             {
                 match first {
                     None => first = Some(part),
-                    Some(_) => self.add_part(&mut above, part)?,
+                    Some(_) => self.add_part(above, part)?,
                 }
                 part = self.empty_node(step.level, 0)?;
             }
@@ -272,23 +277,24 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         let first = match first {
             None => part,
             Some(first) => {
-                self.add_part(&mut above, part)?;
+                self.add_part(above, part)?;
                 first
             }
         };
         self.store.change(&step.pointer, step.level, |node| node.copy_from(&first))?;
         self.pool.give_back(first);
-        Ok(above)
+        Ok(())
     }
 
     /// Adds a new node to the tree; the caller adds it to the level above.
-    fn add_part(&mut self, above: &mut Parts, mut part: Arc<Node>) -> Result<()> {
+    fn add_part(&mut self, above: &mut Vec<Part>, mut part: Arc<Node>) -> Result<()> {
+        if above.len() == PARTS_MAX {
+            return Err(no_path());
+        }
         let pointer = self.new_pointer()?;
         let node = own_mut(&mut part)?;
         node.stamp(self.generation, pointer.addresses[0].0);
-        let item = above.items.get_mut(above.count).ok_or(no_path())?;
-        *item = (node.key(0), pointer.encode());
-        above.count += 1;
+        memory::push(above, (node.key(0), pointer.encode()))?;
         self.store.add_dirty(pointer.addresses[0], part)?;
         *self.nodes = self.nodes.saturating_add(1);
         Ok(())
@@ -302,12 +308,12 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     }
 
     /// The root was split: puts a new root above its parts.
-    fn grow(&mut self, old_root: &Step, items: &Parts) -> Result<()> {
+    fn grow(&mut self, old_root: &Step, parts: &[Part]) -> Result<()> {
         let pointer = self.new_pointer()?;
         let mut root = self.empty_node(old_root.level + 1, pointer.addresses[0].0)?;
         let node = own_mut(&mut root)?;
         node.insert(0, &Key::MIN, &old_root.pointer.encode());
-        for (key, value) in items.iter() {
+        for (key, value) in items_of(parts) {
             node.insert(node.count(), &key, value);
         }
         self.store.add_dirty(pointer.addresses[0], root)?;
@@ -318,6 +324,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     /// Removes the leaf at the end of the path if it is empty. From the leaf up, merges nodes on
     /// the path that have become small with a neighbour.
+    #[inline(never)]
     fn merge_upwards(&mut self, path: &[Step]) -> Result<()> {
         let mut last = path.len() - 1;
         if self.store.node(&path[last].pointer, 0)?.count() == 0 {
@@ -375,7 +382,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     fn merge(&mut self, parent: &Step, step: &Step) -> Result<bool> {
         let capacity = item_capacity(self.store.superblock.node_size as usize);
         let node = self.store.node(&step.pointer, step.level)?;
-        if node.used() >= capacity / 4 || node.count() == 0 {
+        if !node.is_sparse(node.used()) || node.count() == 0 {
             return Ok(false);
         }
         let above = self.store.node(&parent.pointer, parent.level)?;
@@ -424,6 +431,10 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         *self.nodes = self.nodes.saturating_sub(1);
         Ok(())
     }
+}
+
+fn items_of(parts: &[Part]) -> impl Iterator<Item = (Key, &[u8])> + Clone {
+    parts.iter().map(|(key, pointer)| (*key, &pointer[..]))
 }
 
 /// A node that is not in the tree yet has one owner.

@@ -20,7 +20,7 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::{Metaroot, Superblock};
-use crate::memory;
+use crate::memory::{self, Boxed};
 use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
 use crate::types::InodeNumber;
@@ -35,7 +35,7 @@ const INODE_LOCKS: usize = 64;
 
 /// A mounted volume. All methods take `&self` and may be called from several threads.
 pub struct Volume<M: Medium, P: Platform> {
-    pub(crate) engine: Engine<M, P>,
+    pub(crate) engine: Boxed<Engine<M, P>>,
     open_counts: Mutex<P::Mutex, HashMap<InodeNumber, u32>>,
     inode_locks: [Mutex<P::Mutex, ()>; INODE_LOCKS],
 }
@@ -95,7 +95,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Engine::open_snapshot(medium, platform, options, name).map(Self::with_engine)
     }
 
-    fn with_engine(engine: Engine<M, P>) -> Self {
+    fn with_engine(engine: Boxed<Engine<M, P>>) -> Self {
         Volume {
             engine,
             open_counts: Mutex::new(HashMap::new()),

@@ -18,6 +18,7 @@ use crate::format::DeadEntry;
 use crate::format::key::Key;
 use crate::memory;
 use crate::platform::Platform;
+use crate::sort::{sort, sort_by_key};
 use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange};
 use crate::types::{BlockAddress, BlockRun, Generation};
@@ -55,21 +56,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let released = plan.nodes.min(working.snapshots.shared_nodes);
         let dead = wanted.dead as u64 + released * u64::from(self.store.superblock.metadata_copies);
         let more = More { groups: working.space.clean_groups(wanted.runs)?, dead };
-        let needed = plan.nodes.saturating_mul(self.node_cost()).saturating_add(self.freeze_cost(
-            working,
-            &roots.working,
-            more,
-        ));
-        // The estimates do not cover every tree, so close to the end a removal too must leave the
-        // reserve.
-        let left = match wanted.class {
-            SpaceClass::Freeing => self.store.reserve_blocks(),
-            class => self.reserve_for(working, class),
-        };
-        if self.has_budget(working, roots, needed.saturating_add(left))? {
+        if self.has_room(working, roots, plan.nodes, more, wanted.class)? {
             return Ok(plan);
         }
         if wanted.class != SpaceClass::Freeing {
+            let left = self.left_by_change(working, wanted.class);
             working.fits_later =
                 self.change_fits_after_point(working, roots, wanted, &plan, left).ok();
             return Err(Error::NoSpace);
@@ -78,9 +69,35 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(plan)
     }
 
+    /// Whether the estimates show room for a change that takes `nodes` nodes, for the freeze after
+    /// it, and for what its class must leave.
+    pub(crate) fn has_room(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        nodes: u64,
+        more: More,
+        class: SpaceClass,
+    ) -> Result<bool> {
+        let needed = nodes.saturating_mul(self.node_cost());
+        let needed = needed.saturating_add(self.freeze_cost(working, &roots.working, more));
+        let left = self.left_by_change(working, class);
+        self.has_budget(working, roots, needed.saturating_add(left))
+    }
+
+    /// Blocks that a change of this class must leave. The estimates do not cover every tree, so
+    /// close to the end a removal too must leave the reserve.
+    fn left_by_change(&self, working: &Working, class: SpaceClass) -> u64 {
+        match class {
+            SpaceClass::Freeing => self.store.reserve_blocks(),
+            class => self.reserve_for(working, class),
+        }
+    }
+
     /// Whether there is room for a change after a transaction point, as far as can be counted. At
     /// that time freed blocks are back, no group is changed, and every node on the path is of an
     /// earlier generation.
+    #[inline(never)]
     fn change_fits_after_point(
         &self,
         working: &Working,
@@ -125,6 +142,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Sets aside the nodes that a removal and the freeze after it can need; see the module.
     /// Returns the groups whose bitmaps were counted, in order.
+    #[inline(never)]
     fn count_budget(
         &self,
         working: &mut Working,
@@ -198,7 +216,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 memory::push(&mut all, PlannedChange { key, value_len: Some(value.len()) })?;
             }
         }
-        all.sort_unstable_by_key(|change| (change.value_len.is_none(), change.key));
+        sort_by_key(&mut all, |change| (change.value_len.is_none(), change.key));
         Ok(all)
     }
 }
@@ -206,7 +224,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 /// Adds numbers to an ordered list, each once.
 fn add_new(list: &mut Vec<u64>, more: &[u64]) -> Result<()> {
     memory::extend(list, more)?;
-    list.sort_unstable();
+    sort(list);
     list.dedup();
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::format::Metaroot;
 use crate::format::key::Key;
 use crate::memory;
 use crate::platform::Platform;
+use crate::sort::sort_by_key;
 use crate::tree::{Plan, PlannedChange};
 use crate::types::Generation;
 
@@ -48,7 +49,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut nodes =
             sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
         // They are taken from the end, so neighbours on the medium go in one request.
-        nodes.sort_unstable_by_key(|sealed| Reverse(sealed.pointer.addresses[0]));
+        sort_by_key(&mut nodes, |sealed| Reverse(sealed.pointer.addresses[0]));
         let unmarked = !working.pending.is_empty();
         if unmarked {
             working.pending.clear();
@@ -96,7 +97,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.prepare_change(working, &roots, &plan, &[])?;
         let mut values = working.space.take_dirty_groups()?;
         // Removals come last: merging then cannot make a leaf fuller than planned.
-        values.sort_unstable_by_key(|(key, value)| (value.is_none(), *key));
+        sort_by_key(&mut values, |(key, value)| (value.is_none(), *key));
         self.change_tree(working, plan, |tree| {
             for (key, value) in &values {
                 match value {

@@ -32,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::memory;
 use crate::platform::Platform;
+use crate::sort::sort_by_key;
 use crate::tree::CacheUse;
 
 /// Limit of the nodes that one operation writes, each with all its copies. It is more than an
@@ -167,7 +168,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let sealed = self.store.seal(&mut self.view.write().root, room)?;
             leaving.extend(sealed.iter().map(|sealed| sealed.pointer));
             // They are taken from the end, so neighbours on the medium go in one request.
-            leaving.sort_unstable_by_key(|pointer| Reverse(pointer.addresses[0]));
+            sort_by_key(leaving, |pointer| Reverse(pointer.addresses[0]));
         }
         let mut nodes = alloc::vec::Vec::new();
         let mut first = working.leaving.len();

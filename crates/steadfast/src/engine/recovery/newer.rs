@@ -29,6 +29,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Whether the log once continued behind its end, beyond a record that was in flight.
+    #[inline(never)]
     pub(crate) fn find_newer_records(&self, found: &LogContent) -> Result<Option<NewerState>> {
         let region = self.store.superblock.log;
         if region.count == 0 {
@@ -44,6 +45,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Makes the opened state the newest one for good.
+    #[inline(never)]
     pub(crate) fn give_up_newer(&self) -> Result<()> {
         self.catch_up()?;
         let lsn = lsn_behind_the_past(&self.store.medium, &self.store.superblock)?;

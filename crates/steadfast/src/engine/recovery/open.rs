@@ -26,12 +26,13 @@ use crate::format::{FEATURES_READ_ONLY, Metaroot, Slots, Superblock};
 use crate::io::retry::Retry;
 use crate::log::{Log, LogContent, scan};
 use crate::mask::TransactionMask;
+use crate::memory::Boxed;
 use crate::newer::NewerState;
 use crate::options::OpenOptions;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::space::Space;
-use crate::tree::{NodePool, Store};
+use crate::tree::{NodePool, Scratch, Store};
 use crate::types::{BlockAddress, Generation};
 
 /// Share of the cache for allocation bitmaps: one part in this many.
@@ -49,7 +50,7 @@ const GENERATION_LIMIT: u64 = 1 << 61;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Opens a volume at its last durable transaction point.
-    pub(crate) fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
+    pub(crate) fn open(medium: M, options: OpenOptions, platform: P) -> Result<Boxed<Self>> {
         // The superblock and the metaroots are at both ends, twice.
         medium.will_read(0, ENDS);
         medium.will_read(medium.geometry().size.saturating_sub(ENDS), ENDS);
@@ -64,7 +65,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         options: OpenOptions,
         platform: P,
         (superblock, damaged): (Superblock, bool),
-    ) -> Result<Self> {
+    ) -> Result<Boxed<Self>> {
         let patient = Retry(&medium);
         let unknown = superblock.features_read_only & !FEATURES_READ_ONLY;
         if unknown != 0 && !options.read_only {
@@ -126,23 +127,26 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         superblock: Superblock,
         metaroot: &Metaroot,
         options: &OpenOptions,
-    ) -> Result<Self> {
+    ) -> Result<Boxed<Self>> {
         let options = OpenOptions { read_only: true, ..options.clone() };
         Self::with_state(medium, platform, superblock, metaroot, &options)
     }
 
     /// A volume whose working state is the durable one.
+    #[inline(never)]
     pub(crate) fn with_state(
         medium: M,
         platform: P,
         superblock: Superblock,
         metaroot: &Metaroot,
         options: &OpenOptions,
-    ) -> Result<Self> {
+    ) -> Result<Boxed<Self>> {
         let space_memory = options.cache_size / SPACE_SHARE;
-        let store = Store::new(medium, platform, superblock, options.cache_size - space_memory);
+        let node_memory = options.cache_size - space_memory;
+        let store = Boxed::new(|| Store::new(medium, platform, superblock, node_memory))?;
         let working = working_state(&store, &store.superblock, metaroot, space_memory)?;
-        Ok(Engine {
+        let root = metaroot.root();
+        Boxed::new(|| Engine {
             store,
             lifecycle: LifecycleCell::new(),
             read_only: options.read_only,
@@ -162,18 +166,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             others: Mutex::new(MountWatch::new(metaroot)),
             looked_ms: AtomicU32::new(0),
             working: Mutex::new(working),
-            view: RwLock::new(View { root: metaroot.root(), log: None }),
+            view: RwLock::new(View { root, log: None }),
             space_memory,
             tally: Mutex::default(),
         })
     }
 
     /// The working state that equals the durable one of `metaroot`.
-    pub(crate) fn working_at(&self, metaroot: &Metaroot) -> Result<Working> {
+    pub(crate) fn working_at(&self, metaroot: &Metaroot) -> Result<Boxed<Working>> {
         working_state(&self.store, &self.store.superblock_now(), metaroot, self.space_memory)
     }
 
     /// Reads the intent log after `metaroot` up to its last mark.
+    #[inline(never)]
     pub(crate) fn read_log(&self, metaroot: &Metaroot) -> Result<LogContent> {
         if self.store.superblock.log.count == 0 {
             return Ok(LogContent::empty(metaroot.log));
@@ -182,6 +187,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Sets the end of the log after what [`read_log`](Self::read_log) found.
+    #[inline(never)]
     pub(crate) fn go_on_behind(&self, working: &mut Working, found: &LogContent) -> Result<()> {
         let atomic_unit = self.store.medium.geometry().atomic_unit;
         working.log = Log::new(&self.store.superblock, atomic_unit, found.end, found.blocks);
@@ -251,16 +257,17 @@ fn working_state<M: Medium, P: Platform>(
     superblock: &Superblock,
     metaroot: &Metaroot,
     space_memory: usize,
-) -> Result<Working> {
+) -> Result<Boxed<Working>> {
     let cursors = (metaroot.data_cursor, metaroot.node_cursor);
-    Ok(Working {
+    let space = Space::new(superblock, metaroot.used_blocks, cursors, space_memory)?;
+    Boxed::new(|| Working {
         generation: Generation(metaroot.generation.0 + 1),
         nodes: metaroot.nodes,
         inodes: metaroot.inodes,
         next_inode: metaroot.next_inode,
         pool: NodePool::default(),
-        path: alloc::vec::Vec::new(),
-        space: Space::new(superblock, metaroot.used_blocks, cursors, space_memory)?,
+        scratch: Scratch::default(),
+        space,
         log: Log::new(superblock, store.medium.geometry().atomic_unit, metaroot.log, 0),
         pending: Pending::default(),
         sequence: 0,

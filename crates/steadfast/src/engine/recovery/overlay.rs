@@ -39,6 +39,7 @@ use crate::tree::CachedDentry;
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed if it takes
     /// too much memory.
+    #[inline(never)]
     pub(crate) fn show(&self, found: LogContent) -> Result<()> {
         if found.len() == 0 {
             self.find_held_data(&mut self.working.lock());

@@ -84,7 +84,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         {
             return Err(error);
         }
-        let restored = self.working_at(&metaroot)?;
+        let mut restored = self.working_at(&metaroot)?;
         let (epoch, sequence, next_inode) =
             (working.log.position().epoch, working.sequence, working.next_inode);
         {
@@ -92,7 +92,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.lifecycle.begin_rollback();
             self.store.forget_all();
             *view = View { root: metaroot.root(), log: None };
-            *working = restored;
+            core::mem::swap(working, &mut *restored);
+            drop(restored);
         }
         self.find_held_data(working);
         let replayed =

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::{LogPosition, Metaroot, Record, Superblock, check_name};
 use crate::io::retry::Retry;
+use crate::memory::Boxed;
 use crate::options::OpenOptions;
 use crate::platform::Platform;
 
@@ -24,7 +25,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         platform: P,
         options: OpenOptions,
         name: &str,
-    ) -> Result<Self> {
+    ) -> Result<Boxed<Self>> {
         check_name(name).map_err(|_| Error::NotFound)?;
         let options = OpenOptions { read_only: true, access_times: false, ..options };
         let (superblock, damaged) = Superblock::read(&Retry(&medium), &platform)?;

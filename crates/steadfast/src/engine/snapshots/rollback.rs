@@ -19,7 +19,7 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::reader::View;
 use crate::engine::snapshots::doomed::Doomed;
-use crate::engine::state::{Pending, Working};
+use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::{Metaroot, Record, Root, SnapshotCounts};
 use crate::memory;
@@ -119,23 +119,21 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             },
             ..working.durable
         };
-        let now = self.working_at(&state)?;
+        let mut now = self.working_at(&state)?;
         {
             let mut view = self.view.write();
             self.store.forget_all();
             *view = View { root: record.root, log: None };
         }
-        *working = Working {
-            // Generations, commit numbers and inode numbers continue.
-            generation: working.generation,
-            sequence: working.sequence + 1,
-            next_inode: working.next_inode,
-            log: working.log.without_group(),
-            durable: working.durable,
-            pending: Pending::default(),
-            held_data: self.data_of(record),
-            ..now
-        };
+        // Generations, commit numbers and inode numbers continue.
+        now.generation = working.generation;
+        now.sequence = working.sequence + 1;
+        now.next_inode = working.next_inode;
+        now.log = working.log.without_group();
+        now.durable = working.durable;
+        now.held_data = self.data_of(record);
+        core::mem::swap(working, &mut *now);
+        drop(now);
         let root: Root = record.root;
         let mut again: Vec<Record> = Vec::new();
         let mut doomed = Doomed::new(root);
