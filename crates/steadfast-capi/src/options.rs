@@ -268,6 +268,7 @@ pub unsafe fn open(options: *const sf_open_options) -> Outcome<(OpenOptions, boo
         cache_size: usize::try_from(options.cache_size).unwrap_or(usize::MAX),
         access_times: options.flags & SF_OPEN_NO_ATIME == 0,
         recover: options.flags & SF_OPEN_RECOVER != 0,
+        ..OpenOptions::default()
     };
     Ok((wishes, background))
 }

@@ -45,8 +45,13 @@ impl Image {
     pub fn open(path: &Path, access: Access) -> Outcome<Image> {
         let read_only = access == Access::Read;
         let recover = recovers();
-        let options =
-            OpenOptions { read_only, cache_size: CACHE_SIZE, access_times: false, recover };
+        let options = OpenOptions {
+            read_only,
+            cache_size: CACHE_SIZE,
+            access_times: false,
+            recover,
+            ..OpenOptions::default()
+        };
         let volume = host::open_volume(path, host::Way::Cached, options)?;
         if let Some(warning) = superblock_warning(&volume.info(), path) {
             eprintln!("steadfast: {warning}");

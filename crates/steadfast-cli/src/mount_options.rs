@@ -25,6 +25,8 @@ pub struct MountSettings {
     pub root: bool,
     /// If the newest state is damaged, the volume is opened in an older one.
     pub recover: bool,
+    /// Other machines can write to the medium: the check for another writer surrounds every point.
+    pub shared: bool,
     /// Other users may use the mount.
     pub allow_other: bool,
     /// Access times are updated as with relatime.
@@ -63,6 +65,7 @@ impl Default for MountSettings {
             read_only: false,
             root: false,
             recover: false,
+            shared: false,
             allow_other: false,
             access_times: true,
             write_back: true,
@@ -126,6 +129,7 @@ impl MountSettings {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "recover" => self.recover = true,
+            "shared" => self.shared = true,
             "allow_other" => self.allow_other = true,
             "noatime" => self.access_times = false,
             "atime" | "relatime" => self.access_times = true,

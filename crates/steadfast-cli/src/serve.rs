@@ -133,6 +133,7 @@ fn prepare(
         cache_size: usize::try_from(settings.cache_size).unwrap_or(usize::MAX),
         access_times: settings.access_times,
         recover: settings.recover,
+        shared: settings.shared,
     };
     let volume = match &settings.snapshot {
         Some(name) => host::open_snapshot(image, settings.way, options, name)?,

@@ -66,10 +66,19 @@ pub struct OpenOptions {
     /// Opens for writing even if a newer state than the remaining one [is
     /// damaged](crate::NewerState), and gives the newer one up.
     pub recover: bool,
+    /// Other machines can write to the medium: the writer checks for another writer around every
+    /// log record and metaroot, not only once a second.
+    pub shared: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        OpenOptions { read_only: false, cache_size: 32 << 20, access_times: true, recover: false }
+        OpenOptions {
+            read_only: false,
+            cache_size: 32 << 20,
+            access_times: true,
+            recover: false,
+            shared: false,
+        }
     }
 }

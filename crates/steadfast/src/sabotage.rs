@@ -94,6 +94,8 @@ pub enum Sabotage {
     PointsInVain,
     /// A writer does not check for another writer.
     TrustToBeAlone,
+    /// A writer of a shared volume relies on a check for a second.
+    TrustForASecond,
     /// A volume that grows gets its new size before the copies at its new end are written.
     GrowBeforeCopies,
     /// A transaction point counts for changes accepted while its record was being written.

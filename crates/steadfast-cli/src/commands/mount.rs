@@ -19,18 +19,19 @@ use crate::serve;
 /// Mount a volume; returns once it is mounted
 ///
 /// Options of -o: ro, rw, recover (where the newest state is damaged, give it up and continue in an
-/// older one), allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by colons),
-/// cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads and
-/// writes), writethrough, threads=N, io_uring=auto|on|off (a queue for each processor, where root
-/// has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or metrics=127.0.0.1:PORT
-/// (Prometheus), snapshot=NAME (mount this snapshot, read-only), snapshots=hourly=24:daily=7 (take
-/// snapshots, keep that many), and for the kernel: suid, dev (root only; without them set-id
-/// programs and device nodes have no effect), noexec, sync, dirsync; remount with ro or rw changes
-/// an existing mount. Options that contradict each other are refused. One word says when changes
-/// are durable: asynchronous (the kernel collects writes), background or background=INTERVAL
-/// (written through, a transaction point within the interval, 1s), synchronous (every call that
-/// changes anything is durable when it returns). mask, timer and these three are kept in the
-/// volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+/// older one), shared (other machines reach the disk: check for another writer around each
+/// transaction point), allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by
+/// colons), cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads
+/// and writes), writethrough, threads=N, io_uring=auto|on|off (a queue for each processor, where
+/// root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
+/// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
+/// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and for the kernel: suid, dev
+/// (root only; without them set-id programs and device nodes have no effect), noexec, sync,
+/// dirsync; remount with ro or rw changes an existing mount. Options that contradict each other are
+/// refused. One word says when changes are durable: asynchronous (the kernel collects writes),
+/// background or background=INTERVAL (written through, a transaction point within the interval,
+/// 1s), synchronous (every call that changes anything is durable when it returns). mask, timer and
+/// these three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device

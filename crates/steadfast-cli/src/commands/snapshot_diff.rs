@@ -104,7 +104,7 @@ fn on_image(
         read_only: true,
         cache_size: CACHE_SIZE,
         access_times: false,
-        recover: false,
+        ..steadfast::OpenOptions::default()
     };
     let open = |name: &str| host::open_snapshot(path, host::Way::Cached, options.clone(), name);
     let old = names_in(&open(before)?, &wanted, &at(before))?;

@@ -83,6 +83,8 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     lifecycle: LifecycleCell<P::Mutex>,
     read_only: bool,
     access_times: bool,
+    /// Checks for another writer around every log record and metaroot.
+    shared: bool,
     replayed_records: u32,
     superblock_damaged: bool,
     /// Evidence that a newer state than the opened one was durable once.

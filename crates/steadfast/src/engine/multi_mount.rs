@@ -14,7 +14,8 @@
 //! The check runs before the first and the last step of a checkpoint. It also runs before an
 //! operation, or before the mark of a transaction point, if the last check is [`LOOK_EVERY_MS`]
 //! old. So a writer that resumes after a pause checks before it writes anything. The check cannot
-//! prevent what two writers do to each other within that time. See
+//! prevent what two writers do to each other within that time. A volume opened as
+//! [shared](crate::OpenOptions::shared) checks before and after every mark and metaroot. See
 //! docs/decisions/0032-two-openers.md.
 //!
 //! Unreadable blocks prove nothing here. Checksums detect rot.
@@ -108,13 +109,20 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         looked == 0 || self.now_ms().wrapping_sub(looked) >= LOOK_EVERY_MS
     }
 
+    /// Whether a check surrounds every mark and metaroot.
+    fn looks_always(&self) -> bool {
+        self.shared && !planted(Sabotage::TrustForASecond)
+    }
+
     /// Never 0, which stands for never.
     fn now_ms(&self) -> u32 {
         (self.store.platform.monotonic_ms() as u32).max(1)
     }
 
     /// Runs `write`, which writes to the log or a metaroot, if there is no other writer. With
-    /// `always` it checks even shortly after the last check. `done` notes what was written.
+    /// `always` it checks even shortly after the last check. `done` notes what was written. Where
+    /// the volume is shared, a check follows: what another writer has written over is not
+    /// acknowledged.
     ///
     /// # Errors
     /// `Poisoned`, and those of `write`.
@@ -129,12 +137,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         // Held throughout: another thread must not mistake this write for another writer's.
         let mut others = self.others.lock();
-        if always || self.look_is_due() {
+        if always || self.looks_always() || self.look_is_due() {
             self.look(&others)?;
         }
         write()?;
         done(&mut others);
-        Ok(())
+        if self.looks_always() { self.look(&others) } else { Ok(()) }
     }
 
     /// Runs `discard`, after which blocks of the log may read as anything: they are no longer

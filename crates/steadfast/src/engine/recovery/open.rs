@@ -151,6 +151,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             lifecycle: LifecycleCell::new(),
             read_only: options.read_only,
             access_times: options.access_times,
+            shared: options.shared,
             replayed_records: 0,
             superblock_damaged: false,
             newer_state: None,

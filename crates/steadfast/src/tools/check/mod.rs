@@ -61,7 +61,7 @@ pub fn check<M: Medium, P: Platform>(
         read_only: true,
         cache_size: options.cache_size,
         access_times: false,
-        recover: false,
+        ..OpenOptions::default()
     };
     let found = (superblock.clone(), superblock_damaged);
     let opened = Volume::open_found(medium, open_options.clone(), platform, found);

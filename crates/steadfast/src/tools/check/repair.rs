@@ -77,7 +77,7 @@ pub fn repair<M: Medium, P: Platform>(
         read_only: false,
         cache_size: options.cache_size,
         access_times: false,
-        recover: false,
+        ..OpenOptions::default()
     };
     let opened = Volume::open_found(medium, open_options, platform, found);
     let volume = match opened.and_then(|volume| volume.engine.catch_up().map(|()| volume)) {
