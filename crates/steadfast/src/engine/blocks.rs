@@ -65,6 +65,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             address: root.pointer.addresses[0],
             reason: "extent out of range",
         };
+        // An operation makes valid extents only, so a bad new one comes from the log.
+        let damaged_log = Error::CorruptLog {
+            address: self.store.superblock.log.start,
+            reason: "extent out of range",
+        };
         let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.contains(*run));
         // Where the number of references rises or falls, and which removed extents a snapshot may
         // hold.
@@ -85,7 +90,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 }
             }
             if let Some(value) = &mutation.value {
-                step(valid(value).ok_or(damaged)?, 1)?;
+                step(valid(value).ok_or(damaged_log)?, 1)?;
             }
         }
         let changes = ranges_of(&mut steps)?;

@@ -240,13 +240,13 @@ fn format_forgets_the_log_of_an_earlier_volume() {
     assert_eq!(volume.lookup(InodeNumber::ROOT, b"old").unwrap_err(), Error::NotFound);
 }
 
-/// A record with a good checksum and a value that no node can hold is an error.
-#[test]
-fn a_value_longer_than_a_node_in_the_log_is_damage() {
+/// The error that the first change reports after a record with this key and value. The record has
+/// a good checksum.
+fn error_of_record(key: &Key, value: &[u8]) -> Option<Error> {
     let medium = format(4 << 20, &FormatOptions { block_size: 512, ..FormatOptions::default() });
     let volume = open(&medium, 1 << 20);
     let mut builder = RecordBuilder::new(0).unwrap();
-    builder.add(&Key::new(InodeNumber(20), Kind::Xattr, 0), Some(&[1; 5000])).unwrap();
+    builder.add(key, Some(value)).unwrap();
     let position = volume.engine.working.lock().log.position();
     let crc = |bytes: &[u8]| volume.engine.store.crc(bytes);
     let body = builder.body(512).unwrap();
@@ -254,7 +254,24 @@ fn a_value_longer_than_a_node_in_the_log_is_damage() {
     log::write(&volume.engine.store, position.block, &bytes).unwrap();
     drop(volume);
     let opened = Volume::open(medium, OpenOptions::default(), TestPlatform);
-    assert!(matches!(opened.err(), Some(Error::CorruptLog { .. })));
+    opened.and_then(|volume| volume.engine.catch_up()).err()
+}
+
+/// A value that no node can hold is damage of the log.
+#[test]
+fn a_value_longer_than_a_node_in_the_log_is_damage() {
+    let error = error_of_record(&Key::new(InodeNumber(20), Kind::Xattr, 0), &[1; 5000]);
+    assert!(matches!(error, Some(Error::CorruptLog { .. })), "{error:?}");
+}
+
+/// An extent outside the volume is damage of the log, not of the tree that it goes into.
+#[test]
+fn an_extent_out_of_range_in_the_log_is_damage_of_the_log() {
+    let mut value = [0; 25];
+    value[..8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    value[8] = 1;
+    let error = error_of_record(&Key::new(InodeNumber(20), Kind::Extent, 0), &value);
+    assert!(matches!(error, Some(Error::CorruptLog { .. })), "{error:?}");
 }
 
 /// Each number of metadata copies but 1 and 2 is refused, also those whose low byte is 1 or 2.
