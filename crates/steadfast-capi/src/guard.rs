@@ -77,12 +77,14 @@ fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     body()
 }
 
-/// Marks a volume as broken if it is dropped, which only a panic causes.
+/// Marks a volume as broken if it is dropped, which only a panic causes. The core publishes nothing
+/// more then, also not by the background thread.
 struct Breaker<'v>(&'v sf_volume);
 
 impl Drop for Breaker<'_> {
     fn drop(&mut self) {
         self.0.broken.store(true, Ordering::Release);
+        self.0.core.fail_after_panic();
     }
 }
 
@@ -279,6 +281,7 @@ mod tests {
                 -i64::from(codes::SF_ENOTRECOVERABLE)
             );
             assert_eq!(last_error(), "sf_test: internal error: planted here");
+            assert!((*volume).core.info().poisoned.is_some());
             assert_eq!(sf_mkdir(volume, c"after".as_ptr(), 0o755), -codes::SF_ENOTRECOVERABLE);
             assert_eq!(sf_close(volume), -codes::SF_ENOTRECOVERABLE);
 

@@ -9,8 +9,9 @@ use crate::platform::Platform;
 
 /// All changes of the volume from [`Volume::begin`] to [`commit`](Self::commit).
 ///
-/// Dropped without a commit, it rolls back. After a power cut the volume is in the state of the
-/// beginning or of the commit.
+/// Dropped without a commit, it rolls back. If a panic ends a commit or a rollback, the volume
+/// fails and publishes nothing more: its state in memory is unknown. After a power cut the volume
+/// is in the state of the beginning or of the commit.
 ///
 /// The transaction is of the whole volume. Changes that other threads make meanwhile belong to it,
 /// and no other caller can set a transaction point or roll back ([`Held`](crate::Error::Held)). A
@@ -19,6 +20,8 @@ use crate::platform::Platform;
 pub struct Transaction<'v, M: Medium, P: Platform> {
     volume: &'v Volume<M, P>,
     open: bool,
+    /// A commit or a rollback runs; a drop sees it only where a panic has ended that.
+    ending: bool,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
@@ -28,7 +31,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Held` if another transaction is open; as [`transact`](Self::transact).
     pub fn begin(&self) -> Result<Transaction<'_, M, P>> {
         self.engine.begin_transaction()?;
-        Ok(Transaction { volume: self, open: true })
+        Ok(Transaction { volume: self, open: true, ending: false })
+    }
+
+    /// Makes the volume read-only after a panic in one of its functions: its state in memory is
+    /// unknown, so nothing of it may become durable.
+    pub fn fail_after_panic(&self) {
+        self.engine.fail_after_panic();
     }
 
     /// Whether a transaction is open.
@@ -45,7 +54,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if !self.is_held() {
             return Err(NO_TRANSACTION);
         }
-        Ok(Transaction { volume: self, open: true })
+        Ok(Transaction { volume: self, open: true, ending: false })
     }
 }
 
@@ -72,7 +81,9 @@ impl<'v, M: Medium, P: Platform> Transaction<'v, M, P> {
     /// As [`Volume::transact`]; `InvalidArgument` if the transaction has ended.
     pub fn try_commit(&mut self) -> Result<()> {
         self.check_open()?;
+        self.ending = true;
         let committed = self.volume.engine.commit_transaction();
+        self.ending = false;
         self.open = committed.is_err() && self.volume.is_held();
         committed
     }
@@ -84,7 +95,9 @@ impl<'v, M: Medium, P: Platform> Transaction<'v, M, P> {
     /// changed, the transaction stays open and the caller can try again.
     pub fn roll_back(&mut self) -> Result<()> {
         self.check_open()?;
+        self.ending = true;
         let rolled_back = self.volume.rollback_held();
+        self.ending = false;
         self.open = rolled_back.is_err() && self.volume.is_held();
         rolled_back
     }
@@ -104,6 +117,9 @@ impl<M: Medium, P: Platform> Drop for Transaction<'_, M, P> {
     /// If the rollback is not possible, the volume becomes read-only: changes that no commit can
     /// follow would be lost later without an error.
     fn drop(&mut self) {
+        if self.ending {
+            return self.volume.fail_after_panic();
+        }
         let _ = self.roll_back();
         if self.open {
             self.volume.engine.give_up_transaction();
@@ -115,8 +131,9 @@ impl<M: Medium, P: Platform> Drop for Transaction<'_, M, P> {
 mod tests {
     use alloc::sync::Arc;
     use alloc::vec::Vec;
+    use core::sync::atomic::{AtomicBool, Ordering};
 
-    use steadfast_media::MemoryMedium;
+    use steadfast_media::{Geometry, MediumError, MemoryMedium};
 
     use super::*;
     use crate::error::Error;
@@ -166,6 +183,52 @@ mod tests {
         transaction.commit().unwrap();
         assert_eq!(names(&volume), [b"kept".to_vec()]);
         assert_eq!(names(&open(&medium)), [b"kept".to_vec()]);
+    }
+
+    /// A medium that panics at the next write, once `armed`.
+    struct Panics {
+        medium: MemoryMedium,
+        armed: AtomicBool,
+    }
+
+    impl Medium for Panics {
+        fn geometry(&self) -> Geometry {
+            self.medium.geometry()
+        }
+
+        fn read(&self, offset: u64, buffer: &mut [u8]) -> core::result::Result<(), MediumError> {
+            self.medium.read(offset, buffer)
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> core::result::Result<(), MediumError> {
+            assert!(!self.armed.swap(false, Ordering::Relaxed), "planted");
+            self.medium.write(offset, data)
+        }
+
+        fn flush(&self) -> core::result::Result<(), MediumError> {
+            self.medium.flush()
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_commit_publishes_nothing() {
+        let medium = MemoryMedium::new(1 << 20, 512).unwrap();
+        let options = FormatOptions { mask: TransactionMask::ALL, ..FormatOptions::default() };
+        Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+        let medium = Panics { medium, armed: AtomicBool::new(false) };
+        let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).unwrap();
+        let transaction = volume.begin().unwrap();
+        let (root, caller) = (InodeNumber::ROOT, Caller::default());
+        volume.create(root, b"open", NewNode::Regular, 0o644, &caller).unwrap();
+        medium.armed.store(true, Ordering::Relaxed);
+        let commit = std::panic::AssertUnwindSafe(|| transaction.commit());
+        assert!(std::panic::catch_unwind(commit).is_err());
+        assert!(volume.info().poisoned.is_some_and(|why| why.contains("internal error")));
+        let before = medium.medium.to_bytes();
+        assert!(matches!(volume.transact(), Err(Error::Poisoned(_) | Error::Held)));
+        assert!(!matches!(volume.background(), Ok(true)));
+        volume.close().unwrap();
+        assert!(before == medium.medium.to_bytes(), "something was written");
     }
 
     #[test]

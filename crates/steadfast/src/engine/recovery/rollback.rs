@@ -38,6 +38,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.lifecycle.fail("a transaction could not be rolled back");
     }
 
+    /// The state in memory is unknown.
+    pub(crate) fn fail_after_panic(&self) {
+        self.lifecycle.fail("an internal error happened");
+    }
+
     fn rollback_under(&self, commit: &mut CommitState) -> Result<()> {
         self.check_rollback()?;
         // A checkpoint of unmarked changes that was refused for lack of memory is not finished now:
