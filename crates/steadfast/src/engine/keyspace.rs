@@ -55,7 +55,8 @@ pub trait KeyspaceRead {
     fn value_len_max(&self) -> usize;
 }
 
-/// Changing the map. The writer is alone: nothing that it has read changes before it commits.
+/// Changing the map. The writer is alone: nothing that it has read changes before it applies its
+/// batch.
 pub trait Keyspace: KeyspaceRead {
     /// Applies changes, which become visible and are found after a power cut as a whole or not at
     /// all: at most one a key, sorted by key, at most [`BATCH_MUTATIONS_MAX`].
@@ -68,7 +69,7 @@ pub trait Keyspace: KeyspaceRead {
     ///
     /// # Errors
     /// `NoSpace` before anything has changed.
-    fn commit(&self, mutations: Vec<Mutation>, class: SpaceClass) -> Result<()>;
+    fn apply(&self, mutations: Vec<Mutation>, class: SpaceClass) -> Result<()>;
 
     /// A fresh inode number.
     fn allocate_inode(&self) -> Result<InodeNumber>;

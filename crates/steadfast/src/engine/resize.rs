@@ -60,7 +60,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes the volume larger: `size` bytes, rounded down to whole blocks. The medium must have
     /// that length already. The volume may be in use.
     pub(crate) fn grow(&self, size: u64) -> Result<()> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.check_not_held()?;
         let old = self.store.superblock_now();
         let new = old.resized(size)?;
@@ -73,7 +73,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         self.check_switch(&new)?;
         let mut commit = self.commit.lock();
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.check_not_held()?;
         self.finish_checkpoint()?;
         {
@@ -109,7 +109,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         move_data: MoveData<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.check_not_held()?;
         let old = self.store.superblock_now();
         let new = old.resized(size)?;

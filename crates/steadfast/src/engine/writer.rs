@@ -32,7 +32,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// # Errors
     /// `ReadOnly`, `Poisoned`; those of the medium.
     pub(crate) fn writer(&self) -> Result<Writer<'_, M, P>> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.look_now_and_then()?;
         self.relieve()?;
         let writer = Writer { engine: self, working: RefCell::new(self.working.lock()) };
@@ -52,7 +52,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         goal: Option<BlockAddress>,
         class: SpaceClass,
     ) -> Result<BlockRun> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.look_now_and_then()?;
         self.reserve_in(&mut self.working.lock(), blocks, goal, class)
     }
@@ -135,11 +135,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// As for a change, but after a failed rollback another rollback may be tried.
     pub(crate) fn check_rollback(&self) -> Result<()> {
-        if self.lifecycle.now() == Lifecycle::Lost { Ok(()) } else { self.check_writable() }
+        if self.lifecycle.now() == Lifecycle::Lost { Ok(()) } else { self.ready_for_change() }
     }
 
     /// Checks that changes are accepted. Replays the log if that is not done yet.
-    pub(crate) fn check_writable(&self) -> Result<()> {
+    pub(crate) fn ready_for_change(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -212,7 +212,7 @@ impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
 }
 
 impl<M: Medium, P: Platform> Keyspace for Writer<'_, M, P> {
-    fn commit(&self, mutations: Vec<Mutation>, class: SpaceClass) -> Result<()> {
+    fn apply(&self, mutations: Vec<Mutation>, class: SpaceClass) -> Result<()> {
         self.engine.apply(&mut self.working.borrow_mut(), mutations, Origin::Operation(class))
     }
 

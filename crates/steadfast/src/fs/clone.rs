@@ -64,7 +64,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        self.engine.check_writable()?;
+        self.engine.ready_for_change()?;
         let length = {
             let _guards = self.two_inode_locks(from, to);
             self.clone_locked((from, from_offset), (to, to_offset), length)?
@@ -150,7 +150,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         to: (InodeNumber, u64),
         length: u64,
     ) -> Result<Option<(Inode, u64)>> {
-        self.engine.check_writable()?;
+        self.engine.ready_for_change()?;
         let parameters = self.parameters();
         let reader = self.engine.reader()?;
         let (source, target) =

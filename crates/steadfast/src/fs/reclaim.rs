@@ -64,7 +64,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// Those of the medium; `ReadOnly`, `Poisoned`.
     pub fn make_room(&self, bytes: u64) -> Result<()> {
-        self.engine.check_writable()?;
+        self.engine.ready_for_change()?;
         while self.available_bytes()? < bytes && self.engine.may_reclaim() {
             if !(self.reclaim_step()? || self.engine.delete_for_space()?) {
                 break;

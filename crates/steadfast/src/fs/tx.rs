@@ -2,7 +2,7 @@
 //! end. Other operations see the batch then; a later transaction point makes it durable.
 //!
 //! Invariants:
-//! - nothing reaches the keyspace before [`Tx::commit`]; dropping a `Tx` undoes it;
+//! - nothing reaches the keyspace before [`Tx::apply`]; dropping a `Tx` undoes it;
 //! - the mutations are sorted by key, at most one a key, and remove only keys that exist.
 
 use alloc::vec::Vec;
@@ -76,14 +76,14 @@ impl<'k, K: Keyspace> Tx<'k, K> {
     /// # Errors
     /// `Unsupported` where the operation changes more keys than a batch holds; `NoSpace`, and what
     /// the keyspace answers.
-    pub fn commit(self) -> Result<()> {
+    pub fn apply(self) -> Result<()> {
         if self.writes.is_empty() {
             return Ok(());
         }
         if self.writes.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::Unsupported("operation changes too many keys"));
         }
-        self.keyspace.commit(self.writes, self.class)
+        self.keyspace.apply(self.writes, self.class)
     }
 }
 

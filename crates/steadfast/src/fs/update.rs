@@ -44,7 +44,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         loop {
             let writer = self.engine.writer()?;
             let mut tx = Tx::new(&writer, class);
-            let result = operation(&mut tx).and_then(|value| tx.commit().map(|()| value));
+            let result = operation(&mut tx).and_then(|value| tx.apply().map(|()| value));
             let wanted = Shortage::Change(class, writer.fits_later());
             drop(writer);
             match result {

@@ -133,8 +133,9 @@ impl Log {
         Ok(store.medium.flush()?)
     }
 
-    /// Fixes the next record: the block where it begins, and its bytes for [`write()`].
-    pub fn append<M: Medium, P: Platform>(
+    /// Seals the next record and moves behind it, but writes nothing. Returns the block where the
+    /// record begins, and its bytes for [`write()`].
+    pub fn seal<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
         next: Next,

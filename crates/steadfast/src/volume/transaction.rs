@@ -50,7 +50,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `InvalidArgument` if no transaction is open; `Poisoned`.
     pub fn resume(&self) -> Result<Transaction<'_, M, P>> {
-        self.engine.check_writable()?;
+        self.engine.ready_for_change()?;
         if !self.is_held() {
             return Err(NO_TRANSACTION);
         }

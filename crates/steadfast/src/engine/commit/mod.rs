@@ -50,7 +50,7 @@ enum CommitStep {
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes everything accepted so far durable: a transaction point.
     pub(crate) fn transact(&self) -> Result<()> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.check_not_held()?;
         self.join_point(Err(Error::Held))
     }
@@ -63,11 +63,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// `held` is the result while the volume is held.
     fn join_point(&self, held: Result<()>) -> Result<()> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         let _present = self.committers.join();
         let target = self.working.lock().sequence;
         let mut commit = self.commit.lock();
-        self.check_writable()?;
+        self.ready_for_change()?;
         if self.is_held() && !planted(Sabotage::IgnoreHold) {
             return if planted(Sabotage::HoldBehindPoint) { Ok(()) } else { held };
         }
@@ -179,7 +179,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let too_much = unflushed > unflushed_max || (unflushed > 0 && data > data_max);
         let flush_data_first = self.store.take_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
-        let (at, bytes) = working.log.append(&self.store, next, check_data);
+        let (at, bytes) = working.log.seal(&self.store, next, check_data);
         self.background.count_mark();
         working.pending.clear();
         working.space.mark();
@@ -203,14 +203,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Sets a transaction point and empties the log.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.check_not_held()?;
         self.checkpoint_now()
     }
 
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
         let mut commit = self.commit.lock();
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.finish_checkpoint()?;
         if self.is_held() {
             return Ok(());
@@ -248,7 +248,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Changes the live mask at once, and the stored mask at the next transaction point.
     pub(crate) fn set_mask(&self, mask: TransactionMask) -> Result<()> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.check_not_held()?;
         if !TransactionMask::ALL.contains(mask) {
             return Err(Error::InvalidArgument("transaction mask has unknown bits"));
@@ -266,7 +266,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Changes the interval of the transaction timer at once, and the stored interval at the next
     /// transaction point.
     pub(crate) fn set_timer_ms(&self, milliseconds: u32) -> Result<()> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.check_not_held()?;
         if milliseconds == 0 {
             return Err(Error::InvalidArgument("the timer needs at least one millisecond"));
@@ -280,9 +280,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// since the last transaction point become durable too. Without it, and with such changes
     /// present, nothing is done and the result is `false`.
     pub(crate) fn keep_parameters(&self, with_changes: bool) -> Result<bool> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         let mut commit = self.commit.lock();
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.finish_checkpoint()?;
         let sequence = {
             let mut working = self.working.lock();

@@ -28,7 +28,7 @@ pub(crate) const NO_TRANSACTION: Error = Error::InvalidArgument("no transaction 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Sets a transaction point and holds the volume.
     pub(crate) fn begin_transaction(&self) -> Result<()> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         let mut commit = self.commit.lock();
         self.check_not_held()?;
         // The state is entered first. A caller that saw the mask without the hold was accepted
@@ -36,7 +36,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !planted(Sabotage::HoldBehindPoint) {
             self.lifecycle.enter(Lifecycle::Held);
         }
-        let result = self.check_writable().and_then(|()| self.lead_commit(&mut commit));
+        let result = self.ready_for_change().and_then(|()| self.lead_commit(&mut commit));
         if planted(Sabotage::HoldBehindPoint) {
             self.lifecycle.enter(Lifecycle::Held);
         }
@@ -56,7 +56,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn commit_transaction(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let was_held = self.is_held() && self.lifecycle.enter(Lifecycle::Open);
-        self.check_writable()?;
+        self.ready_for_change()?;
         if !was_held {
             return Err(NO_TRANSACTION);
         }

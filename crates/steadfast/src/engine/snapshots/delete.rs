@@ -56,9 +56,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// transaction point). [Background work](Self::background_step) frees its blocks. Works on a
     /// full volume.
     pub(crate) fn snapshot_delete(&self, name: &str) -> Result<()> {
-        self.check_writable()?;
+        self.ready_for_change()?;
         let mut commit = self.commit.lock();
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.check_not_held()?;
         self.finish_checkpoint()?;
         {

@@ -60,9 +60,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// snapshot of this name it does not depend on the number of snapshots.
     pub(crate) fn snapshot_create(&self, name: &str) -> Result<Snapshot> {
         check_name(name)?;
-        self.check_writable()?;
+        self.ready_for_change()?;
         let mut commit = self.commit.lock();
-        self.check_writable()?;
+        self.ready_for_change()?;
         // A snapshot is a transaction point.
         self.check_not_held()?;
         self.finish_checkpoint()?;

@@ -34,7 +34,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// call fails. The result is durable on return.
     pub(crate) fn snapshot_rollback(&self, name: &str, destroy_newer: bool) -> Result<()> {
         let mut commit = self.commit.lock();
-        self.check_writable()?;
+        self.ready_for_change()?;
         self.check_not_held()?;
         self.finish_checkpoint()?;
         let (record, older) = self.rollback_target(name, destroy_newer)?;

@@ -119,7 +119,7 @@ impl KeyspaceRead for MemoryKeyspace {
 }
 
 impl Keyspace for MemoryKeyspace {
-    fn commit(&self, mutations: Vec<Mutation>, _: SpaceClass) -> Result<()> {
+    fn apply(&self, mutations: Vec<Mutation>, _: SpaceClass) -> Result<()> {
         let mut map = self.map.borrow_mut();
         assert!(mutations.len() <= BATCH_MUTATIONS_MAX);
         assert!(mutations.is_sorted_by(|a, b| a.key < b.key));
@@ -176,5 +176,5 @@ pub(crate) fn update<T>(
     operation: impl Fn(&mut Tx<'_, MemoryKeyspace>) -> Result<T>,
 ) -> Result<T> {
     let mut tx = Tx::new(keyspace, class);
-    operation(&mut tx).and_then(|answer| tx.commit().map(|()| answer))
+    operation(&mut tx).and_then(|answer| tx.apply().map(|()| answer))
 }
