@@ -118,7 +118,7 @@ impl<M: Medium, P: Platform> Drop for Transaction<'_, M, P> {
     /// follow would be lost later without an error.
     fn drop(&mut self) {
         if self.ending {
-            return self.volume.fail_after_panic();
+            return self.volume.engine.fail_transaction_after_panic();
         }
         let _ = self.roll_back();
         if self.open {
@@ -131,7 +131,7 @@ impl<M: Medium, P: Platform> Drop for Transaction<'_, M, P> {
 mod tests {
     use alloc::sync::Arc;
     use alloc::vec::Vec;
-    use core::sync::atomic::{AtomicBool, Ordering};
+    use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use steadfast_media::{Geometry, MediumError, MemoryMedium};
 
@@ -189,6 +189,8 @@ mod tests {
     struct Panics {
         medium: MemoryMedium,
         armed: AtomicBool,
+        /// Reads until the one that panics.
+        reads_left: AtomicUsize,
     }
 
     impl Medium for Panics {
@@ -197,6 +199,9 @@ mod tests {
         }
 
         fn read(&self, offset: u64, buffer: &mut [u8]) -> core::result::Result<(), MediumError> {
+            let left = self.reads_left.load(Ordering::Relaxed);
+            assert!(left > 0, "planted");
+            self.reads_left.store(left - 1, Ordering::Relaxed);
             self.medium.read(offset, buffer)
         }
 
@@ -215,7 +220,8 @@ mod tests {
         let medium = MemoryMedium::new(1 << 20, 512).unwrap();
         let options = FormatOptions { mask: TransactionMask::ALL, ..FormatOptions::default() };
         Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
-        let medium = Panics { medium, armed: AtomicBool::new(false) };
+        let reads_left = AtomicUsize::new(usize::MAX);
+        let medium = Panics { medium, armed: AtomicBool::new(false), reads_left };
         let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).unwrap();
         let transaction = volume.begin().unwrap();
         let (root, caller) = (InodeNumber::ROOT, Caller::default());
@@ -229,6 +235,38 @@ mod tests {
         assert!(!matches!(volume.background(), Ok(true)));
         volume.close().unwrap();
         assert!(before == medium.medium.to_bytes(), "something was written");
+    }
+
+    #[test]
+    fn readers_do_not_wait_for_a_rollback_that_panicked() {
+        let mut panics = 0;
+        for reads in 0..40 {
+            let medium = MemoryMedium::new(1 << 20, 512).unwrap();
+            let options =
+                FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
+            Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+            let reads_left = AtomicUsize::new(usize::MAX);
+            let medium = Panics { medium, armed: AtomicBool::new(false), reads_left };
+            let volume =
+                Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).unwrap();
+            let (root, caller) = (InodeNumber::ROOT, Caller::default());
+            volume.create(root, b"marked", NewNode::Regular, 0o644, &caller).unwrap();
+            volume.transact().unwrap();
+            let mut transaction = volume.begin().unwrap();
+            volume.create(root, b"open", NewNode::Regular, 0o644, &caller).unwrap();
+            medium.reads_left.store(reads, Ordering::Relaxed);
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _ = transaction.roll_back();
+                drop(transaction);
+            }))
+            .is_err();
+            medium.reads_left.store(usize::MAX, Ordering::Relaxed);
+            panics += usize::from(panicked);
+            assert!(!volume.engine.is_rolling_back(), "{reads} reads");
+            let found = volume.lookup(root, b"marked");
+            assert!(panicked || found.is_ok(), "{reads} reads");
+        }
+        assert!((3..40).contains(&panics), "{panics} rollbacks panicked");
     }
 
     #[test]

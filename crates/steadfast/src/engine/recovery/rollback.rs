@@ -43,6 +43,20 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.lifecycle.fail("an internal error happened");
     }
 
+    /// As [`fail_after_panic`](Self::fail_after_panic), if the end of a transaction panicked.
+    pub(crate) fn fail_transaction_after_panic(&self) {
+        self.fail_after_panic();
+        // Readers wait for the end of a rollback.
+        if self.lifecycle.now() == Lifecycle::RollingBack {
+            self.lifecycle.end_rollback(false);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_rolling_back(&self) -> bool {
+        self.lifecycle.now() == Lifecycle::RollingBack
+    }
+
     fn rollback_under(&self, commit: &mut CommitState) -> Result<()> {
         self.check_rollback()?;
         // A checkpoint of unmarked changes that was refused for lack of memory is not finished now:
