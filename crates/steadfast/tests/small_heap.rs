@@ -1,4 +1,4 @@
-//! The whole file system in a heap of 64 KiB with 512-byte nodes, as on a microcontroller: the
+//! The whole file system in a heap of 44 KiB with 512-byte nodes, as on a microcontroller: the
 //! allocator refuses more.
 //!
 //! The medium and the test's own model are not part of the device's heap and are not counted.
@@ -14,7 +14,7 @@ use steadfast::testing::TestPlatform;
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
 use steadfast_media::MemoryMedium;
 
-const HEAP: usize = 64 << 10;
+const HEAP: usize = 44 << 10;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);

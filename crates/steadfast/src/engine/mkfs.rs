@@ -69,6 +69,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 }
 
+/// Nodes in the cache of the engine that writes the first state.
+const CACHE_NODES: usize = 16;
+
 /// The planted bug: erases one record instead of examining the whole log.
 fn erase_first_record(medium: &impl Medium, superblock: &Superblock) -> Result<()> {
     let first = superblock.log.start.0 * u64::from(superblock.block_size);
@@ -104,13 +107,11 @@ fn write_first_state<M: Medium, P: Platform>(
         node_cursor: 0,
         snapshots: SnapshotCounts::default(),
     };
-    let volume: Boxed<Engine<&M, &P>> = Engine::with_state(
-        medium,
-        platform,
-        superblock.clone(),
-        &metaroot,
-        &OpenOptions::default(),
-    )?;
+    // The first state has one node.
+    let cache_size = CACHE_NODES * superblock.node_size as usize;
+    let small = OpenOptions { cache_size, ..OpenOptions::default() };
+    let volume: Boxed<Engine<&M, &P>> =
+        Engine::with_state(medium, platform, superblock.clone(), &metaroot, &small)?;
     let root =
         Node::new(superblock.node_size as usize, 0, generation, volume.store.volume_id(), first.0)?;
     volume.store.add_new(first, root)?;
