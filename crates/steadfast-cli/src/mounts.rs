@@ -21,6 +21,8 @@ pub struct Mount {
     pub source: PathBuf,
     /// Mounted read-only.
     pub read_only: bool,
+    /// Changes of directories are synchronous.
+    pub dirsync: bool,
 }
 
 /// Every Steadfast mount, later ones last.
@@ -103,6 +105,10 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         directory: directory.into(),
         source: source.into(),
         read_only: options.split(|byte| *byte == b',').any(|option| option == b"ro"),
+        // A flag of the file system, which statvfs does not report.
+        dirsync: rest
+            .next()
+            .is_some_and(|all| all.split(|byte| *byte == b',').any(|option| option == b"dirsync")),
     })
 }
 
@@ -137,7 +143,7 @@ mod tests {
     fn finds_steadfast_and_nothing_else() {
         let text = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
             90 22 0:50 / /mnt/my\\040disk rw,nosuid shared:3 - fuse.steadfast /img/a\\134b.img rw,user_id=0\n\
-            91 22 0:51 / /mnt/ro ro,nosuid - fuse.steadfast /img/c.img ro\n\
+            91 22 0:51 / /mnt/ro ro,nosuid - fuse.steadfast /img/c.img ro,dirsync\n\
             92 22 0:51 /sub /mnt/bind ro - fuse.steadfast /img/c.img ro\n\
             broken line\n";
         assert_eq!(
@@ -146,9 +152,15 @@ mod tests {
                 Mount {
                     directory: "/mnt/my disk".into(),
                     source: "/img/a\\b.img".into(),
-                    read_only: false
+                    read_only: false,
+                    dirsync: false,
                 },
-                Mount { directory: "/mnt/ro".into(), source: "/img/c.img".into(), read_only: true },
+                Mount {
+                    directory: "/mnt/ro".into(),
+                    source: "/img/c.img".into(),
+                    read_only: true,
+                    dirsync: true
+                },
             ]
         );
     }

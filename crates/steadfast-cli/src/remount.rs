@@ -68,7 +68,8 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
         .map_err(|errno| Failure::host(&errno.into(), "look at", directory))?
         .f_flag;
     let flags = flags(kernel, &settings.kernel)
-        | if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+        | if read_only { MountFlags::RDONLY } else { MountFlags::empty() }
+        | if mount.dirsync { MountFlags::DIRSYNC } else { MountFlags::empty() };
     let last_point =
         || match read_only && !info.read_only && info.mask.contains(TransactionMask::UNMOUNT) {
             true => live.transact(),
