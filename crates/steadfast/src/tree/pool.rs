@@ -14,7 +14,7 @@ use crate::types::BlockAddress;
 const BLANK_KEPT: usize = 4;
 
 /// Places whose memory the lists of taken and released nodes keep.
-const LISTS_KEPT: usize = 8;
+const LISTS_KEPT: usize = 32;
 
 /// See the module.
 #[derive(Default)]
