@@ -32,6 +32,17 @@ pub enum Origin {
     Replay,
 }
 
+/// Changes of keys, with what they do to blocks of data.
+#[derive(Clone, Copy)]
+struct Batch<'a> {
+    mutations: &'a [Mutation],
+    /// Runs whose bits change.
+    runs: &'a [BlockRun],
+    /// Runs that go to the newest snapshot's dead list.
+    dead: usize,
+    origin: Origin,
+}
+
 /// Why a volume has failed in the middle of a change.
 const HALF_CHANGED: &str = "a change of metadata could not be completed";
 
@@ -66,7 +77,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
         let dead = blocks.dead.len();
         let inodes = match origin {
-            Origin::Operation(_) => self.change_keys(working, &mutations, &runs, dead, origin)?,
+            Origin::Operation(_) => {
+                let batch = Batch { mutations: &mutations, runs: &runs, dead, origin };
+                self.change_keys(working, batch)?
+            }
             Origin::Replay => self.change_keys_in_steps(working, &mutations, &runs, dead)?,
         };
 
@@ -116,7 +130,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let (mut rest, mut step) = (part, BATCH_MUTATIONS_MAX);
             while !rest.is_empty() {
                 let (now, later) = rest.split_at(step.min(rest.len()));
-                match self.change_keys(working, now, &[], 0, Origin::Replay) {
+                let origin = Origin::Replay;
+                match self
+                    .change_keys(working, Batch { mutations: now, runs: &[], dead: 0, origin })
+                {
                     Ok(change) => {
                         inodes += change;
                         rest = later;
@@ -134,25 +151,18 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Puts and removes keys in the tree, and returns by how much the number of inodes changes.
-    /// Afterwards the groups of `runs` are in memory, and so are the groups of every node that the
+    /// Afterwards the groups of its runs are in memory, and so are the groups of every node that the
     /// tree took or released.
-    fn change_keys(
-        &self,
-        working: &mut Working,
-        mutations: &[Mutation],
-        runs: &[BlockRun],
-        dead: usize,
-        origin: Origin,
-    ) -> Result<i64> {
+    fn change_keys(&self, working: &mut Working, batch: Batch<'_>) -> Result<i64> {
         let roots = self.roots(working);
-        if let Some(change) = self.change_leaves(working, &roots, mutations, runs, dead, origin)? {
+        if let Some(change) = self.change_leaves(working, &roots, batch)? {
             return Ok(change);
         }
-        let plan = self.plan(working, &roots, mutations, runs, dead, origin)?;
-        self.prepare_change(working, &roots, &plan, runs)?;
+        let plan = self.plan(working, &roots, batch)?;
+        self.prepare_change(working, &roots, &plan, batch.runs)?;
         self.change_tree(working, plan, |tree| {
             let mut inodes = 0;
-            for mutation in mutations {
+            for mutation in batch.mutations {
                 let there = match &mutation.value {
                     Some(value) => tree.put(&mutation.key, value)?,
                     None => tree.remove(&mutation.key)?,
@@ -169,10 +179,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         &self,
         working: &mut Working,
         roots: &Roots,
-        mutations: &[Mutation],
-        runs: &[BlockRun],
-        dead: usize,
-        origin: Origin,
+        Batch { mutations, runs, dead, origin }: Batch<'_>,
     ) -> Result<Plan> {
         let changes = memory::collect(mutations.iter().map(planned))?;
         match origin {
@@ -190,10 +197,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         &self,
         working: &mut Working,
         roots: &Roots,
-        mutations: &[Mutation],
-        runs: &[BlockRun],
-        dead: usize,
-        origin: Origin,
+        Batch { mutations, runs, dead, origin }: Batch<'_>,
     ) -> Result<Option<i64>> {
         let changes = mutations.iter().map(planned);
         let (root, generation) = (&roots.working, working.generation);

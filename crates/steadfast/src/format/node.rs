@@ -290,7 +290,7 @@ impl Node {
     /// Sets the value of `key` if there is room for it. Returns whether the key was there, and where
     /// the item must go if there is no room; the old value is gone then.
     #[inline]
-    pub fn place(&mut self, key: &Key, value: &[u8]) -> (bool, Option<usize>) {
+    pub fn put_key(&mut self, key: &Key, value: &[u8]) -> (bool, Option<usize>) {
         let found = self.search(key);
         let (Ok(index) | Err(index)) = found;
         if found.is_ok() {
@@ -308,7 +308,7 @@ impl Node {
 
     /// Removes `key`. Returns whether it was there.
     #[inline]
-    pub fn take_out(&mut self, key: &Key) -> bool {
+    pub fn remove_key(&mut self, key: &Key) -> bool {
         let found = self.search(key);
         if let Ok(index) = found {
             self.remove(index);

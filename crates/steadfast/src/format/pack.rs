@@ -60,7 +60,7 @@ pub fn pack(payload: &[u8]) -> Result<Option<Vec<u8>>> {
         put_mutation(&mut packed, &key, form, value, (inode, like))?;
         inode = key.inode_number().0;
         if let Some(value) = value {
-            before[usize::from(kind)] = place(end - value.len(), end);
+            before[usize::from(kind)] = span(end - value.len(), end);
         }
     }
     Ok((packed.len() < payload.len()).then_some(packed))
@@ -93,8 +93,8 @@ pub(super) fn put_mutation(
     Ok(())
 }
 
-/// A place in a payload, which is much shorter than 4 GiB: it has a part of a log.
-fn place(from: usize, to: usize) -> (u32, u32) {
+/// A part of a payload, which is much shorter than 4 GiB: it has a part of a log.
+fn span(from: usize, to: usize) -> (u32, u32) {
     (from as u32, to as u32)
 }
 
@@ -137,7 +137,7 @@ pub fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
                 return Ok(None);
             }
         }
-        before[usize::from(kind)] = place(payload.len() - length, payload.len());
+        before[usize::from(kind)] = span(payload.len() - length, payload.len());
     }
     Ok((!fields.overrun()).then_some(payload))
 }

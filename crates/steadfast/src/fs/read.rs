@@ -119,14 +119,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 other => other?,
             };
             done += count;
-            let Some(attributes) = first.filter(|attributes| {
-                count == 0
-                    || done == buffer.len()
-                    || from.saturating_add(count as u64) >= attributes.size
-            }) else {
-                continue;
-            };
-            return Ok((done, attributes));
+            let at = from.saturating_add(count as u64);
+            if let Some(attributes) = first
+                && (count == 0 || done == buffer.len() || at >= attributes.size)
+            {
+                return Ok((done, attributes));
+            }
         }
     }
 

@@ -95,10 +95,10 @@ impl Space {
             let start = index * self.group_blocks;
             let mut at = if step == 0 { from - start } else { 0 };
             let Some(group) = self.groups.get(&index) else { return Err(Error::NoSpace) };
-            let mut is_full = true;
+            let mut has_room = false;
             while let Some((low, high)) = group.busy.zeros(at) {
                 at = high;
-                is_full = false;
+                has_room = true;
                 let count = high.min(end.saturating_sub(start)).saturating_sub(low).min(want);
                 if count > best.count {
                     best = BlockRun { start: BlockAddress(start + low), count };
@@ -107,8 +107,8 @@ impl Space {
                     break;
                 }
             }
-            // Looked at only here, because a look takes as long as a search.
-            if is_full && group.is_full() {
+            // The search may have begun behind free blocks.
+            if !has_room && group.is_full() {
                 self.set_full(index, true);
             }
             looked += 1;

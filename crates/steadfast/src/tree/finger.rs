@@ -36,12 +36,12 @@ impl Bounds {
 }
 
 /// What tells a node from all others, whatever its checksum is at present.
-pub(super) type Place = (BlockAddress, Generation);
+pub(super) type NodeId = (BlockAddress, Generation);
 
 #[derive(Clone, Copy)]
 struct Finger {
-    root: Place,
-    leaf: Place,
+    root: NodeId,
+    leaf: NodeId,
     bounds: Bounds,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Fingers {
 impl Fingers {
     /// The leaf of `key`, if a finger knows it.
     #[inline]
-    pub fn find(&self, root: &Root, key: &Key) -> Option<(Place, Bounds)> {
+    pub fn find(&self, root: &Root, key: &Key) -> Option<(NodeId, Bounds)> {
         // The newest one first.
         let (newer, older) = (&self.fingers[..=self.last], &self.fingers[self.last + 1..]);
         let mut fingers = newer.iter().rev().chain(older.iter().rev()).flatten();
@@ -65,7 +65,7 @@ impl Fingers {
     }
 
     /// Sets a finger at a leaf below `root`.
-    pub fn set(&mut self, root: &Root, leaf: Place, bounds: Bounds) {
+    pub fn set(&mut self, root: &Root, leaf: NodeId, bounds: Bounds) {
         if bounds.below {
             return;
         }
@@ -79,7 +79,7 @@ impl Fingers {
     }
 }
 
-fn id(root: &Root) -> Place {
+fn id(root: &Root) -> NodeId {
     (root.pointer.addresses[0], root.pointer.generation)
 }
 
@@ -99,7 +99,7 @@ mod tests {
         Root { pointer: NodePointer { addresses, generation, digest }, height: 2 }
     }
 
-    fn leaf(address: u64) -> Place {
+    fn leaf(address: u64) -> NodeId {
         (BlockAddress(address), Generation(3))
     }
 

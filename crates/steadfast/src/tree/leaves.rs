@@ -88,8 +88,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.dentries.forget(key);
         let mut cache = self.cache.lock();
         let leaf = cache.get_mut(address.0, |_| Ok(()))?.ok_or(lost)?;
-        let Some(value) = value else { return Ok(leaf.take_out(key)) };
-        let (there, rest) = leaf.place(key, value);
+        let Some(value) = value else { return Ok(leaf.remove_key(key)) };
+        let (there, rest) = leaf.put_key(key, value);
         drop(cache);
         if rest.is_some() {
             return Err(lost);

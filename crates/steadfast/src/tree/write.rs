@@ -91,7 +91,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
         let (found, overflow) =
-            self.store.change(&leaf.pointer, 0, |node| node.place(key, value))?;
+            self.store.change(&leaf.pointer, 0, |node| node.put_key(key, value))?;
         if let Some(index) = overflow {
             self.split(&path, index, key, value)?;
         }
@@ -110,7 +110,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
         }
         let path = self.path_for_change(key)?;
         let leaf = path.last().ok_or(no_path())?;
-        let found = self.store.change(&leaf.pointer, 0, |node| node.take_out(key))?;
+        let found = self.store.change(&leaf.pointer, 0, |node| node.remove_key(key))?;
         if found {
             self.merge_upwards(&path)?;
         }
