@@ -113,6 +113,14 @@ impl Live {
             .is_ok_and(|status| status.flags & ioctl::atomic_flag::NO_SPACE != 0)
     }
 
+    /// Discards free runs of at least `least` bytes; returns the number of discarded bytes.
+    ///
+    /// # Errors
+    /// Only the mounting user and root may; a transaction holds the volume; it is read-only.
+    pub fn trim(&self, least: u64) -> Outcome<u64> {
+        ioctl::trim(&self.file, least).map_err(|error| self.failure(&error))
+    }
+
     /// The transaction mask and the timer in milliseconds.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Growing and defragmenting a volume that is mounted and in use.
+//! Growing, defragmenting and trimming a volume that is mounted and in use.
 
 mod common;
 
@@ -84,4 +84,62 @@ fn defragments_while_it_is_used() {
     scratch.ok("umount mnt");
     scratch.ok("check --quiet disk.img");
     assert!(scratch.run(&["cat", "disk.img", "/d/a"]).stdout == bytes);
+}
+
+#[test]
+fn trimmed_while_it_is_used() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("64M");
+    let mnt = scratch.mounted("");
+    let contents: Vec<u8> = (0..6_000_000u32).map(|at| (at / 7) as u8 | 1).collect();
+    fs::write(mnt.join("kept"), &contents).unwrap();
+    fs::write(mnt.join("gone"), &contents).unwrap();
+    scratch.ok("transact mnt");
+    fs::remove_file(mnt.join("gone")).unwrap();
+    let resident = || fs::metadata(scratch.path("disk.img")).unwrap().blocks() * 512;
+    let before = resident();
+    // Trims beside a writer that replaces a file again and again.
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..40 {
+                let new = mnt.join("new");
+                let mut file = File::create(&new).unwrap();
+                file.write_all(&contents[round..1_000_000]).unwrap();
+                file.sync_data().unwrap();
+                fs::rename(new, mnt.join("replaced")).unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            scratch.ok("trim mnt");
+        }
+    });
+    // Removed files are reclaimed in the background.
+    let mut tries = 0;
+    while resident() >= 9_000_000 {
+        assert!(tries < 100, "{before} to {}", resident());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let said = scratch.ok("trim mnt");
+        assert!(said.contains("bytes) trimmed"), "{said}");
+        tries += 1;
+    }
+    assert!(before > 12_000_000 && tries > 0, "{before}, {tries}");
+    assert!(scratch.ok("trim --minimum 1G mnt").contains("(0 bytes) trimmed"));
+    // With a mask without the timer nothing becomes durable by it, and what is durable stays.
+    scratch.ok("mask set mnt manual");
+    fs::remove_file(mnt.join("kept")).unwrap();
+    scratch.ok("trim mnt");
+    scratch.kill_daemon();
+    scratch.ok("umount mnt");
+    scratch.ok("check --quiet disk.img");
+    scratch.mounted("");
+    assert!(fs::read(mnt.join("kept")).unwrap() == contents);
+    assert!(fs::read(mnt.join("replaced")).unwrap() == contents[39..1_000_000]);
+    scratch.ok("umount mnt");
+    scratch.mounted("-o ro");
+    let line = scratch.fails(1, "trim mnt");
+    assert!(line.contains("read-only"), "{line}");
+    scratch.ok("umount mnt");
 }

@@ -27,6 +27,7 @@ use crate::node;
 use crate::open::Handle;
 use crate::request::Request;
 use crate::service::{Answer, Return};
+use crate::trim::Trim;
 
 /// The kernel reports a close a moment after close(2) has returned. A file that was closed this
 /// recently does not count as busy.
@@ -125,6 +126,11 @@ pub(crate) enum Job {
         ticket: Option<Ticket>,
         job: LeaseJob,
     },
+    /// One step of a trim; the next one waits behind all other jobs.
+    Trim {
+        ticket: Ticket,
+        trim: Trim,
+    },
     /// The mount is about to be detached from open files: saves the data that they have written.
     Rescue {
         done: std::sync::mpsc::Sender<()>,
@@ -157,17 +163,24 @@ pub(crate) fn run<M: Medium + 'static, P: Platform + Clone + 'static>(
             tickets.append(more);
             waiting.pop_front();
         }
-        if catch_unwind(AssertUnwindSafe(|| filesystem.execute_job(job, &mut transaction))).is_err()
-        {
-            log_error!("internal error in a command; answered EIO, the mount goes on");
-            // Reopens the gate even after a panic.
-            filesystem.resume();
+        match catch_unwind(AssertUnwindSafe(|| filesystem.execute_job(job, &mut transaction))) {
+            Ok(next) => waiting.extend(next),
+            Err(_) => {
+                log_error!("internal error in a command; answered EIO, the mount goes on");
+                // Reopens the gate even after a panic.
+                filesystem.resume();
+            }
         }
     }
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
-    fn execute_job<'v>(&'v self, job: Job, transaction: &mut OpenTransaction<'v, M, P>) {
+    /// Executes a job; returns the job that goes on with it later.
+    fn execute_job<'v>(
+        &'v self,
+        job: Job,
+        transaction: &mut OpenTransaction<'v, M, P>,
+    ) -> Option<Job> {
         match job {
             Job::Command { tickets, command } => {
                 let mut out = IoctlOut::default().as_bytes().to_vec();
@@ -189,6 +202,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             Job::Admit { ticket, nodeid, handle } => self.execute_admission(ticket, nodeid, handle),
             Job::Room => self.admission.look(self),
             Job::Lease { ticket, job } => self.execute_lease(ticket, job, transaction),
+            Job::Trim { ticket, trim } => return self.execute_trim(ticket, trim),
             Job::Rescue { done } => {
                 if let Err(errno) = self.pull_all() {
                     let error = std::io::Error::from_raw_os_error(errno.0);
@@ -198,6 +212,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             }
             Job::Stop => {}
         }
+        None
     }
 
     /// Executes a command; its output follows the header of the answer.

@@ -104,6 +104,22 @@ pub const DEFRAGMENT: u32 = number(READ | WRITE, 37, size_of::<DefragmentArgumen
 /// out.
 pub const FRAGMENTATION: u32 = number(READ, 38, size_of::<FragmentationArgument>());
 
+/// `FITRIM` of the kernel (`_IOWR('X', 121, struct fstrim_range)`), on any file or directory: discards
+/// free space, as fstrim(8) asks for it. Only the mounting user and root may use it.
+pub const TRIM: u32 = 0xc018_5879;
+
+/// Argument of [`TRIM`]: `struct fstrim_range`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TrimArgument {
+    /// First byte of the range of the volume.
+    pub start: u64,
+    /// Length of the range in bytes; [`u64::MAX`]: to the end. The answer: bytes discarded.
+    pub length: u64,
+    /// Shorter free runs are left out.
+    pub least: u64,
+}
+
 /// Argument of [`DEFRAGMENT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -312,6 +328,18 @@ pub fn grow(file: &File, size: u64) -> io::Result<()> {
     call(file, GROW, &mut size.to_ne_bytes())
 }
 
+/// Discards the free space of the volume in runs of at least `least` bytes. Returns the number of
+/// discarded bytes. Sets transaction points first if the mask has the timer; otherwise what the last
+/// point needs stays.
+///
+/// # Errors
+/// EPERM; EALREADY while a transaction holds the volume; EROFS; EIO; ENOTTY.
+pub fn trim(file: &File, least: u64) -> io::Result<u64> {
+    let mut argument = TrimArgument { start: 0, length: u64::MAX, least };
+    call(file, TRIM, &mut argument)?;
+    Ok(argument.length)
+}
+
 /// Does one bounded step of defragmentation on a regular file. Returns `None` when the file is
 /// done.
 ///
@@ -506,6 +534,7 @@ mod tests {
         assert_eq!([ATOMIC_BEGIN, ATOMIC_COMMIT, ATOMIC_ABORT], [0xd520, 0xd521, 0xd522]);
         assert_eq!(ATOMIC_STATUS, 0x8008_d523);
         assert_eq!(LOST_WRITES, 0x8018_d527);
+        assert_eq!(TRIM, (READ | WRITE) << 30 | 24 << 16 | u32::from(b'X') << 8 | 121);
         assert_eq!([GROW, DEFRAGMENT, FRAGMENTATION], [0x4008_d524, 0xc018_d525, 0x8018_d526]);
     }
 

@@ -50,6 +50,7 @@ pub mod scrub;
 mod service;
 mod session;
 mod snapshots;
+mod trim;
 mod turns;
 pub mod watch;
 mod workers;

@@ -7,6 +7,7 @@ use steadfast::fs::{
     SetXattrMode, Statistics,
 };
 use steadfast::{Error, InodeNumber, OpenOptions, Transaction, TransactionMask, Volume};
+use steadfast_media::Medium as _;
 
 use crate::platform::{Clock, LabPlatform};
 use crate::tape::Tape;
@@ -413,7 +414,15 @@ impl Subject for LabVolume {
             Call::Rollback => self.rollback().map(done),
             // The work is one or two nodes at a time, so that operations and power cuts come
             // between the steps of a checkpoint.
-            Call::Background => self.background_step(BACKGROUND_STEP).map(Reply::More),
+            Call::Background => {
+                let more = self.background_step(BACKGROUND_STEP).map(Reply::More);
+                // A trim at any moment, too. It is advice, so its failure is no finding.
+                let medium = self.medium();
+                if medium.wants_discards() && !medium.wants_discards_early() {
+                    let _ = self.trim_step(0, u64::MAX, 0);
+                }
+                more
+            }
             Call::SetMask { mask } => self.set_mask(mask).map(done),
             Call::SetTimer { ms } => self.set_timer_ms(ms).map(done),
             Call::SnapshotCreate { name } => self.snapshot_create(name).map(|_| Reply::Done),

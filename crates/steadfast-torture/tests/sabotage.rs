@@ -77,6 +77,9 @@ const BY_POWER_CUTS_WITH_EXTRAS: [(Sabotage, u64); 2] =
 const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 2] =
     [(Sabotage::DiscardGivenOut, 40), (Sabotage::DiscardBeforeMark, 40)];
 
+/// Bugs in trims, in worlds where each background step is followed by one.
+const BY_POWER_CUTS_WITH_TRIMS: [(Sabotage, u64); 1] = [(Sabotage::TrimDurable, 40)];
+
 /// Bugs in making a volume, in worlds whose medium held an earlier one.
 const BY_POWER_CUTS_ON_USED_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::FormatKeepsRecords, 40)];
 
@@ -185,6 +188,14 @@ fn power_cuts_find_what_is_planted_in_atomic_commands_and_resizes() {
 fn power_cuts_find_what_is_planted_in_discards() {
     all_are_found(&BY_POWER_CUTS_WITH_DISCARDS, |world| World {
         discards: Discards::Early,
+        ..world
+    });
+}
+
+#[test]
+fn power_cuts_find_what_is_planted_in_trims() {
+    all_are_found(&BY_POWER_CUTS_WITH_TRIMS, |world| World {
+        discards: Discards::BehindCheckpoints,
         ..world
     });
 }

@@ -26,6 +26,8 @@ pub enum Sabotage {
     ReuseFreedBlocks,
     /// A block that waits to be discarded is discarded although it has been reserved again.
     DiscardGivenOut,
+    /// A trim discards blocks that only the last durable state uses.
+    TrimDurable,
     /// Data that a transaction freed is discarded before its log mark is durable.
     DiscardBeforeMark,
     /// A record that does not match its digest counts.

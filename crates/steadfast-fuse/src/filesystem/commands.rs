@@ -17,11 +17,12 @@ use crate::ioctl::{
     FragmentationArgument, GROW, INFO, InfoArgument, LOST_WRITES, MASK_GET, MASK_SET, MaskArgument,
     ROLLBACK, RollbackArgument, SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX,
     SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotDiffArgument, SnapshotListArgument,
-    TRANSACT, snapshot_flag,
+    TRANSACT, TRIM, TrimArgument, snapshot_flag,
 };
 use crate::request::{Arguments, Request};
 use crate::scrub::{self, ScrubStartArgument};
 use crate::service::Later;
+use crate::trim::Trim;
 use crate::watch::{
     self, MapDeadArgument, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status,
     StatusArgument,
@@ -115,6 +116,12 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 self.check_owner(request)?;
                 let size = u64::from_ne_bytes(argument::<[u8; 8]>(&mut arguments, &wanted)?);
                 command(Command::Grow { size })
+            }
+            TRIM => {
+                self.check_owner(request)?;
+                let range = argument::<TrimArgument>(&mut arguments, &wanted)?;
+                let ticket = self.ticket(later, request)?;
+                self.defer(Job::Trim { ticket, trim: Trim::new(&range) })
             }
             DEFRAGMENT => {
                 self.check_owner(request)?;

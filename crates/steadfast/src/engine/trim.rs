@@ -1,9 +1,10 @@
 //! Discarding all free space at once, as fstrim does on other file systems.
 //!
-//! Background work discards what checkpoints free, as far as its memory reaches. This goes through
-//! the bitmaps instead, so it includes blocks that were free when the volume was opened. Blocks
-//! that any state uses or that are reserved are never discarded. The writer's lock is held while
-//! the runs of a group are collected and discarded.
+//! Background work discards what checkpoints free, on media that want it and as far as its memory
+//! reaches. This goes through the bitmaps instead, so it includes blocks that were free when the
+//! volume was opened. A block may be discarded exactly when it may be allocated: no state uses it,
+//! it is not reserved, and no reader pins it. The writer's lock is held while the runs of a group
+//! are collected and discarded, so none of them can be allocated meanwhile.
 
 use steadfast_media::Medium;
 
@@ -13,36 +14,54 @@ use crate::platform::Platform;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes a checkpoint, so that freed blocks are free, and discards every free run of at least
-    /// `least` blocks. Returns the number of discarded bytes. The medium may ignore the discards.
+    /// `least` bytes. Returns the number of discarded bytes. The medium may ignore the discards.
     pub(crate) fn trim(&self, least: u64) -> Result<u64> {
         // Twice: the first frees blocks, the second makes that the durable state.
         self.checkpoint()?;
         self.checkpoint()?;
+        let (mut discarded, mut from) = (0, Some(0));
+        while let Some(offset) = from {
+            let (more, next) = self.trim_step(offset, u64::MAX, least)?;
+            discarded += more;
+            from = next;
+        }
+        Ok(discarded)
+    }
+
+    /// Discards the free runs of at least `least` bytes of the first group of `from..to`, which are
+    /// byte offsets on the volume. Returns the number of discarded bytes, and where to go on.
+    pub(crate) fn trim_step(&self, from: u64, to: u64, least: u64) -> Result<(u64, Option<u64>)> {
+        self.ready_for_change()?;
+        self.look_now_and_then()?;
+        let working = self.working.lock();
+        // A volume that has failed does not know which state is the durable one.
+        self.check_going_on()?;
         let superblock = self.store.superblock_now();
         let block_size = u64::from(superblock.block_size);
-        let (mut from, end, mut told) = (superblock.first_block(), superblock.end_block(), 0);
-        while from < end {
-            let working = self.working.lock();
-            let roots = self.roots(&working);
-            let group = working.space.survey(&self.store, &roots, from)?;
-            // No state uses anything in the groups before it.
-            let begin = group.as_ref().map_or(end, |group| group.start.clamp(from, end));
-            let behind = group.as_ref().map_or(end, |group| group.end().min(end));
-            let mut tell = |start: u64, stop: u64| -> Result<()> {
-                if stop > start && stop - start >= least.max(1) {
-                    self.store.medium.discard(start * block_size, (stop - start) * block_size)?;
-                    told += (stop - start) * block_size;
-                }
-                Ok(())
-            };
-            tell(from, begin)?;
-            let mut at = begin;
-            while let Some((start, stop)) = group.as_ref().and_then(|group| group.free_run(at)) {
-                tell(start, stop)?;
-                at = stop;
-            }
-            from = behind.max(from + 1);
+        let from = from.div_ceil(block_size).max(superblock.first_block());
+        let end = superblock.end_block().min(to / block_size);
+        if from >= end {
+            return Ok((0, None));
         }
-        Ok(told)
+        let group = working.space.survey(&self.store, &self.roots(&working), from)?;
+        // No state uses anything in the groups before it.
+        let begin = group.as_ref().map_or(end, |group| group.start.clamp(from, end));
+        let behind = group.as_ref().map_or(end, |group| group.end().min(end)).max(from + 1);
+        let mut discarded = 0;
+        let mut discard = |start: u64, stop: u64| -> Result<()> {
+            let length = stop.saturating_sub(start) * block_size;
+            if length >= least.max(block_size) {
+                self.store.medium.discard(start * block_size, length)?;
+                discarded += length;
+            }
+            Ok(())
+        };
+        discard(from, begin)?;
+        let mut at = begin;
+        while let Some((start, stop)) = group.as_ref().and_then(|group| group.free_run(at)) {
+            discard(start, stop.min(end))?;
+            at = stop;
+        }
+        Ok((discarded, (behind < end).then(|| behind * block_size)))
     }
 }

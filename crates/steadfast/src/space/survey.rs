@@ -1,4 +1,4 @@
-//! Reading the bitmaps without changing them: for a map of the volume.
+//! Reading the bitmaps without changing them: for a map of the volume, and for a trim.
 
 use alloc::vec::Vec;
 
@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::format::key::{Key, Kind};
 use crate::memory;
 use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
 use crate::space::{Bitmap, Roots, Space};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
@@ -29,7 +30,8 @@ impl Survey {
         let from = from.max(self.allocatable.start.0);
         let end = self.end().min(self.allocatable.end());
         let mut at = from.checked_sub(self.start)?;
-        while let Some((first, last)) = self.busy.zeros(at) {
+        let busy = if planted(Sabotage::TrimDurable) { &self.used } else { &self.busy };
+        while let Some((first, last)) = busy.zeros(at) {
             let (first, mut last) = (self.start + first, (self.start + last).min(end));
             if first >= end {
                 return None;

@@ -152,11 +152,22 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Makes a checkpoint, so that freed blocks are free, and discards every free run of at least
-    /// `least` blocks. Returns the number of discarded bytes. The medium may ignore the discards.
+    /// `least` bytes. Returns the number of discarded bytes. The medium may ignore the discards.
     ///
     /// # Errors
     /// `ReadOnly`, `Held`, `Poisoned`; `CorruptMetadata`, and the medium's error.
     pub fn trim(&self, least: u64) -> Result<u64> {
         self.engine.trim(least)
+    }
+
+    /// One bounded step of a trim of the byte range `from..to` of the volume: discards the free
+    /// runs of at least `least` bytes in the first allocation group. Returns the number of
+    /// discarded bytes, and the offset of the next step; `None` if the range is done. Sets no
+    /// transaction point, so blocks that the last durable state still needs stay.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Poisoned`; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
+    pub fn trim_step(&self, from: u64, to: u64, least: u64) -> Result<(u64, Option<u64>)> {
+        self.engine.trim_step(from, to, least)
     }
 }
