@@ -71,8 +71,7 @@ impl Space {
     /// memory.
     pub fn is_free_otherwise(&self, run: BlockRun) -> bool {
         self.parts(run).any(|(index, from, to)| {
-            let group = self.groups.get(&index);
-            group.and_then(|group| group.base.zeros(from)).is_some_and(|(low, _)| low < to)
+            self.groups.get(&index).is_some_and(|group| group.base.zeros_in(from, to).is_some())
         })
     }
 
@@ -87,8 +86,8 @@ impl Space {
             let start = index * self.group_blocks;
             let mut at = from;
             while at < to {
-                let zeros = self.groups.get(&index).and_then(|group| group.base.zeros(at));
-                let (low, high) = zeros.map_or((to, to), |(low, high)| (low.min(to), high.min(to)));
+                let zeros = self.groups.get(&index).and_then(|group| group.base.zeros_in(at, to));
+                let (low, high) = zeros.unwrap_or((to, to));
                 // The bitmap of that other state holds these.
                 self.almost += low - at;
                 let part = BlockRun { start: BlockAddress(start + low), count: high - low };
@@ -120,8 +119,7 @@ impl Space {
     /// Without memory to list them it holds all of them: a bitmap holds the others as long.
     fn hold(&mut self, run: BlockRun) {
         let zeros = |space: &Space, index: u64, at: u64, to: u64| {
-            let group = space.groups.get(&index)?;
-            group.base.zeros(at).filter(|(low, _)| *low < to).map(|(low, high)| (low, high.min(to)))
+            space.groups.get(&index)?.base.zeros_in(at, to)
         };
         // There is always room for one range.
         let mut first = true;

@@ -94,31 +94,47 @@ impl Bitmap {
         }
     }
 
-    /// The first bit at or after `from` that has `value`; the length of the bitmap if there is
-    /// none.
-    fn find(&self, from: u64, value: bool) -> u64 {
+    /// The first bit of `from..end` that has `value`; `end` if there is none.
+    fn find(&self, from: u64, end: u64, value: bool) -> u64 {
+        let end = end.min(self.len());
         let mut bit = from;
-        while bit < self.len() {
+        while bit < end {
             let word = self.0[(bit / 64) as usize];
             let word = (if value { word } else { !word }) >> (bit % 64);
             if word != 0 {
-                return bit + u64::from(word.trailing_zeros());
+                return (bit + u64::from(word.trailing_zeros())).min(end);
             }
             bit = (bit / 64 + 1) * 64;
         }
-        self.len()
+        end
+    }
+
+    /// The first run of `value` in `from..end`: start and end. Longer runs end after `most` bits.
+    fn run(&self, from: u64, end: u64, most: u64, value: bool) -> Option<(u64, u64)> {
+        let end = end.min(self.len());
+        let start = self.find(from, end, value);
+        let behind = end.min(start.saturating_add(most));
+        (start < end).then(|| (start, self.find(start, behind, !value)))
     }
 
     /// The next run of zeros at or after `from`: start and end.
     pub fn zeros(&self, from: u64) -> Option<(u64, u64)> {
-        let start = self.find(from, false);
-        (start < self.len()).then(|| (start, self.find(start, true)))
+        self.run(from, u64::MAX, u64::MAX, false)
+    }
+
+    /// As [`zeros`](Self::zeros), without what is beyond `end`.
+    pub fn zeros_in(&self, from: u64, end: u64) -> Option<(u64, u64)> {
+        self.run(from, end, u64::MAX, false)
+    }
+
+    /// As [`zeros_in`](Self::zeros_in), of a long run only the first `most` bits.
+    pub fn some_zeros_in(&self, from: u64, end: u64, most: u64) -> Option<(u64, u64)> {
+        self.run(from, end, most, false)
     }
 
     /// The next run of ones at or after `from`: start and end.
     pub fn ones(&self, from: u64) -> Option<(u64, u64)> {
-        let start = self.find(from, true);
-        (start < self.len()).then(|| (start, self.find(start, false)))
+        self.run(from, u64::MAX, u64::MAX, true)
     }
 }
 
@@ -206,6 +222,13 @@ mod tests {
         assert_eq!(bitmap.zeros(3), Some((100, 101)));
         assert_eq!(bitmap.zeros(101), Some((200, 256)));
         assert_eq!(bitmap.zeros(256), None);
+        assert_eq!(
+            [250, 200, 3].map(|end| bitmap.zeros_in(101, end)),
+            [Some((200, 250)), None, None]
+        );
+        assert_eq!(bitmap.zeros_in(201, 999), Some((201, 256)));
+        assert_eq!(bitmap.some_zeros_in(101, 250, 20), Some((200, 220)));
+        assert_eq!(bitmap.some_zeros_in(101, 250, 70), Some((200, 250)));
         assert_eq!(bitmap.count(), 196);
         assert_eq!(
             [0, 101, 200].map(|from| bitmap.ones(from)),

@@ -351,10 +351,7 @@ impl Space {
             let Some(group) = self.groups.get(&index) else { continue };
             let mut at = from;
             while at < to {
-                let (low, high) = group
-                    .used
-                    .zeros(at)
-                    .map_or((to, to), |(low, high)| (low.min(to), high.min(to)));
+                let (low, high) = group.used.zeros_in(at, to).unwrap_or((to, to));
                 add(base + at, base + low, true)?;
                 add(base + low, base + high, false)?;
                 at = high;

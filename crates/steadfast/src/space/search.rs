@@ -96,10 +96,10 @@ impl Space {
             let mut at = if step == 0 { from - start } else { 0 };
             let Some(group) = self.groups.get(&index) else { return Err(Error::NoSpace) };
             let mut has_room = false;
-            while let Some((low, high)) = group.busy.zeros(at) {
+            while let Some((low, high)) = group.busy.some_zeros_in(at, end - start, want) {
                 at = high;
                 has_room = true;
-                let count = high.min(end.saturating_sub(start)).saturating_sub(low).min(want);
+                let count = high - low;
                 if count > best.count {
                     best = BlockRun { start: BlockAddress(start + low), count };
                 }

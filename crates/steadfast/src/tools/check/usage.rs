@@ -112,8 +112,8 @@ impl<'a> Usage<'a> {
         for (group, from, to) in parts(run, size) {
             let bitmap = self.found.entry(group).or_insert_with(|| Bitmap::new(size));
             let mut at = from;
-            while let Some((low, high)) = bitmap.zeros(at).filter(|(low, _)| *low < to) {
-                let (start, end) = (group * size + low, group * size + high.min(to));
+            while let Some((low, high)) = bitmap.zeros_in(at, to) {
+                let (start, end) = (group * size + low, group * size + high);
                 match new.last_mut() {
                     Some(last) if last.1 == start => last.1 = end,
                     _ => new.push((start, end)),
@@ -129,10 +129,8 @@ impl<'a> Usage<'a> {
     pub fn has_found(&self, run: BlockRun) -> bool {
         let size = u64::from(self.superblock.group_blocks);
         parts(run, size).any(|(group, from, to)| {
-            let zeros = |bitmap: &Bitmap| bitmap.zeros(from).filter(|(low, _)| *low == from);
-            self.found
-                .get(&group)
-                .is_some_and(|bitmap| zeros(bitmap).is_none_or(|(_, high)| high < to))
+            let found = self.found.get(&group);
+            found.is_some_and(|bitmap| bitmap.zeros_in(from, to) != Some((from, to)))
         })
     }
 
