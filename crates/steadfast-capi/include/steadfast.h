@@ -220,6 +220,10 @@
 // Without this flag such a volume opens read-only.
 #define SF_OPEN_RECOVER 8
 
+// Other machines can write to the device: check for another writer around every log record and
+// metaroot, not only once a second.
+#define SF_OPEN_SHARED 16
+
 // `sf_volume_info.flags`: opened for reading only.
 #define SF_INFO_READ_ONLY 1
 
@@ -437,7 +441,8 @@ typedef struct sf_format_options {
 typedef struct sf_open_options {
     // Set by `sf_open_options_init`.
     uint32_t struct_size;
-    // SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND, SF_OPEN_RECOVER.
+    // SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND, SF_OPEN_RECOVER,
+    // SF_OPEN_SHARED.
     uint32_t flags;
     // Cache memory in bytes. Default 32 MiB, without an operating system 64 KiB.
     uint64_t cache_size;

@@ -29,6 +29,9 @@ pub const SF_OPEN_BACKGROUND: u32 = 4;
 /// If the newest state is damaged, open an older state for writing and discard the newer one.
 /// Without this flag such a volume opens read-only.
 pub const SF_OPEN_RECOVER: u32 = 8;
+/// Other machines can write to the device: check for another writer around every log record and
+/// metaroot, not only once a second.
+pub const SF_OPEN_SHARED: u32 = 16;
 
 /// Parameters of a new volume. Call `sf_format_options_init` first, then change the fields that
 /// differ.
@@ -76,7 +79,8 @@ pub struct sf_format_options {
 pub struct sf_open_options {
     /// Set by `sf_open_options_init`.
     pub struct_size: u32,
-    /// SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND, SF_OPEN_RECOVER.
+    /// SF_OPEN_READ_ONLY, SF_OPEN_NO_ATIME, SF_OPEN_BACKGROUND, SF_OPEN_RECOVER,
+    /// SF_OPEN_SHARED.
     pub flags: u32,
     /// Cache memory in bytes. Default 32 MiB, without an operating system 64 KiB.
     pub cache_size: u64,
@@ -254,7 +258,11 @@ fn identity(given: [u8; 16]) -> Outcome<[u8; 16]> {
 pub unsafe fn open(options: *const sf_open_options) -> Outcome<(OpenOptions, bool)> {
     // SAFETY: the caller keeps the contract in `# Safety`.
     let options = unsafe { read(options) }?;
-    let known = SF_OPEN_READ_ONLY | SF_OPEN_NO_ATIME | SF_OPEN_BACKGROUND | SF_OPEN_RECOVER;
+    let known = SF_OPEN_READ_ONLY
+        | SF_OPEN_NO_ATIME
+        | SF_OPEN_BACKGROUND
+        | SF_OPEN_RECOVER
+        | SF_OPEN_SHARED;
     check_flags(options.flags, known)?;
     let background = options.flags & SF_OPEN_BACKGROUND != 0;
     if background && cfg!(not(feature = "std")) {
@@ -268,7 +276,7 @@ pub unsafe fn open(options: *const sf_open_options) -> Outcome<(OpenOptions, boo
         cache_size: usize::try_from(options.cache_size).unwrap_or(usize::MAX),
         access_times: options.flags & SF_OPEN_NO_ATIME == 0,
         recover: options.flags & SF_OPEN_RECOVER != 0,
-        ..OpenOptions::default()
+        shared: options.flags & SF_OPEN_SHARED != 0,
     };
     Ok((wishes, background))
 }

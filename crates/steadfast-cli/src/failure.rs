@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use rustix::io::Errno;
-use steadfast::Error;
+use steadfast::{Error, SECOND_WRITER, STORAGE_FULL};
 use steadfast_media::ErrorClass;
 
 /// Exit codes. The numbers are an interface: they never change their meaning. 0 is success.
@@ -161,10 +161,10 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::Unsupported(_) => (Failed, "this operation is not available"),
         Error::NoSpace => (NoSpace, "delete something, or use a larger volume"),
         Error::ReadOnly => (Failed, "mount or open it read-write"),
-        Error::Poisoned(why) if why.ends_with("full") => {
+        Error::Poisoned(STORAGE_FULL) => {
             (NoSpace, "make room there, unmount, then mount again: what was acknowledged is safe")
         }
-        Error::Poisoned(why) if why.contains("another program") => (
+        Error::Poisoned(SECOND_WRITER) => (
             Busy,
             "find it and end it, then unmount, run 'steadfast check' and mount again: the changes of one of the two are lost",
         ),

@@ -6,6 +6,11 @@ use steadfast_media::{ErrorClass, MediumError};
 use crate::newer::NewerState;
 use crate::types::{BlockAddress, InodeNumber};
 
+/// Cause of [`Error::Poisoned`]: another writer was found. The changes of one of the two are lost.
+pub const SECOND_WRITER: &str = "another program or machine writes to it at the same time";
+/// Cause of [`Error::Poisoned`]: the file system or device below the medium has no more room.
+pub const STORAGE_FULL: &str = "the storage below it is full";
+
 /// Result of every operation of the core.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 

@@ -92,7 +92,7 @@ mod tree;
 mod types;
 pub mod volume;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, SECOND_WRITER, STORAGE_FULL};
 pub use format::Snapshot;
 pub use mask::TransactionMask;
 pub use newer::NewerState;

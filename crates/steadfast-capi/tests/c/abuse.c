@@ -349,6 +349,31 @@ static void full_volume(const sf_device *device) {
     IS(sf_close(volume), 0);
 }
 
+/* Two writers on one device: the second one to set a point notices, at once. */
+static void two_writers(const sf_device *device) {
+    sf_volume *first, *second;
+    sf_format_options format;
+    sf_open_options options;
+    IS(sf_format_options_init(&format, sizeof format), 0);
+    format.block_size = 512;
+    IS(sf_format(device, &format), 0);
+    IS(sf_open_options_init(&options, sizeof options), 0);
+    options.flags = SF_OPEN_SHARED;
+    IS(sf_open(device, &options, &first), 0);
+    IS(sf_open(device, &options, &second), 0);
+    IS(sf_write_file(first, "f", "1", 1), 0);
+    IS(sf_write_file(second, "f", "2", 1), 0);
+    IS(sf_transact(first), 0);
+    IS(sf_transact(second), -SF_EROFS);
+    IS(sf_close(second), 0);
+    IS(sf_close(first), 0);
+    char byte = 0;
+    IS(sf_open(device, NULL, &first), 0);
+    IS(sf_read_file(first, "f", &byte, 1), 1);
+    IS(byte, '1');
+    IS(sf_close(first), 0);
+}
+
 static void image(const char *path) {
     sf_volume *volume, *second;
     sf_format_options format;
@@ -397,6 +422,7 @@ int main(int count, char **arguments) {
     other_versions(&device);
     failing_device(disk, &device);
     full_volume(&device);
+    two_writers(&device);
     image(arguments[1]);
     for (int code = -200; code <= 200; code++) {
         if (sf_strerror(code) == NULL || strlen(sf_strerror(code)) == 0) {

@@ -26,7 +26,7 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::state::Working;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, SECOND_WRITER};
 use crate::format::{LogPosition, Metaroot};
 use crate::log;
 use crate::platform::Platform;
@@ -35,9 +35,6 @@ use crate::types::Generation;
 
 /// How long a check is valid for operations and marks, milliseconds.
 const LOOK_EVERY_MS: u32 = 1000;
-
-/// Why the volume accepts nothing more.
-const FOUND: &str = "another program or machine writes to it at the same time";
 
 /// Number of log blocks that are checked: those of a group, which its writer changes by turns.
 const TAIL: usize = 2;
@@ -71,7 +68,7 @@ fn block_before(position: &LogPosition, back: usize, count: u64) -> Option<u64> 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Whether there may be another writer at all.
     pub(super) fn may_be_shared(&self) -> bool {
-        !self.read_only && self.store.medium.may_be_shared()
+        !self.read_only && (self.shared || self.store.medium.may_be_shared())
     }
 
     /// Takes the present content of the medium as this writer's own.
@@ -172,7 +169,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if others.durable.is_overtaken(&store.medium, &store.superblock_now(), &store.platform)
             || self.log_has_changed(others)
         {
-            return Err(self.fail(FOUND, Error::Poisoned(FOUND)));
+            return Err(self.fail(SECOND_WRITER, Error::Poisoned(SECOND_WRITER)));
         }
         Ok(())
     }

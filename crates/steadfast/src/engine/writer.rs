@@ -11,7 +11,7 @@ use crate::engine::apply::Origin;
 use crate::engine::keyspace::{Keyspace, KeyspaceRead, SpaceClass, Visit};
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::state::Working;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, STORAGE_FULL};
 use crate::format::key::Key;
 use crate::format::{Mutation, Value};
 use crate::mask::TransactionMask;
@@ -167,9 +167,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes the volume read-only, because it cannot go on safely. Returns `error`.
     pub(super) fn fail(&self, why: &'static str, error: Error) -> Error {
         let why = match error {
-            Error::Medium(MediumError { class: ErrorClass::Full, .. }) => {
-                "the storage below it is full"
-            }
+            Error::Medium(MediumError { class: ErrorClass::Full, .. }) => STORAGE_FULL,
             _ => why,
         };
         self.lifecycle.fail(why);
