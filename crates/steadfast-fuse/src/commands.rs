@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::mpsc;
 
-use crate::control::{Command, Job};
-use crate::session::UnmountHandle;
+use crate::jobs::{Command, Job};
+use crate::unmount::UnmountHandle;
 
 /// Sends commands to a [`Session`](crate::Session). Cheap to clone.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@ use steadfast_media::Medium;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::Errno;
-use crate::ioctl::{NONE, READ, WRITE, call, number};
+use crate::ioctl::call::{NONE, READ, WRITE, call, number};
 use crate::log::{log_error, log_info, log_warning};
 
 /// `_IOW(TYPE, 0x50, ScrubStartArgument)`: starts a pass.

@@ -6,29 +6,25 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
 use steadfast::{Platform, TransactionMask, Volume};
 use steadfast_media::Medium;
 
 use crate::commands::Commands;
-use crate::control::{self, Job};
+use crate::control;
 use crate::device::Device;
 use crate::filesystem::Filesystem;
-use crate::log::log_warning;
+use crate::jobs::Job;
 use crate::metrics::Metrics;
-use crate::mount::{self, Mount};
+use crate::mount as mounting;
 use crate::pull::{Connection, Puller};
 use crate::ring::Rings;
+use crate::unmount::UnmountHandle;
 use crate::workers::{THREADS_MIN, Workers};
 use crate::{MountOptions, init};
-
-/// How long an unmount waits for the pages of open files.
-const RESCUE_TIME: Duration = Duration::from_secs(30);
 
 /// A mounted volume. [`run`](Self::run) serves it until the end. Dropping it instead unmounts it
 /// and waits.
@@ -38,22 +34,6 @@ pub struct Session<M: Medium + 'static, P: Platform + Clone + 'static> {
     workers: Workers,
     control: Option<JoinHandle<()>>,
     scrub: Option<JoinHandle<()>>,
-}
-
-/// Ends a [`Session`] from another thread. Cheap to clone. Has no effect after the session has
-/// ended.
-#[derive(Debug, Clone)]
-pub struct UnmountHandle(pub(crate) Arc<End>);
-
-#[derive(Debug)]
-pub(crate) struct End {
-    mount: Mount,
-    connection: Connection,
-    jobs: Mutex<Sender<Job>>,
-    detached: AtomicBool,
-    /// Open files were cut off, so the kernel could not send their last state.
-    cut: AtomicBool,
-    over: AtomicBool,
 }
 
 /// Mounts `volume` on `directory` and serves it. Returns when the kernel has the mount.
@@ -79,7 +59,7 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
             "the transaction mask has 'write', which a write-back cache cannot honour; mount write-through",
         ));
     }
-    let (mount, descriptor) = mount::attach(directory, &options)?;
+    let (mount, descriptor) = mounting::attach(directory, &options)?;
     let device = Device::new(descriptor);
     // From here on an error must undo the mount.
     let undo = |error: io::Error| {
@@ -88,7 +68,7 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
     };
     let (agreement, rings) = init::handshake(&device, &options).map_err(undo)?;
     let (jobs, received) = mpsc::channel();
-    let owner = mount::effective_uid();
+    let owner = mounting::effective_uid();
     let metrics = Arc::new(Metrics::new(
         rings.as_ref().map_or(options.threads.max(THREADS_MIN), Rings::threads),
     ));
@@ -98,14 +78,7 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
     let puller = Puller::start(device.clone(), &mount.directory, &connection, agreement.epochs());
     // Only this function sets it, so it cannot fail.
     let _ = filesystem.puller.set(puller);
-    let end = UnmountHandle(Arc::new(End {
-        mount: mount.clone(),
-        connection,
-        jobs: Mutex::new(jobs),
-        detached: AtomicBool::new(false),
-        cut: AtomicBool::new(false),
-        over: AtomicBool::new(false),
-    }));
+    let end = UnmountHandle::new(mount.clone(), connection, jobs);
     let mut session =
         Session { filesystem, end, workers: Workers::default(), control: None, scrub: None };
     let limits = mount.cache_limits();
@@ -166,8 +139,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
 
     fn join(&mut self) -> io::Result<()> {
         let result = self.workers.join();
-        self.end.0.over.store(true, Ordering::Release);
-        if !self.end.0.cut.load(Ordering::Acquire) {
+        if !self.end.0.is_over_now() {
             self.filesystem.settle_all_times();
         }
         self.filesystem.scrubber.end();
@@ -188,61 +160,12 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Drop for Session<M, P> {
     fn drop(&mut self) {
         // Also if no thread could be started, because the mount exists.
-        if !self.end.0.over.load(Ordering::Acquire) {
+        if !self.end.0.is_over() {
             let _ = self.end.unmount();
             if self.end.0.is_detached() {
                 let _ = self.end.unmount();
             }
             let _ = self.join();
-        }
-    }
-}
-
-impl UnmountHandle {
-    /// Unmounts. While files are open, the mount only leaves the directory tree, and is served
-    /// until they are closed. A second call then ends it immediately, after the kernel has sent the
-    /// written data of those files.
-    ///
-    /// # Errors
-    /// Those of umount(2).
-    pub fn unmount(&self) -> io::Result<()> {
-        let end = &*self.0;
-        if end.over.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        if end.is_detached() {
-            end.cut_off();
-            return Ok(());
-        }
-        match end.mount.detach(false) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                end.mount.detach(true)?;
-                end.detached.store(true, Ordering::Release);
-                log_warning!("files are open; unmounting for good when they are closed");
-                Ok(())
-            }
-            other => other,
-        }
-    }
-}
-
-impl End {
-    fn is_detached(&self) -> bool {
-        self.detached.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn send(&self, job: Job) {
-        // Fails only if the control thread has ended; then the job is not needed.
-        let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
-    }
-
-    fn cut_off(&self) {
-        self.cut.store(true, Ordering::Release);
-        let (done, rescued) = mpsc::channel();
-        self.send(Job::Rescue { done });
-        let _ = rescued.recv_timeout(RESCUE_TIME);
-        if !self.connection.abort() {
-            log_warning!("cannot cut the mount off from open files; it ends when they are closed");
         }
     }
 }

@@ -6,24 +6,10 @@ use steadfast_media::Medium;
 use zerocopy::IntoBytes;
 
 use crate::abi::output::IoctlOut;
-use crate::control::{Job, Ticket};
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
 use crate::ioctl::TrimArgument;
-
-/// A trim between two steps.
-pub(crate) struct Trim {
-    range: TrimArgument,
-    /// Where the next step begins; `None` before the first one.
-    next: Option<u64>,
-    discarded: u64,
-}
-
-impl Trim {
-    pub(crate) fn new(range: &TrimArgument) -> Trim {
-        Trim { range: *range, next: None, discarded: 0 }
-    }
-}
+use crate::jobs::{Job, Ticket, Trim};
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Does a step of `trim`. Answers after the last one; otherwise returns the job for the next.

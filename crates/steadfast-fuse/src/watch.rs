@@ -14,7 +14,7 @@ use steadfast::{BlockAddress, BlockRun, Platform, Volume};
 use steadfast_media::{Medium, MediumCounters};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::ioctl::{READ, WRITE, call, number};
+use crate::ioctl::call::{READ, WRITE, call, number};
 use crate::metrics::{BUCKETS, Histogram, Kind, Metrics, Operations};
 
 /// `_IOR(TYPE, 0x40, StatusArgument)`: returns the activity of the volume.

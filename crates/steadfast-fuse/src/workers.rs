@@ -11,6 +11,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::buffer::{AnswerBuffer, WorkerBuffers};
 use crate::device::{Device, Received};
+use crate::io_flusher::set_io_flusher;
 use crate::log::{log_error, log_warning};
 use crate::request::Request;
 use crate::ring::{self, Rings};
@@ -126,7 +127,7 @@ fn work(
     turns: &Turns,
     mut buffers: WorkerBuffers,
 ) -> io::Result<()> {
-    be_an_io_thread();
+    set_io_flusher();
     let (bytes, answer) = buffers.split();
     while turns.listen() {
         let received = queue.receive(&mut *bytes);
@@ -155,16 +156,4 @@ fn work(
         }
     }
     Ok(())
-}
-
-/// Keeps memory reclaim from waiting for this thread's own writes, and keeps dirty-page throttling
-/// from slowing the thread down. Needs a capability; without it only extreme memory pressure is a
-/// risk.
-#[allow(unsafe_code)]
-pub(crate) fn be_an_io_thread() {
-    const PR_SET_IO_FLUSHER: libc::c_int = 57;
-    // SAFETY: only changes a flag of the calling thread.
-    unsafe {
-        libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
-    }
 }

@@ -9,7 +9,6 @@ use super::{Filesystem, Outcome, ready};
 use crate::abi::input::IoctlIn;
 use crate::abi::output::IoctlOut;
 use crate::buffer::AnswerBuffer;
-use crate::control::{Command, Job};
 use crate::errno::Errno;
 use crate::ioctl::snapshot::text;
 use crate::ioctl::{
@@ -19,10 +18,10 @@ use crate::ioctl::{
     SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotDiffArgument, SnapshotListArgument,
     TRANSACT, TRIM, TrimArgument, snapshot_flag,
 };
+use crate::jobs::{Command, Job, Trim};
 use crate::request::{Arguments, Request};
 use crate::scrub::{self, ScrubStartArgument};
 use crate::service::Later;
-use crate::trim::Trim;
 use crate::watch::{
     self, MapDeadArgument, MapNodesArgument, MapSpaceArgument, OperationsArgument, Status,
     StatusArgument,

@@ -14,8 +14,8 @@ use crate::abi::input::{
 use crate::abi::opcode;
 use crate::abi::output::{CopyFileRangeOut, LseekOut, OpenOut, WriteOut};
 use crate::buffer::AnswerBuffer;
-use crate::control::Job;
 use crate::errno::Errno;
+use crate::jobs::Job;
 use crate::open::Handle;
 use crate::request::Request;
 use crate::service::Later;

@@ -7,7 +7,7 @@ use steadfast::fs::FileKind;
 use steadfast::{Generation, InodeChange, InodeNumber, Snapshot, SnapshotDiff, Timestamp};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use super::{READ, WRITE, call, number};
+use super::call::{READ, WRITE, call, number};
 
 /// `_IOWR(TYPE, 0x30, SnapshotArgument)`: takes a snapshot. In: the name. Out: all fields.
 pub const SNAPSHOT_CREATE: u32 = number(READ | WRITE, 0x30, size_of::<SnapshotArgument>());

@@ -34,10 +34,10 @@ use std::thread::{Builder, JoinHandle};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::device::Device;
 use crate::errno::Errno;
+use crate::io_flusher::set_io_flusher;
 use crate::log::{log_error, log_info, log_warning};
 use crate::request::Request;
 use crate::service::{Answer, Return, Service};
-use crate::workers::be_an_io_thread;
 
 use entry::{Entry, Next};
 
@@ -134,7 +134,7 @@ impl<S: Service> Queue<S> {
         report: Sender<io::Result<()>>,
     ) -> io::Result<()> {
         cpu::stay_on(self.number);
-        be_an_io_thread();
+        set_io_flusher();
         let registered = entry.register();
         let serves = matches!(registered, Ok(true));
         if !serves {
