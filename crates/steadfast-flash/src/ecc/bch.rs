@@ -11,14 +11,12 @@
 //! mistaken for a pattern of `t` with a probability of about 0.3 % (t = 4) or 10^-7 (t = 8).
 //! Checksums of higher layers detect that.
 
+use super::Uncorrectable;
 use super::field::{self, BITS, ORDER};
-use super::{Uncorrectable, locator};
+use super::locator::{self, STRENGTH_MAX};
 
 /// Most data bytes of a codeword; with parity they are below the 8,191 bits of the field.
 pub(super) const DATA_MAX: usize = 1000;
-
-/// Most flips that a code of this module corrects.
-pub(super) const STRENGTH_MAX: usize = 8;
 
 /// Most bytes of parity.
 pub(super) const PARITY_MAX: usize = (STRENGTH_MAX * BITS).div_ceil(8);

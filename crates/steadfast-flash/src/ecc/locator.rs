@@ -6,8 +6,10 @@
 //! a closed formula gives the last two. So one or two errors, the usual case on a good part, need
 //! no search.
 
-use super::bch::STRENGTH_MAX;
 use super::field::{self, ORDER};
+
+/// Most flips that a code of this module corrects.
+pub(super) const STRENGTH_MAX: usize = 8;
 
 /// Coefficients of a polynomial, lowest first.
 type Polynomial = [u16; STRENGTH_MAX + 1];

@@ -361,6 +361,24 @@ pub fn encode_changes(bytes: &mut Vec<u8>, changes: &[(u32, Change)]) {
     }
 }
 
+impl Reader<'_> {
+    fn changes(&mut self, user_pages: u32, geometry: &NandGeometry) -> Option<Vec<(u32, Change)>> {
+        let mut changes = Vec::new();
+        for _ in 0..self.u16()? {
+            changes.extend(Runs::decode([self.u32()?, self.u32()?], user_pages, geometry)?);
+        }
+        for _ in 0..self.u16()? {
+            let (page, length) = (self.u32()?, self.u16()?);
+            let contents = self.take(usize::from(length & 0x7fff))?;
+            if page >= user_pages || contents.len() > geometry.page_size as usize {
+                return None;
+            }
+            changes.push((page, Change::Short(contents.to_vec(), length & 1 << 15 != 0)));
+        }
+        Some(changes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec;

@@ -2,9 +2,6 @@
 
 use alloc::vec::Vec;
 
-use super::codec::{Change, Runs};
-use crate::nand::NandGeometry;
-
 /// Reads fields from the front.
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -30,25 +27,5 @@ impl<'a> Reader<'a> {
     pub fn list(&mut self) -> Option<Vec<u32>> {
         let count = self.u16()?;
         (0..count).map(|_| self.u32()).collect()
-    }
-
-    pub fn changes(
-        &mut self,
-        user_pages: u32,
-        geometry: &NandGeometry,
-    ) -> Option<Vec<(u32, Change)>> {
-        let mut changes = Vec::new();
-        for _ in 0..self.u16()? {
-            changes.extend(Runs::decode([self.u32()?, self.u32()?], user_pages, geometry)?);
-        }
-        for _ in 0..self.u16()? {
-            let (page, length) = (self.u32()?, self.u16()?);
-            let contents = self.take(usize::from(length & 0x7fff))?;
-            if page >= user_pages || contents.len() > geometry.page_size as usize {
-                return None;
-            }
-            changes.push((page, Change::Short(contents.to_vec(), length & 1 << 15 != 0)));
-        }
-        Some(changes)
     }
 }

@@ -1,9 +1,11 @@
 //! Allocation of the blocks of a part.
 
 use super::error::{FlashError, Result};
-use super::ring::SLOTS_IN_TURN;
 use super::tag::TAG_SIZE;
 use crate::nand::{NandGeometry, Pairing};
+
+/// Most ring slots that are read one by one.
+pub(super) const SLOTS_IN_TURN: u32 = 8;
 
 /// Numbers derived from the geometry alone, for a new volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -39,6 +39,7 @@ mod map;
 mod medium;
 mod mount;
 mod placed;
+mod read_counts;
 mod reading;
 mod reads;
 mod rebuild;

@@ -5,14 +5,12 @@
 
 use super::anchor::Anchor;
 use super::error::{FlashError, Result};
+use super::layout::SLOTS_IN_TURN;
 use super::mount::{JournalPage, Last};
 use super::shifted::{First, FirstPages};
 use super::state::Ftl;
 use super::tag::Kind;
 use crate::nand::{BlockNumber, Nand};
-
-/// Most ring slots that are read one by one.
-pub(super) const SLOTS_IN_TURN: u32 = 8;
 
 /// A block of the ring.
 enum Slot {

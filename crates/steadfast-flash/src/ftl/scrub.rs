@@ -9,16 +9,9 @@
 use alloc::vec;
 
 use super::error::Result;
-use super::state::Ftl;
+use super::state::{Ftl, Patrol};
 use super::table::BlockState;
 use crate::nand::{BlockNumber, Nand, Pairing};
-
-/// Position of the patrol.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Patrol {
-    pub block: u32,
-    pub page: u32,
-}
 
 /// Result of one call of [`Ftl::scrub`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

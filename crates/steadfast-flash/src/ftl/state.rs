@@ -9,11 +9,17 @@ use super::codec::{Frontier, RELEASED, STREAMS, Second, UNMAPPED};
 use super::error::{FlashError, Result};
 use super::layout::Layout;
 use super::placed::Placed;
-use super::reads::ReadCounts;
-use super::scrub::Patrol;
+use super::read_counts::ReadCounts;
 use super::table::{BlockInfo, BlockState, Table};
 use super::tag::Kind;
 use crate::nand::{BlockNumber, Nand, NandGeometry, PageAddress};
+
+/// Position of the patrol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Patrol {
+    pub block: u32,
+    pub page: u32,
+}
 
 /// Streams of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

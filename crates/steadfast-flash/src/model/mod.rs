@@ -15,8 +15,9 @@
 
 mod cells;
 mod cut;
+mod interrupted;
 mod part;
 mod random;
 
-pub use cut::{Interrupted, Struck};
+pub use interrupted::{Interrupted, Struck};
 pub use part::{Ageing, NandModel, OperationCounts};

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::cells::{Block, Cells, Programmed, Quality};
-use super::cut::{Interrupted, Struck};
+use super::interrupted::{Interrupted, Struck};
 use super::random::Random;
 use crate::nand::{
     BlockNumber, Ecc, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress,
