@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::address::Address;
 use crate::array::{ArrayOptions, Call, Fleet, LogUse, Outcome, Superblock, Witness};
 use crate::client::{Ask, ClientTls, Endpoint, FleetOptions, TcpFleet, client_config};
+use crate::error::RemoteError;
 use crate::etcd::records::ArrayRecord;
 use crate::etcd::session::{gateway, resolved};
 use crate::etcd::{Session, claims};
-use crate::medium::RemoteError;
 use crate::witness::DirectoryWitness;
 
 /// Report of a server, without opening the array.

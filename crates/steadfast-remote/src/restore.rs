@@ -7,10 +7,11 @@ use std::sync::Arc;
 use crate::address::Address;
 use crate::array::{Array, ArrayError, CreateOptions, Policy, Witness};
 use crate::behind::{LogError, RestoreError};
+use crate::error::RemoteError;
 use crate::etcd::session::{gateway, resolved};
 use crate::etcd::{Session, claims};
 use crate::log_place;
-use crate::medium::{RemoteError, RemoteMedium};
+use crate::medium::RemoteMedium;
 use crate::place::{as_witness, clock, fleet, hex, options, witness};
 
 /// Result of a restore.

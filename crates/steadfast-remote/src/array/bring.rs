@@ -30,11 +30,12 @@ use std::collections::BTreeSet;
 
 use parking_lot::MutexGuard;
 
+use super::entry::{LOST, kept};
 use super::members::State;
 use super::read::Remade;
+use super::record::Stream;
 use super::runs::Runs;
-use super::seal::{Log, Stream};
-use super::sums::{LOST, kept};
+use super::seal::Log;
 use super::{Array, ArrayError, BLOCK, Fleet, crc32c};
 use crate::sabotage::{Sabotage, planted};
 

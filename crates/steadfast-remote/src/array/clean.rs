@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::record::{Header, Meta};
-use super::seal::{Log, Stream};
+use super::record::{Header, Meta, Stream};
+use super::seal::Log;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};

@@ -2,7 +2,7 @@
 //! wait.
 //!
 //! Requests of a dead client may arrive at a server after the next client has opened the array. So
-//! a client that opens an unclosed array for writing waits before it reads the servers ([`quiet`]).
+//! a client that opens an unclosed array for writing waits before it reads the servers ([`quiet`](super::open)).
 //! Whatever arrives during the wait is then like earlier contents.
 //!
 //! # Invariants
@@ -11,8 +11,7 @@
 //! - `closed` is recorded only after every request was answered, and nothing is written after it.
 
 use super::members::State;
-use super::open::{Found, look};
-use super::{Array, ArrayError, ArrayOptions, Fleet, Superblock};
+use super::{Array, ArrayError, Fleet, Superblock};
 use crate::sabotage::{Sabotage, planted};
 
 impl<F: Fleet> Array<F> {
@@ -61,20 +60,4 @@ impl<F: Fleet> Array<F> {
         members.failed = members.good() < self.shape.data;
         if members.failed { Err(ArrayError::TooManyLost) } else { Ok(()) }
     }
-}
-
-/// Reads the servers once no request of a dead client is in flight any more. `open` decides whether
-/// such a client may exist.
-pub(super) fn quiet<F: Fleet>(
-    fleet: &F,
-    options: &ArrayOptions,
-    found: Found,
-    open: impl Fn(&Found) -> bool,
-) -> Found {
-    if options.read_only || options.late_ms == 0 || !open(&found) || planted(Sabotage::LateIgnored)
-    {
-        return found;
-    }
-    fleet.pause(options.late_ms);
-    look(fleet, options.patience_ms)
 }

@@ -7,7 +7,8 @@
 
 use parking_lot::MutexGuard;
 
-use super::seal::{Log, Stream};
+use super::record::Stream;
+use super::seal::Log;
 use super::{Array, ArrayError, Call, Fleet, Outcome};
 use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};

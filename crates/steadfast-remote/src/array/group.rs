@@ -20,59 +20,17 @@ use std::collections::BTreeSet;
 
 use parking_lot::MutexGuard;
 
+use super::entry::kept;
 use super::home::CHUNK;
 use super::runs::Runs;
 use super::seal::Log;
 use super::shape::{RECORD_BLOCKS_MAX, Shape};
-use super::sums::kept;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock, crc32c};
 use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};
 
 /// Fewest blocks of whole groups that are worth a commit, if a record has room for them.
 const GROUPS_MIN: usize = 128;
-/// Most log segments that a commit takes, packing included.
-pub(crate) const COMMIT_SEGMENTS: usize = 2;
-
-/// Places without a group.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    free: BTreeSet<u32>,
-    /// The place that was taken last. Places are taken in turn, so that data written together lies
-    /// together.
-    cursor: u32,
-    /// Places that groups have left since the last commit.
-    left: Vec<u32>,
-    /// Checksum blocks that must record the new places of groups.
-    uncommitted: BTreeSet<u32>,
-}
-
-impl Places {
-    /// The places of a new array.
-    pub(crate) fn new(shape: &Shape) -> Places {
-        Places { free: (shape.groups()..shape.places()).collect(), ..Places::default() }
-    }
-
-    /// Starts with these free places.
-    pub(crate) fn begin(&mut self, free: BTreeSet<u32>) {
-        *self = Places { free, ..Places::default() };
-    }
-
-    /// Whether the servers have the places of all groups.
-    pub(crate) fn are_committed(&self) -> bool {
-        self.uncommitted.is_empty()
-    }
-
-    fn take(&mut self, count: usize) -> Vec<u32> {
-        let behind = self.free.range(self.cursor.saturating_add(1)..);
-        let taken: Vec<u32> =
-            behind.chain(self.free.range(..=self.cursor)).take(count).copied().collect();
-        taken.iter().for_each(|place| _ = self.free.remove(place));
-        self.cursor = taken.last().copied().unwrap_or(self.cursor);
-        taken
-    }
-}
-
 impl Shape {
     /// Groups that are written together.
     fn groups_at_once(&self) -> usize {

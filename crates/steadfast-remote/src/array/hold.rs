@@ -21,7 +21,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::BLOCK;
-use super::map::{Bytes, Entry};
+use super::entry::{Bytes, Entry};
 use super::shape::Shape;
 
 /// Segments whose blocks are held, the open one included. Cleaning lags by a flush and a mark.

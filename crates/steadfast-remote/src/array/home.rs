@@ -14,9 +14,11 @@
 //! rules for records apply to them (`sums.rs`).
 
 use super::BLOCK;
-use super::group::COMMIT_SEGMENTS;
-use super::map::{Entry, HOME};
+use super::entry::{Entry, HOME};
 use super::shape::{AREA, RECORD_BLOCKS_MAX, Shape};
+
+/// Most log segments that a commit takes, packing included.
+pub(crate) const COMMIT_SEGMENTS: usize = 2;
 
 /// Consecutive blocks on one server.
 pub(crate) const CHUNK: u32 = 16;

@@ -1,54 +1,13 @@
 //! [`Map`]: the location of every block, and the contents of every segment.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
+use super::entry::{Bytes, Entry, NOWHERE};
 use super::hold::Hold;
 use super::home::CHUNK;
-use super::record::{Header, Meta};
-use super::seal::Stream;
+use super::record::{Header, Meta, Stream};
 use super::shape::Shape;
-use super::sums::{LOST, kept};
-use super::{Array, ArrayError, BLOCK, Fleet, Status, crc32c};
-
-/// A block that was never written.
-const NOWHERE: u32 = u32::MAX;
-
-/// A block that is at home and not in the log.
-pub(crate) const HOME: u32 = u32::MAX - 1;
-
-/// Location of a block: 16 bytes for each 4 KiB of the medium.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// Segment.
-    pub(crate) slot: u32,
-    /// First byte within the segment.
-    pub(crate) offset: u32,
-    /// Its checksum; for a home in the recorded form ([`kept`]).
-    pub(crate) crc: u32,
-    /// The member that has it.
-    pub(crate) member: u8,
-    /// The shard that it is in.
-    pub(crate) shard: u8,
-}
-
-impl Entry {
-    const NONE: Entry = Entry { slot: NOWHERE, offset: 0, crc: 0, member: 0, shard: 0 };
-
-    /// Whether the block is at home.
-    pub(crate) fn is_home(&self) -> bool {
-        self.slot == HOME
-    }
-
-    /// Whether these bytes match the checksum of the block.
-    pub(crate) fn fits(&self, bytes: &[u8]) -> bool {
-        let crc = crc32c(bytes);
-        match self.is_home() {
-            true => self.crc != LOST && self.crc == kept(crc),
-            false => self.crc == crc,
-        }
-    }
-}
+use super::{Array, ArrayError, BLOCK, Fleet, Status};
 
 /// Contents of a segment.
 #[derive(Debug, Clone, Default)]
@@ -79,9 +38,6 @@ fn many<T: Clone>(count: u32, of: T) -> Result<Vec<T>, ArrayError> {
     all.resize(count as usize, of);
     Ok(all)
 }
-
-/// Bytes of a block that is not yet on a server.
-pub(crate) type Bytes = Arc<[u8; BLOCK]>;
 
 /// Locations of all blocks.
 pub(crate) struct Map {

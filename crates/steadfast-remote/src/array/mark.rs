@@ -16,8 +16,8 @@
 //!   rebuilt.
 
 use super::map::{Map, Segment};
-use super::record::Header;
-use super::seal::{Log, Stream};
+use super::record::{Header, Stream};
+use super::seal::Log;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;

@@ -9,7 +9,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::map::{Entry, Map};
+use super::entry::Entry;
+use super::map::Map;
 use super::members::State;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock};
 use crate::client::Ask;

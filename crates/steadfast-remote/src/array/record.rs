@@ -4,14 +4,24 @@
 //! everything after the checksum field. Every server has the same header, so one header describes
 //! all shards.
 
-use super::seal::Stream;
-use super::shape::Shape;
+use super::shape::{FIXED_BYTES, Shape};
 use super::{BLOCK, Superblock, crc32c};
 
-const MAGIC: u32 = u32::from_le_bytes(*b"SfRr");
+/// What is appended to a segment. New blocks become obsolete sooner than moved ones, so they do not
+/// share segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Stream {
+    /// Blocks as they are written.
+    #[default]
+    Fresh,
+    /// Blocks that cleaning moves. With parity in place: blocks at home that are about to be
+    /// overwritten there (staged).
+    Moved,
+    /// Checksums of homes.
+    Sums,
+}
 
-/// Bytes before the checksums of the shards.
-pub(crate) const FIXED_BYTES: usize = 80;
+const MAGIC: u32 = u32::from_le_bytes(*b"SfRr");
 
 /// Contents of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,9 +12,9 @@
 use std::collections::BTreeMap;
 
 use super::members::State;
-use super::record::{Header, Meta};
+use super::record::{Header, Meta, Stream};
 use super::scan::{Finds, SLOTS_AT_ONCE};
-use super::seal::{Log, Stream};
+use super::seal::Log;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock, crc32c};
 use crate::client::Ask;

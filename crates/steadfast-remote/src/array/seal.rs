@@ -14,9 +14,10 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::group::Places;
+use super::entry::Bytes;
 use super::hold::Hold;
-use super::map::Bytes;
+use super::places::Places;
+use super::record::Stream;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Fleet};
 use crate::sabotage::{Sabotage, planted};
@@ -24,20 +25,6 @@ use crate::sabotage::{Sabotage, planted};
 /// Fewest blocks that are sent without gathering, if a record has room for them. Copying them would
 /// cost more than another header.
 const DIRECT_MIN: usize = 128;
-
-/// What is appended to a segment. New blocks become obsolete sooner than moved ones, so they do not
-/// share segments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Stream {
-    /// Blocks as they are written.
-    #[default]
-    Fresh,
-    /// Blocks that cleaning moves. With parity in place: blocks at home that are about to be
-    /// overwritten there (staged).
-    Moved,
-    /// Checksums of homes.
-    Sums,
-}
 
 /// A segment that records are appended to.
 #[derive(Debug, Clone, Copy)]

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::record::Header;
-use super::seal::{Log, Open, Stream};
+use super::record::{Header, Stream};
+use super::seal::{Log, Open};
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, checksum, crc32c};
 use crate::client::Ask;
 

@@ -2,6 +2,9 @@
 
 use super::{BLOCK, Policy};
 
+/// Bytes before the checksums of the shards.
+pub(crate) const FIXED_BYTES: usize = 80;
+
 /// First byte of the segments on a server; superblocks are before it.
 pub(crate) const AREA: u64 = 64 << 10;
 /// Most blocks of a record.
@@ -105,7 +108,7 @@ impl Shape {
 
     /// Bytes of a record header for this many blocks.
     pub(crate) fn header_bytes(&self, blocks: usize) -> usize {
-        (super::record::FIXED_BYTES + 4 * self.servers() + 8 * blocks).next_multiple_of(SECTOR)
+        (FIXED_BYTES + 4 * self.servers() + 8 * blocks).next_multiple_of(SECTOR)
     }
 
     /// First byte of a segment on each server.

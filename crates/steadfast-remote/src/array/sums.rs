@@ -19,21 +19,13 @@
 
 use std::collections::BTreeSet;
 
-use super::map::{Entry, Map};
-use super::seal::{Log, Stream};
+use super::entry::{Entry, LOST, NONE, kept};
+use super::map::Map;
+use super::record::Stream;
+use super::seal::Log;
 use super::shape::Shape;
 use super::{Array, ArrayError, BLOCK, Fleet};
 use crate::sabotage::{Sabotage, planted};
-
-/// Recorded for a block that was never written.
-pub(crate) const NONE: u32 = 0;
-/// Recorded for a block that no server can supply: no checksum matches it.
-pub(crate) const LOST: u32 = 1;
-
-/// A checksum in the form recorded for a home.
-pub(crate) fn kept(crc: u32) -> u32 {
-    crc.max(LOST + 1)
-}
 
 /// Contents of a checksum block. The header of its record verifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]

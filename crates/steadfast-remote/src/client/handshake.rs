@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use super::link::LinkError;
+use super::error::LinkError;
 use super::stream::{ClientTls, Transport};
 use super::wire::Wire;
 use crate::protocol::{

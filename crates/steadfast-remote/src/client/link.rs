@@ -11,6 +11,7 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::time::{Duration, Instant};
 
+use super::error::LinkError;
 use super::handshake::{self, Endpoint};
 use super::stream::Transport;
 use super::wire::Wire;
@@ -18,23 +19,6 @@ use crate::protocol::{
     Chunk, ChunkHeader, ChunkKind, Command, CommandFlags, ExportInfo, ProtocolError, ReplyHeader,
     Request, SimpleReply, parse_reply_header, wire,
 };
-
-/// Why a connection is unusable.
-#[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// The connection broke, or the server took too long.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// The server sent something that the protocol does not allow.
-    #[error("{0}")]
-    Protocol(#[from] ProtocolError),
-    /// TLS is required and the server has none.
-    #[error("the server has no TLS")]
-    NoTls,
-    /// The server does not offer this export.
-    #[error("the server does not give out this export")]
-    NoExport,
-}
 
 /// Kind of a request.
 #[derive(Debug)]

@@ -1,12 +1,14 @@
 //! The NBD client: one connection with many requests in flight, and the servers of an array.
 
+mod error;
 mod handshake;
 mod link;
 mod stream;
 mod tcp;
 mod wire;
 
+pub use error::LinkError;
 pub use handshake::Endpoint;
-pub use link::{Ask, Link, LinkError, Question};
+pub use link::{Ask, Link, Question};
 pub use stream::{ClientTls, Transport, client_config};
 pub use tcp::{FleetOptions, TcpFleet};

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::error::LinkError;
 use super::handshake::Endpoint;
-use super::link::{Ask, Link, LinkError, Question};
+use super::link::{Ask, Link, Question};
 use crate::array::{Call, Contact, Fleet, Outcome};
 use crate::protocol::wire;
 

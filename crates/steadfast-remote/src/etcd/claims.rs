@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use super::ownership::Hold;
+use super::hold::Hold;
 use super::records::{
     ArrayRecord, Claim, Claims, OwnerRecord, PREFIX, Place, ReleasedRecord, ServerRecord,
     array_key, claims_key, owner_key, released_key, text,
@@ -63,6 +63,17 @@ pub struct Listing {
     pub arrays: BTreeMap<String, Versioned<ArrayRecord>>,
     /// Clients that have arrays open, by the name of the array.
     pub owners: BTreeMap<String, Versioned<OwnerRecord>>,
+}
+
+impl Listing {
+    /// The record of the array of `hold`, if no other client has taken it since then.
+    pub(super) fn held(&self, hold: &Hold) -> Result<&Versioned<ArrayRecord>, EtcdError> {
+        let found = self.arrays.get(&hold.name);
+        let ours = |array: &&Versioned<ArrayRecord>| {
+            array.value.token == hold.token && array.value.uuid == hold.uuid
+        };
+        found.filter(ours).ok_or_else(|| EtcdError::Fenced(hold.name.clone()))
+    }
 }
 
 fn read<T: DeserializeOwned>(entry: &Entry) -> Result<Versioned<T>, EtcdError> {
@@ -277,7 +288,7 @@ pub fn replace(
 ) -> Result<Option<Place>, EtcdError> {
     let name = hold.name.as_str();
     until_done(store, |listing| {
-        let array = hold.find(listing)?;
+        let array = listing.held(hold)?;
         let mut record = array.value.clone();
         let used = |server: &str| array.value.members.iter().any(|place| place.server == server);
         let Some(place) = record.members.get_mut(member) else { return Ok(Ok(None)) };
@@ -312,7 +323,7 @@ pub fn release(store: &impl Store, hold: &Hold) -> Result<(), EtcdError> {
         if listing.arrays.get(name).is_none_or(|array| array.value.uuid != hold.uuid) {
             return Ok(Ok(()));
         }
-        let array = hold.find(listing)?;
+        let array = listing.held(hold)?;
         let mut transaction = Transaction {
             conditions: vec![(array_key(name), array.revision)],
             changes: vec![Change::Delete(array_key(name)), Change::Delete(owner_key(name))],

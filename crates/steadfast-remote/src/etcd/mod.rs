@@ -3,8 +3,8 @@
 //!
 //! - [`store`]: the interface to etcd, which a test can replace; [`gateway`]: etcd itself, through
 //!   its JSON gateway;
-//! - [`records`]: keys and values; [`claims`]: making, moving and releasing arrays; [`ownership`]:
-//!   one writer at a time;
+//! - [`records`]: keys and values; [`claims`]: making, moving and releasing arrays; [`hold`] and
+//!   [`ownership`]: one writer at a time;
 //! - [`registration`]: the entry of a server in the list; [`session`]: an open array.
 //!
 //! # Invariants
@@ -20,6 +20,7 @@
 
 pub mod claims;
 pub mod gateway;
+pub mod hold;
 pub mod ownership;
 pub mod records;
 pub mod registration;

@@ -1,52 +1,10 @@
 //! Ownership: one client at a time may write to an array, namely the client with the newest token.
 
 use super::EtcdError;
-use super::claims::{Client, Listing, Versioned, until_done};
+use super::claims::{Client, until_done};
+use super::hold::Hold;
 use super::records::{ArrayRecord, array_key, owner_key, text};
 use super::store::{Change, Store, StoreError, Transaction};
-
-/// A client's claim to be the writer of an array.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hold {
-    /// Name of the array.
-    pub name: String,
-    /// Identity: the name may belong to another array by now.
-    pub uuid: String,
-    /// The client's token.
-    pub token: u32,
-    /// The client keeps a write-behind log.
-    pub logged: bool,
-}
-
-impl Hold {
-    /// The hold of a client that has made or taken the array.
-    pub fn of(name: &str, record: &ArrayRecord) -> Hold {
-        Hold {
-            name: name.to_owned(),
-            uuid: record.uuid.clone(),
-            token: record.token,
-            logged: false,
-        }
-    }
-
-    /// The same for a client that keeps a write-behind log.
-    #[must_use]
-    pub fn with_log(self, logged: bool) -> Hold {
-        Hold { logged, ..self }
-    }
-
-    /// The record of the array, if no other client has taken it since then.
-    pub(super) fn find<'a>(
-        &self,
-        listing: &'a Listing,
-    ) -> Result<&'a Versioned<ArrayRecord>, EtcdError> {
-        let found = listing.arrays.get(&self.name);
-        let ours = |array: &&Versioned<ArrayRecord>| {
-            array.value.token == self.token && array.value.uuid == self.uuid
-        };
-        found.filter(ours).ok_or_else(|| EtcdError::Fenced(self.name.clone()))
-    }
-}
 
 /// Opens an array for writing under a new token, which invalidates all older ones. While another
 /// client's lease lives, `takeover` is required.
@@ -91,7 +49,7 @@ pub fn take(
 /// [`EtcdError::Fenced`], and errors of etcd.
 pub fn note(store: &impl Store, hold: &Hold, order: (u64, u64)) -> Result<(), EtcdError> {
     until_done(store, |listing| {
-        let array = hold.find(listing)?;
+        let array = listing.held(hold)?;
         if array.value.order() >= order {
             return Ok(Ok(()));
         }
@@ -112,7 +70,7 @@ pub fn note(store: &impl Store, hold: &Hold, order: (u64, u64)) -> Result<(), Et
 pub fn keep(store: &impl Store, hold: &Hold, client: &Client) -> Result<(), EtcdError> {
     let name = hold.name.as_str();
     until_done(store, |listing| {
-        let array = hold.find(listing)?;
+        let array = listing.held(hold)?;
         if listing.owners.get(name).is_some_and(|owner| owner.lease == client.lease) {
             return Ok(Ok(()));
         }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::claims::{self, Client, Listing};
-use super::ownership::Hold;
+use super::hold::Hold;
 use super::records::{ArrayRecord, OwnerRecord};
 use super::store::{Store, StoreError};
 use super::{EtcdError, Gateway, LEASE_SECONDS, RENEWAL, ownership};
@@ -144,7 +144,7 @@ impl Session {
     /// Errors of etcd.
     pub(crate) fn whereabouts(&self, member: usize) -> Result<Option<String>, EtcdError> {
         let listing = claims::list(&self.common.gateway)?;
-        let array = self.common.hold.find(&listing)?;
+        let array = listing.held(&self.common.hold)?;
         Ok(addresses(&listing, &array.value).into_iter().nth(member))
     }
 
@@ -155,7 +155,7 @@ impl Session {
     pub(crate) fn replace(&self, member: usize) -> Result<Option<String>, EtcdError> {
         let common = &self.common;
         let listing = claims::list(&common.gateway)?;
-        let array = common.hold.find(&listing)?;
+        let array = listing.held(&common.hold)?;
         let Some(from) = array.value.members.get(member) else { return Ok(None) };
         let place = claims::replace(&common.gateway, &common.hold, member, &from.server)?;
         Ok(place.map(|place| place.address))

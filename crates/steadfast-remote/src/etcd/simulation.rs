@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use super::claims::{self, Client, list};
 use super::fake::Fake;
-use super::ownership::{self, Hold};
+use super::hold::Hold;
+use super::ownership;
 use super::records::{OwnerRecord, RELEASED_PREFIX, ServerRecord, server_key, text};
 use super::store::{Change, Store, Transaction};
 use super::{EtcdError, registration};

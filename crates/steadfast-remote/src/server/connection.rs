@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::Limits;
+use super::invalid;
 use super::negotiate::{Negotiated, Security, negotiate};
 use super::stream::{Accepted, Next, Timed, Wire};
 use super::transmit::transmit;
@@ -65,8 +66,4 @@ pub fn serve_stream<S: Accepted>(
             }
         }
     }
-}
-
-pub(super) fn invalid(error: crate::protocol::ProtocolError) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
 }

@@ -21,6 +21,7 @@ mod stream;
 mod tls;
 mod transmit;
 
+use std::io;
 use std::time::Duration;
 
 pub use connection::serve_stream;
@@ -57,4 +58,9 @@ impl Default for Limits {
             stall_time: Duration::from_secs(30),
         }
     }
+}
+
+/// What the peer sent is no message of the protocol.
+fn invalid(error: crate::protocol::ProtocolError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::connection::invalid;
+use super::invalid;
 use super::stream::{Accepted, Next, Wire};
 use crate::export::{Catalogue, Export, Refusal};
 use crate::protocol::{

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::connection::invalid;
+use super::invalid;
 use super::negotiate::{ALLOCATION_CONTEXT, Session};
 use super::stream::{Accepted, Next, PIECE, Wire};
 use crate::export::{Export, ExportError};
