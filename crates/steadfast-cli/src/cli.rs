@@ -10,9 +10,11 @@ use crate::commands::{
     ls, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, transact,
     tree, trim, tune, umount,
 };
+use crate::exit;
+use crate::exit::refuse;
 use crate::failure::Outcome;
 use crate::mount_helper::{self, Call};
-use crate::program::{self, Program, refuse};
+use crate::program::{self, Program};
 use crate::{fsck, lab_program, mkfs_name};
 
 /// Text that follows the list of commands.
@@ -87,7 +89,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         return run_mount_helper(&arguments);
     }
     if let Some(Err(failure)) = lab_program::help(&arguments) {
-        return program::end(Err(failure));
+        return exit::end(Err(failure));
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
@@ -96,7 +98,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if cli.recover {
         crate::image::recover_from_now_on();
     }
-    program::end(dispatch(&cli.command))
+    exit::end(dispatch(&cli.command))
 }
 
 /// Runs a command. On success the exit code is 0, or the code of the program that the command ran.
@@ -134,7 +136,7 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Lab(args) => lab_program::run(&[], args),
         Command::Serve(args) => serve::run(args),
         Command::Remote(args) => remote::run(args),
-        Command::Completions(args) => completions::run(args),
+        Command::Completions(args) => completions::run(args, grammar()),
     };
     done.map(|()| 0)
 }

@@ -10,11 +10,12 @@ use std::path::Path;
 
 use steadfast::tools::Identity;
 
+use crate::dead_mount;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::live::Live;
 use crate::output::Output;
 use crate::report::uuid_text;
-use crate::{host, target, window};
+use crate::{host, window};
 
 /// The format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -31,8 +32,8 @@ pub enum Form {
 /// `Usage` (2) if there is no Steadfast volume, otherwise what is wrong with the target.
 pub fn run(path: &Path, form: Form) -> Outcome {
     // A mount point stands for the image or device that is mounted there.
-    let metadata =
-        fs::metadata(window::split(path)).map_err(|error| target::stale_or_host(&error, path))?;
+    let metadata = fs::metadata(window::split(path))
+        .map_err(|error| dead_mount::stale_or_host(&error, path))?;
     let source = if metadata.is_dir() { Live::open(path)?.mount.source } else { path.to_owned() };
     let identity = host::identify(&source).map_err(|failure| match failure.exit {
         Exit::NotAVolume => Failure { exit: Exit::Usage, ..failure },

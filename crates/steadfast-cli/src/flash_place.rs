@@ -18,7 +18,7 @@ use steadfast_flash::part::Part;
 use steadfast_host::nand::{HostNand, MtdNand, NandImage};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::mtd;
+use crate::open_failure;
 
 /// The major number of MTD character devices.
 const MTD_MAJOR: u32 = 90;
@@ -110,7 +110,7 @@ impl FlashPlace {
     /// # Errors
     /// It cannot be used, or lacks some of the given erase blocks; nothing was written.
     pub fn open(&self, access: Access) -> Outcome<HostNand> {
-        let failed = |error| mtd::open_failure(error, &self.path);
+        let failed = |error| open_failure::of_flash(error, &self.path);
         let writing = access == Access::Write;
         let nand: HostNand = match (&self.behind, access) {
             (Behind::Mtd, Access::Watch) => Box::new(MtdNand::watch(&self.path).map_err(failed)?),
@@ -134,7 +134,8 @@ impl FlashPlace {
         let (file, blocks) = split(path);
         let place = FlashPlace { path: file, blocks, behind: Behind::Image(*part) };
         let image = NandImage::create(&place.path, part);
-        let nand = place.with_code(image.map_err(|error| mtd::open_failure(error, path))?, part)?;
+        let nand =
+            place.with_code(image.map_err(|error| open_failure::of_flash(error, path))?, part)?;
         let nand = place.partition(nand);
         if nand.is_err() {
             let _ = fs::remove_file(&place.path);

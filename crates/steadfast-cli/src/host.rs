@@ -9,13 +9,13 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use steadfast::tools::{self, Identity};
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
-use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError, Owner, Window};
+use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError, Window};
 use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::image::{HostMedium, HostVolume, mounted_on};
-use crate::mtd;
-use crate::{ending, remote, size, window};
+use crate::medium::{HostMedium, HostVolume};
+use crate::open_failure;
+use crate::{ending, mtd, remote, size, window};
 
 /// The default block size, bytes.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -273,7 +273,7 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
         match FileMedium::create(path, size, &options) {
             Ok(medium) => return Ok(Box::new(medium)),
             Err(OpenError::AlreadyExists(_)) => {}
-            Err(error) => return Err(failure(&error, path)),
+            Err(error) => return Err(open_failure::of_file(&error, path)),
         }
     }
     // The medium is locked before anything on it changes.
@@ -302,9 +302,10 @@ pub fn create_open(path: &Path, block_size: u32) -> Outcome<HostMedium> {
 fn open_with(path: &Path, options: &FileOptions) -> Outcome<HostMedium> {
     if let Some(place) = window::find(path)? {
         let opened = Window::open(&place.path, place.start, place.length, options);
-        return Ok(Box::new(opened.map_err(|error| failure(&error, path))?));
+        return Ok(Box::new(opened.map_err(|error| open_failure::of_file(&error, path))?));
     }
-    let opened = FileMedium::open(path, options).map_err(|error| failure(&error, path))?;
+    let opened =
+        FileMedium::open(path, options).map_err(|error| open_failure::of_file(&error, path))?;
     Ok(Box::new(opened))
 }
 
@@ -411,120 +412,4 @@ pub fn is_device(path: &Path) -> bool {
         || window::is_part(path)
         || fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
         || mtd::is_mtd(path)
-}
-
-/// The failure to open an image or a device.
-pub fn failure(error: &OpenError, path: &Path) -> Failure {
-    let place = path.display();
-    match error {
-        OpenError::InUse { owner, .. } => {
-            let what = match owner {
-                Some(owner) => match &owner.name {
-                    Some(name) => format!("the image is in use by process {} ({name})", owner.pid),
-                    None => format!("the image is in use by process {}", owner.pid),
-                },
-                None => "the image is in use by another process".to_owned(),
-            };
-            Failure::new(Exit::Busy, what, place, in_use_advice(path))
-        }
-        OpenError::InUseBelow { below, owner, .. } => {
-            let who = match owner {
-                Some(Owner { pid, name: Some(name) }) => format!("process {pid} ({name})"),
-                Some(Owner { pid, name: None }) => format!("process {pid}"),
-                None => "another process".to_owned(),
-            };
-            let what = format!("the device shows {}, which is in use by {who}", below.display());
-            Failure::new(Exit::Busy, what, place, in_use_advice(below))
-        }
-        OpenError::DeviceInUse(_) => {
-            Failure::new(Exit::Busy, "the device is in use", place, in_use_advice(path))
-        }
-        OpenError::NotFound(_) => without_directory(path).unwrap_or_else(|| {
-            let advice = "check the path, or make it with 'steadfast mkfs'";
-            Failure::new(Exit::Failed, "no such image or device", place, advice)
-        }),
-        OpenError::AlreadyExists(_) => {
-            Failure::new(Exit::Failed, "exists already", place, "choose another name or remove it")
-        }
-        OpenError::PermissionDenied { writing, .. } => Failure::new(
-            Exit::NoPermission,
-            if *writing { "no permission to read and write" } else { "no permission to read" },
-            place,
-            "check who owns it, or run the command as that user or as root",
-        ),
-        OpenError::WriteProtected(_) => {
-            let advice = match path.exists() {
-                true => {
-                    "make that writable, or copy the image to another place; 'mount -o ro' only reads"
-                }
-                false => "use another place",
-            };
-            Failure::new(Exit::Failed, "the host's file system is read-only", place, advice)
-        }
-        OpenError::NotAMedium { what, .. } => Failure::new(
-            Exit::NotAVolume,
-            format!("is a {what}"),
-            place,
-            "give an image file or a block device",
-        ),
-        OpenError::Window { what, .. } => Failure::new(
-            Exit::Usage,
-            what.clone(),
-            place,
-            "give a part that lies inside, such as IMAGE?offset=1M",
-        ),
-        OpenError::DirectUnsupported(_) => Failure::new(
-            Exit::Failed,
-            "the host's file system has no direct I/O",
-            place,
-            "leave -o direct out",
-        ),
-        OpenError::Size { source, size: bytes, .. } => {
-            let mut failure =
-                Failure::host(source, &format!("make a file of {}", size::human(*bytes)), path);
-            // There is no error number if the size does not even fit the system call.
-            if matches!(Errno::from_io_error(source), None | Some(Errno::INVAL)) {
-                failure.what = format!("no file can have {}", size::human(*bytes));
-                failure.exit = Exit::NoSpace;
-                failure.advice = "ask for less: files have at most 2^63 - 1 bytes".into();
-            }
-            failure
-        }
-        OpenError::Io { source, action, .. } => Failure::host(source, action, path),
-        // These errors begin with the path; the message line has the path in the middle.
-        other => {
-            let text = other.to_string();
-            let prefix = format!("{place}: ");
-            Failure::new(
-                Exit::Failed,
-                text.strip_prefix(&prefix).unwrap_or(&text),
-                place,
-                "see the message",
-            )
-        }
-    }
-}
-
-/// The failure for a path whose directory does not exist; `None` if the directory is there.
-pub fn without_directory(path: &Path) -> Option<Failure> {
-    let directory = directory_of(path).filter(|directory| !directory.exists())?.display();
-    let advice = format!("check the path, or make the directory with 'mkdir -p {directory}'");
-    Some(Failure::new(Exit::Failed, "there is no directory for it", path.display(), advice))
-}
-
-fn directory_of(path: &Path) -> Option<&Path> {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty())
-}
-
-fn in_use_advice(path: &Path) -> String {
-    match mounted_on(path) {
-        Some(directory) => format!(
-            "it is mounted on {0}: work there, or unmount it with 'steadfast umount {0}'",
-            directory.display()
-        ),
-        None if window::is_part(path) => {
-            "end what uses it; a part without a size reaches to the end of the file".into()
-        }
-        None => "wait for the other process or end it".into(),
-    }
 }

@@ -4,18 +4,11 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use steadfast::{OpenOptions, TransactionMask, Volume, VolumeInfo};
-use steadfast_host::HostPlatform;
-use steadfast_media::Medium;
+use steadfast::{OpenOptions, TransactionMask, VolumeInfo};
 
 use crate::failure::{Failure, Outcome};
-use crate::{host, mounts};
-
-/// The volumes that this program works on.
-pub type HostVolume = Volume<HostMedium, HostPlatform>;
-
-/// An image file, a block device, or flash through the translation layer.
-pub type HostMedium = Box<dyn Medium>;
+use crate::host;
+use crate::medium::HostVolume;
 
 /// Memory for cached nodes while a command works on an image, bytes.
 pub const CACHE_SIZE: usize = 32 << 20;
@@ -142,9 +135,4 @@ pub fn recover_from_now_on() {
 /// See [`recover_from_now_on`].
 pub fn recovers() -> bool {
     RECOVER.load(Ordering::Relaxed)
-}
-
-/// The mount point of an image that is in use, for the advice in a message.
-pub fn mounted_on(path: &Path) -> Option<PathBuf> {
-    mounts::of_source(path).ok().flatten().map(|mount| mount.directory)
 }

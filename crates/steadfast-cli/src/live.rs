@@ -10,10 +10,10 @@ use steadfast_fuse::ioctl;
 use steadfast_fuse::scrub::{self, ScrubStatus};
 use steadfast_fuse::watch::{self, Snapshot};
 
-use crate::commands::snapshot::explain_live;
+use crate::dead_mount::{is_daemon_gone, stale_or_host};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mounts::{self, Mount};
-use crate::target::{is_daemon_gone, stale_or_host};
+use crate::snapshot_failure::explain_live;
 
 /// An open directory of a mounted volume.
 pub struct Live {

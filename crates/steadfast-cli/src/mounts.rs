@@ -135,6 +135,11 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
+/// The mount point of an image that is in use, for the advice in a message.
+pub fn mount_point_of(path: &Path) -> Option<PathBuf> {
+    of_source(path).ok().flatten().map(|mount| mount.directory)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

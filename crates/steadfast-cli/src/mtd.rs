@@ -4,16 +4,15 @@
 use std::path::Path;
 
 use steadfast::FormatOptions;
-use steadfast_flash::ftl::FlashError;
 use steadfast_flash::nand::Nand;
 use steadfast_flash::part::Part;
-use steadfast_host::nand::{FlashDevice, HostNand, NandOpenError, is_blank, medium_geometry};
+use steadfast_host::nand::{FlashDevice, HostNand, is_blank, medium_geometry};
 use steadfast_media::Geometry;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::flash_place::{Access, FlashPlace, not_flash};
-use crate::host;
-use crate::image::HostMedium;
+use crate::medium::HostMedium;
+use crate::open_failure;
 
 /// Pages of the intent log on flash: as many as a mount can read. A group of records takes two
 /// pages, and the mount reads one of them.
@@ -67,7 +66,8 @@ pub fn parse_part(text: &str) -> Result<Part, String> {
 /// The device cannot be used, or holds no translation layer of this geometry. Nothing was written.
 pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
     let nand = part(path, if read_only { Access::Read } else { Access::Write })?;
-    let device = FlashDevice::open(nand, read_only).map_err(|error| failure(&error, path))?;
+    let device =
+        FlashDevice::open(nand, read_only).map_err(|error| open_failure::of_layer(&error, path))?;
     Ok(Box::new(device))
 }
 
@@ -77,8 +77,8 @@ pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
 /// The device cannot be used, is too small, or has too many bad blocks.
 pub fn format(path: &Path) -> Outcome<HostMedium> {
     let nand = part(path, Access::Write)?;
-    let device =
-        FlashDevice::format(nand, volume_number()?).map_err(|error| failure(&error, path))?;
+    let device = FlashDevice::format(nand, volume_number()?)
+        .map_err(|error| open_failure::of_layer(&error, path))?;
     Ok(Box::new(device))
 }
 
@@ -100,7 +100,8 @@ pub fn volume_number() -> Outcome<u64> {
 /// # Errors
 /// The device cannot be used or is too small.
 pub fn geometry_when_formatted(path: &Path) -> Outcome<Geometry> {
-    medium_geometry(&part(path, Access::Read)?.geometry()).map_err(|error| failure(&error, path))
+    medium_geometry(&part(path, Access::Read)?.geometry())
+        .map_err(|error| open_failure::of_layer(&error, path))
 }
 
 /// Whether the device holds data.
@@ -110,7 +111,7 @@ pub fn geometry_when_formatted(path: &Path) -> Outcome<Geometry> {
 pub fn holds_data(path: &Path) -> Outcome<bool> {
     is_blank(&mut *part(path, Access::Read)?)
         .map(|blank| !blank)
-        .map_err(|error| failure(&error, path))
+        .map_err(|error| open_failure::of_layer(&error, path))
 }
 
 /// Whether a process has the device locked.
@@ -120,49 +121,4 @@ pub fn is_locked(path: &Path) -> bool {
 
 fn part(path: &Path, access: Access) -> Outcome<HostNand> {
     FlashPlace::find(path).ok_or_else(|| not_flash(path))?.open(access)
-}
-
-/// The failure to open a part or an image of one.
-pub fn open_failure(error: NandOpenError, path: &Path) -> Failure {
-    match error {
-        NandOpenError::File(error) => host::failure(&error, path),
-        NandOpenError::UsedBy { user, .. } => Failure::new(
-            Exit::Busy,
-            format!("the flash is in use by {user}"),
-            path.display(),
-            "detach or unmount it first ('ubidetach', 'umount')",
-        ),
-        // These errors begin with the path, which has its own place in a failure.
-        other => {
-            let line = other.to_string();
-            let what =
-                line.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&line).to_owned();
-            Failure::new(
-                Exit::NotAVolume,
-                what,
-                path.display(),
-                "see 'mtdinfo' for what the device is",
-            )
-        }
-    }
-}
-
-/// The failure of the translation layer on a part.
-pub fn failure(error: &FlashError, path: &Path) -> Failure {
-    let (exit, advice) = match error {
-        FlashError::NotFormatted => (Exit::NotAVolume, "make a volume with 'steadfast mkfs'"),
-        FlashError::OtherGeometry { .. } => (
-            Exit::NotAVolume,
-            "use the part or partition that it was made for, or make a new volume",
-        ),
-        FlashError::Version(_) => (Exit::NotAVolume, "use a newer program"),
-        FlashError::TooSmall { .. } => {
-            (Exit::NoSpace, "use a larger part, or one with fewer bad blocks")
-        }
-        FlashError::OobTooSmall(_) | FlashError::Geometry(_) => {
-            (Exit::NotAVolume, "use another part")
-        }
-        _ => (Exit::Failed, "see the kernel's log; what was durable can still be read with -o ro"),
-    };
-    Failure::new(exit, error.to_string(), path.display(), advice)
 }

@@ -1,16 +1,11 @@
-//! What the programs of Steadfast have in common: how a wrong call and a panic end, and where the
+//! What the programs of Steadfast have in common: a name, a grammar, how a panic ends, and where the
 //! other program is.
 //!
 //! A program [`begin`]s with its name and its grammar; advice that names a command comes from them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::OnceLock;
-
-use clap::error::ErrorKind;
-
-use crate::failure::{Exit, Failure, Outcome};
 
 /// The program that this process runs.
 #[derive(Debug, Clone, Copy)]
@@ -35,17 +30,6 @@ pub fn begin(program: Program) {
     }));
 }
 
-/// The exit code of a command, whose failure is printed.
-pub fn end(outcome: Outcome<u8>) -> ExitCode {
-    match outcome {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            eprintln!("{failure}");
-            ExitCode::from(failure.exit as u8)
-        }
-    }
-}
-
 /// Names the manual of the command that was called, subcommands included.
 pub fn help_advice() -> String {
     let Some(program) = PROGRAM.get() else { return "see the manual".to_owned() };
@@ -57,36 +41,6 @@ pub fn help_advice() -> String {
         command = below;
     }
     format!("see '{words} --help'")
-}
-
-/// Reports a wrong command line in one line, like every other failure. Help and version go to
-/// standard output.
-pub fn refuse(error: &clap::Error) -> ExitCode {
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
-        let _ = error.print();
-        return ExitCode::from(u8::from(error.use_stderr()) * Exit::Usage as u8);
-    }
-    let text = error.render().to_string();
-    // clap prints paragraphs: the mistake, then tips, then usage and where to find help.
-    let mistake: Vec<&str> = text
-        .lines()
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .map(str::trim)
-        // Words that begin with a dash are always options here, so this tip is wrong.
-        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass '-"))
-        .collect();
-    let mistake = mistake.join(" ");
-    let mistake = mistake.strip_prefix("error: ").unwrap_or(&mistake);
-    // In one line a tip needs a mark before it.
-    let mistake = mistake.replace(" tip: ", "; ");
-    let failure = Failure::new(Exit::Usage, mistake, "command line", help_advice());
-    eprintln!("{failure}");
-    ExitCode::from(Exit::Usage as u8)
 }
 
 /// The other program: beside this one, else where the shell would find it.

@@ -9,7 +9,7 @@ use steadfast_remote::etcd::EtcdError;
 use steadfast_remote::{Address, Live, RemoteError, RemoteMedium, Restored, Watch, is_address};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::image::HostMedium;
+use crate::medium::HostMedium;
 
 /// Whether the path is the address of an array.
 pub fn is_remote(path: &Path) -> bool {

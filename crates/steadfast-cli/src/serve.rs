@@ -19,16 +19,18 @@ use steadfast_host::BackgroundThread;
 
 use crate::behaviour::Behaviour;
 use crate::daemon::Ready;
+use crate::dead_mount::stale_or_host;
 use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::image::{HostMedium, HostVolume, newer_state_warning, superblock_warning};
+use crate::image::{newer_state_warning, superblock_warning};
 use crate::live::Live;
 use crate::logger::{Priority, message};
+use crate::medium::{HostMedium, HostVolume};
 use crate::mount_options::MountSettings;
 use crate::observe::server::{Server, SocketFile};
 use crate::observe::{Identity, exposition};
+use crate::open_failure;
 use crate::report::uuid_text;
 use crate::schedule::{Keeper, Snapshots};
-use crate::target::stale_or_host;
 use crate::{host, mask_text, mounts, size};
 
 /// The device that every FUSE mount uses to reach the kernel.
@@ -203,7 +205,8 @@ fn check_directory(directory: &Path) -> Outcome {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // The directory above may be missing too.
-            let parents = if host::without_directory(directory).is_some() { "-p " } else { "" };
+            let parents =
+                if open_failure::without_directory(directory).is_some() { "-p " } else { "" };
             return Err(Failure::new(
                 Exit::CannotMount,
                 "the mount point does not exist",

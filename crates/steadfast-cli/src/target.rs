@@ -5,12 +5,10 @@
 //! `steadfast mount`.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
-
+use crate::dead_mount::stale_or_host;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::live::Live;
 use crate::{mounts, mtd, window};
@@ -86,27 +84,4 @@ impl Target {
             )),
         }
     }
-}
-
-/// Whether a call on a mount returns this error because the daemon has ended. A request that the
-/// daemon had received over io_uring gets ECANCELED.
-pub fn is_daemon_gone(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
-    )
-}
-
-/// The failure of an access to `path`, with advice of its own for "Transport endpoint is not
-/// connected".
-pub fn stale_or_host(error: &io::Error, path: &Path) -> Failure {
-    if is_daemon_gone(error) {
-        return Failure::new(
-            Exit::CannotMount,
-            "the daemon of this mount is gone",
-            path.display(),
-            format!("clear it with 'steadfast umount {}', then mount again", path.display()),
-        );
-    }
-    Failure::host(error, "open", path)
 }

@@ -4,7 +4,7 @@
 use steadfast::fs::{Attributes, DirectoryEntry, FileKind};
 use steadfast::{Error, InodeNumber, Result};
 
-use crate::image::HostVolume;
+use crate::medium::HostVolume;
 
 /// Symbolic links followed in one path before it counts as a loop.
 const LINKS_MAX: usize = 40;

@@ -12,7 +12,7 @@ use steadfast::fs::{Attributes, DirectoryEntry, FileKind};
 use steadfast::{Error, InodeNumber};
 
 use crate::failure::{Exit, Failure};
-use crate::image::HostVolume;
+use crate::medium::HostVolume;
 use crate::volume_path::{join, sorted_entries};
 
 /// Maximum depth of nested directories.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use steadfast_cli::exit;
 use steadfast_cli::failure::{Failure, Outcome};
 use steadfast_cli::output::Output;
 use steadfast_cli::program::{self, Program};
@@ -62,8 +63,8 @@ enum Command {
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     program::begin(Program { name: NAME, grammar: Cli::command });
     match Cli::try_parse_from(&arguments) {
-        Ok(cli) => program::end(dispatch(&cli.command).map(|()| 0)),
-        Err(error) => program::refuse(&error),
+        Ok(cli) => exit::end(dispatch(&cli.command).map(|()| 0)),
+        Err(error) => exit::refuse(&error),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use clap_complete::Shell;
 
-use crate::cli;
 use crate::failure::Outcome;
 use crate::output::Output;
 
@@ -15,13 +14,13 @@ pub struct Args {
     shell: Shell,
 }
 
-/// Runs the command.
+/// Runs the command: completes the command lines of `grammar`.
 ///
 /// # Errors
 /// Those of standard output.
-pub fn run(args: &Args) -> Outcome {
+pub fn run(args: &Args, mut grammar: clap::Command) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut cli::grammar(), "steadfast", &mut script);
+    clap_complete::generate(args.shell, &mut grammar, "steadfast", &mut script);
     let mut output = Output::new();
     output.bytes(&script)?;
     output.finish()

@@ -11,6 +11,7 @@ use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::mtd::{self, Given};
+use crate::open_failure;
 use crate::output::{self, Output};
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
@@ -97,7 +98,7 @@ pub fn run(args: &Args) -> Outcome {
         mtd::format_defaults(page, given, &mut options);
     }
     let existed = exists(path)?;
-    if !existed && let Some(failure) = host::without_directory(path) {
+    if !existed && let Some(failure) = open_failure::without_directory(path) {
         return Err(failure);
     }
     if !existed && args.size.is_none() {

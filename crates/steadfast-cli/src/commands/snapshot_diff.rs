@@ -14,9 +14,11 @@ use steadfast::fs::FileKind;
 use steadfast::{InodeChange, InodeNumber};
 
 use crate::failure::{Failure, Outcome};
-use crate::image::{Access, CACHE_SIZE, HostVolume, Image};
+use crate::image::{Access, CACHE_SIZE, Image};
 use crate::live::Live;
+use crate::medium::HostVolume;
 use crate::output::{JsonName, Output};
+use crate::snapshot_failure::explain;
 use crate::target::Target;
 use crate::volume_path::join;
 use crate::walk::{Step, Walk};
@@ -92,9 +94,7 @@ fn on_image(
     let mut from = InodeNumber(0);
     loop {
         let part = image.volume.snapshot_diff(before, after, from, CHANGES_MAX);
-        let part = part.map_err(|error| {
-            super::snapshot::explain(Failure::core(error, path.display()), error)
-        })?;
+        let part = part.map_err(|error| explain(Failure::core(error, path.display()), error))?;
         changes.extend(part.changes);
         let Some(next) = part.next else { break };
         from = next;

@@ -11,6 +11,7 @@ use super::survey::Survey;
 use super::{PlaceArgs, info};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::flash_place::{Access, FlashPlace};
+use crate::open_failure;
 use crate::output;
 use crate::{mtd, size};
 
@@ -81,14 +82,14 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn format(nand: HostNand, path: &Path) -> Outcome {
-    let failed = |error: FlashError| mtd::failure(&error, path);
+    let failed = |error: FlashError| open_failure::of_layer(&error, path);
     let device = FlashDevice::format(nand, mtd::volume_number()?).map_err(failed)?;
     device.with(|ftl| ftl.close()).map_err(failed)
 }
 
 /// Fails if the part holds data that formatting would destroy.
 fn refuse_contents(nand: &mut HostNand, ours: bool, path: &Path) -> Outcome {
-    if is_blank(&mut **nand).map_err(|error| mtd::failure(&error, path))? {
+    if is_blank(&mut **nand).map_err(|error| open_failure::of_layer(&error, path))? {
         return Ok(());
     }
     let what = match ours {

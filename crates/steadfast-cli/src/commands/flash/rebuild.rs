@@ -8,7 +8,8 @@ use steadfast_host::nand::FlashDevice;
 use super::PlaceArgs;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::flash_place::Access;
-use crate::{mtd, output};
+use crate::open_failure;
+use crate::output;
 
 /// Rebuild map, block table and journal of the translation layer, from what every page of the part
 /// records about itself
@@ -51,7 +52,7 @@ struct Report {
 /// `--force` is not given. Those of the part.
 pub fn run(args: &Args) -> Outcome {
     let place = args.place.find()?;
-    let failed = |error: FlashError| mtd::failure(&error, &place.path);
+    let failed = |error: FlashError| open_failure::of_layer(&error, &place.path);
     let mut nand = place.open(Access::Write)?;
     if !args.force && Ftl::mount(&mut nand, true).is_ok() {
         let advice =

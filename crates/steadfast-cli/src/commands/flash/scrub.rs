@@ -12,7 +12,8 @@ use steadfast_host::nand::FlashDevice;
 use super::PlaceArgs;
 use crate::failure::Outcome;
 use crate::flash_place::Access;
-use crate::{mtd, output};
+use crate::open_failure;
+use crate::output;
 
 /// Pages per step; progress is shown after each step.
 const STEP: u32 = 256;
@@ -63,7 +64,7 @@ struct Report {
 /// There is no NAND, or no translation layer on it, or it is in use; those of the part.
 pub fn run(args: &Args) -> Outcome {
     let place = args.place.find()?;
-    let failed = |error: FlashError| mtd::failure(&error, &place.path);
+    let failed = |error: FlashError| open_failure::of_layer(&error, &place.path);
     let nand = place.open(if args.dry_run { Access::Watch } else { Access::Write })?;
     let device = FlashDevice::open(nand, args.dry_run).map_err(failed)?;
     let report = device.with(|ftl| patrol(ftl, args.budget.unwrap_or(u32::MAX))).map_err(failed)?;

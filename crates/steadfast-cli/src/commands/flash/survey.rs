@@ -13,7 +13,7 @@ use steadfast_flash::nand::{BlockNumber, Nand};
 
 use crate::failure::{Exit, Outcome};
 use crate::flash_place::{Access, FlashPlace};
-use crate::mtd;
+use crate::open_failure;
 
 /// Maximum number of surveys of a part that is being written.
 const LOOKS: u32 = 8;
@@ -85,7 +85,7 @@ impl Survey {
     /// # Errors
     /// It holds no readable translation layer.
     pub fn take_from<N: Nand>(place: &FlashPlace, nand: N) -> Outcome<Survey> {
-        let failed = |error| mtd::failure(&error, &place.path);
+        let failed = |error| open_failure::of_layer(&error, &place.path);
         let mut ftl = Ftl::mount(nand, true).map_err(failed)?;
         let mount_page_reads = ftl.info().page_reads;
         let report = ftl.report().map_err(failed)?;

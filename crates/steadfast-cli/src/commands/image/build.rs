@@ -12,7 +12,7 @@ use steadfast_host::{HostPlatform, WholeImage};
 use super::fill::fill;
 use super::{build_nand, byte_bar};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::image::{HostMedium, HostVolume};
+use crate::medium::{HostMedium, HostVolume};
 use crate::mtd::{self, Given};
 use crate::output;
 use crate::owner::{self, Owner};

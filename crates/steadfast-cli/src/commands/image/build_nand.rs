@@ -16,8 +16,8 @@ use steadfast_host::nand::{FlashDevice, HostNand, NandImage, medium_geometry};
 
 use super::fill::fill;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::image::HostMedium;
-use crate::mtd;
+use crate::medium::HostMedium;
+use crate::open_failure;
 use crate::source::Source;
 
 /// Bytes of the volume on this part.
@@ -25,7 +25,8 @@ use crate::source::Source;
 /// # Errors
 /// The part is too small for a translation layer.
 pub fn size(part: &Part, image: &Path) -> Outcome<u64> {
-    let geometry = medium_geometry(&part.geometry).map_err(|error| mtd::failure(&error, image))?;
+    let geometry =
+        medium_geometry(&part.geometry).map_err(|error| open_failure::of_layer(&error, image))?;
     Ok(geometry.size)
 }
 
@@ -58,7 +59,7 @@ pub fn build(
         [] => FlashDevice::format_image(nand, number),
         _ => FlashDevice::format(nand, number),
     };
-    let device = formatted.map_err(|error| mtd::failure(&error, image))?;
+    let device = formatted.map_err(|error| open_failure::of_layer(&error, image))?;
     let medium: HostMedium = Box::new(device);
     let clock = HostPlatform::stopped_at(now);
     Volume::format(&medium, options, &clock).map_err(at_image)?;
@@ -74,7 +75,8 @@ pub fn build(
 fn check(part: &Part, partial: &Path, image: &Path) -> Outcome<VolumeInfo> {
     let at_image = |error| Failure::core(error, image.display());
     let nand = open_part(partial, image, part, false)?;
-    let device = FlashDevice::open(nand, true).map_err(|error| mtd::failure(&error, image))?;
+    let device =
+        FlashDevice::open(nand, true).map_err(|error| open_failure::of_layer(&error, image))?;
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let medium: HostMedium = Box::new(device);
     let volume = Volume::open(medium, options, HostPlatform::new()).map_err(at_image)?;
@@ -88,7 +90,7 @@ fn open_part(partial: &Path, image: &Path, part: &Part, new: bool) -> Outcome<Ho
         true => NandImage::create(partial, part),
         false => NandImage::open(partial, part, false),
     };
-    let nand = opened.map_err(|error| mtd::open_failure(error, image))?;
+    let nand = opened.map_err(|error| open_failure::of_flash(error, image))?;
     nand.with_code(part).map_err(|error| {
         Failure::new(Exit::Failed, error.to_string(), image.display(), "use another part")
     })

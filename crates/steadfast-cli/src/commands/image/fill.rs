@@ -13,7 +13,7 @@ use steadfast::fs::{Caller, NewNode, SetAttributes, SetTime, SetXattrMode};
 use steadfast::{Error, InodeNumber, TransactionMask};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::image::HostVolume;
+use crate::medium::HostVolume;
 use crate::source::{ContentReader, Entry, Node, Source};
 use crate::transfer;
 

@@ -9,8 +9,8 @@ use steadfast_fuse::watch;
 
 use crate::failure::{Failure, Outcome};
 use crate::grid::{self, Grid, Kind};
-use crate::image::HostVolume;
 use crate::live::Live;
+use crate::medium::HostVolume;
 
 /// Allocation groups and leaves per step on an image.
 const STEP: usize = 4096;

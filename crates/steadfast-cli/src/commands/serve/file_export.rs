@@ -10,7 +10,7 @@ use steadfast::fs::{AllocateMode, FileOptions, SeekTo, SetAttributes};
 use steadfast::{Error, InodeNumber, Result};
 use steadfast_remote::export::{Export, ExportError, Stretch};
 
-use crate::image::HostVolume;
+use crate::medium::HostVolume;
 
 /// A file as an export.
 pub struct FileExport {
