@@ -8,8 +8,8 @@ use engine::fs::{DirectoryEntry, FileKind};
 use engine::{Error, InodeNumber, Platform};
 
 use crate::error::Failure;
-use crate::guard::{call_int, check_place, on, reference, store, text, with};
-use crate::volume::{boxed, sf_volume};
+use crate::guard::{call_int, check_place, reference, store, text};
+use crate::volume::{boxed, on, sf_volume, with};
 use crate::{Surroundings, codes};
 
 /// Longest name, bytes.

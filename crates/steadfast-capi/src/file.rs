@@ -11,12 +11,12 @@ use crate::Surroundings;
 use crate::codes;
 use crate::error::Failure;
 use crate::guard::{
-    Outcome, bytes, bytes_mut, call, call_int, check_flags, check_length_of, check_place, on,
-    reference, store, text, with,
+    Outcome, bytes, bytes_mut, call, call_int, check_flags, check_length_of, check_place,
+    reference, store, text,
 };
 use crate::medium::AnyMedium;
 use crate::types::sf_attributes;
-use crate::volume::{boxed, sf_volume};
+use crate::volume::{boxed, on, sf_volume, with};
 
 /// Open for reading.
 pub const SF_READ: u32 = 1;

@@ -2,11 +2,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::slice;
-use core::sync::atomic::Ordering;
 
 use crate::codes;
 use crate::error::{self, Failure};
-use crate::volume::sf_volume;
 
 pub type Outcome<T = ()> = Result<T, Failure>;
 
@@ -75,43 +73,6 @@ fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
 #[cfg(not(feature = "std"))]
 fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     body()
-}
-
-/// Marks a volume as broken if it is dropped, which only a panic causes. The core publishes nothing
-/// more then, also not by the background thread.
-struct Breaker<'v>(&'v sf_volume);
-
-impl Drop for Breaker<'_> {
-    fn drop(&mut self) {
-        self.0.broken.store(true, Ordering::Release);
-        self.0.core.fail_after_panic();
-    }
-}
-
-/// Runs `work` on a volume, unless an earlier panic has broken the volume.
-pub fn on<T>(volume: &sf_volume, work: impl FnOnce(&sf_volume) -> Outcome<T>) -> Outcome<T> {
-    if volume.broken.load(Ordering::Acquire) {
-        return Err(Failure::new(
-            codes::SF_ENOTRECOVERABLE,
-            "an internal error happened before; close the volume and open it again",
-        ));
-    }
-    let breaker = Breaker(volume);
-    let result = work(volume);
-    core::mem::forget(breaker);
-    result
-}
-
-/// Runs `work` on the volume of a handle.
-///
-/// # Safety
-/// `volume` is NULL, or came from an open function and is not closed.
-pub unsafe fn with<T>(
-    volume: *const sf_volume,
-    work: impl FnOnce(&sf_volume) -> Outcome<T>,
-) -> Outcome<T> {
-    // SAFETY: the caller guarantees that a handle that is not NULL is an open volume.
-    on(unsafe { reference(volume, "volume") }?, work)
 }
 
 /// Converts a pointer to a reference, after checking alignment and NULL.
@@ -250,7 +211,7 @@ mod tests {
     use crate::image::{sf_format_image, sf_open_image};
     use crate::names::sf_mkdir;
     use crate::options::{sf_format_options, sf_format_options_init};
-    use crate::volume::sf_close;
+    use crate::volume::{sf_close, sf_volume, with};
 
     fn last_error() -> String {
         // SAFETY: the text belongs to this thread and is copied before the next call.

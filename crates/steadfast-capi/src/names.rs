@@ -8,10 +8,10 @@ use engine::{Error, InodeNumber};
 use crate::Core;
 use crate::error::Failure;
 use crate::guard::{
-    Outcome, call, call_int, check_flags, check_place, copy_out, reference, store, text, with,
+    Outcome, call, call_int, check_flags, check_place, copy_out, reference, store, text,
 };
 use crate::types::{SF_NOFOLLOW, sf_attributes, sf_time};
-use crate::volume::sf_volume;
+use crate::volume::{sf_volume, with};
 
 /// `sf_rename`: fail with -SF_EEXIST if the new name exists.
 pub const SF_RENAME_NOREPLACE: u32 = 1;

@@ -2,8 +2,8 @@
 
 use core::ffi::{c_char, c_int};
 
-use crate::guard::{call_int, check_place, store, with};
-use crate::volume::sf_volume;
+use crate::guard::{call_int, check_place, store};
+use crate::volume::{sf_volume, with};
 
 /// `sf_volume_info.flags`: opened for reading only.
 pub const SF_INFO_READ_ONLY: u32 = 1;

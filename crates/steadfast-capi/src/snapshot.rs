@@ -7,11 +7,11 @@ use engine::{InodeNumber, Snapshot};
 use crate::device::{Callbacks, sf_device};
 use crate::error::Failure;
 use crate::guard::{
-    Outcome, call_int, check_flags, check_length_of, check_place, reference, store, text, with,
+    Outcome, call_int, check_flags, check_length_of, check_place, reference, store, text,
 };
 use crate::medium::AnyMedium;
 use crate::options::{self, sf_open_options};
-use crate::volume::{self, sf_volume};
+use crate::volume::{self, sf_volume, with};
 use crate::{Core, Surroundings};
 
 /// Longest name of a snapshot, bytes.

@@ -6,9 +6,9 @@ use core::ffi::c_int;
 use engine::{Transaction, TransactionMask};
 
 use crate::Surroundings;
-use crate::guard::{Outcome, call_int, check_place, on, reference, store, with};
+use crate::guard::{Outcome, call_int, check_place, reference, store};
 use crate::medium::AnyMedium;
-use crate::volume::{boxed, sf_volume};
+use crate::volume::{boxed, on, sf_volume, with};
 
 /// Only `sf_transact` and `sf_checkpoint` set transaction points.
 pub const SF_MASK_MANUAL: u32 = 0;

@@ -78,6 +78,43 @@ impl sf_volume {
     }
 }
 
+/// Marks a volume as broken if it is dropped, which only a panic causes. The core publishes nothing
+/// more then, also not by the background thread.
+struct Breaker<'v>(&'v sf_volume);
+
+impl Drop for Breaker<'_> {
+    fn drop(&mut self) {
+        self.0.broken.store(true, Ordering::Release);
+        self.0.core.fail_after_panic();
+    }
+}
+
+/// Runs `work` on a volume, unless an earlier panic has broken the volume.
+pub fn on<T>(volume: &sf_volume, work: impl FnOnce(&sf_volume) -> Outcome<T>) -> Outcome<T> {
+    if volume.broken.load(Ordering::Acquire) {
+        return Err(Failure::new(
+            codes::SF_ENOTRECOVERABLE,
+            "an internal error happened before; close the volume and open it again",
+        ));
+    }
+    let breaker = Breaker(volume);
+    let result = work(volume);
+    core::mem::forget(breaker);
+    result
+}
+
+/// Runs `work` on the volume of a handle.
+///
+/// # Safety
+/// `volume` is NULL, or came from an open function and is not closed.
+pub unsafe fn with<T>(
+    volume: *const sf_volume,
+    work: impl FnOnce(&sf_volume) -> Outcome<T>,
+) -> Outcome<T> {
+    // SAFETY: the caller guarantees that a handle that is not NULL is an open volume.
+    on(unsafe { reference(volume, "volume") }?, work)
+}
+
 /// Hands an opened volume to the caller, with a background thread if `background` is set.
 ///
 /// # Safety

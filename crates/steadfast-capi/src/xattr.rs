@@ -5,10 +5,10 @@ use core::ffi::{c_char, c_int, c_void};
 use engine::fs::SetXattrMode;
 
 use crate::error::Failure;
-use crate::guard::{bytes, call, call_int, check_flags, copy_out, text, with};
+use crate::guard::{bytes, call, call_int, check_flags, copy_out, text};
 use crate::names::find;
 use crate::types::SF_NOFOLLOW;
-use crate::volume::sf_volume;
+use crate::volume::{sf_volume, with};
 
 /// `sf_xattr_set`: fail with -SF_EEXIST if the attribute exists.
 pub const SF_XATTR_CREATE: u32 = 1;

@@ -5,7 +5,7 @@
 //! 1. the whole 95 % interval of the ratio is on one side of 1, and
 //! 2. the ratio differs from 1 by more than the noise of the machine
 //!    ([`crate::result::Noise::floor`]). For counts a fixed share replaces the noise
-//!    ([`FLOOR_OF_COUNTS`]).
+//!    ([`FLOOR_OF_COUNTS`](crate::result::FLOOR_OF_COUNTS)).
 //!
 //! Rounds are interleaved (A B A B), so the samples of one round share the state of the machine. So
 //! the ratio is taken round by round, and its logarithm is averaged: 2 and ½ are then equally far
@@ -13,10 +13,6 @@
 //! wide. With one round there is no interval and no verdict.
 
 use crate::result::{Better, Measurement};
-
-/// The share that replaces the noise of the machine for counts, such as requests at the medium: a
-/// busy machine makes times longer, not counts larger.
-pub const FLOOR_OF_COUNTS: f64 = 0.02;
 
 /// The middle value; for an even count, the mean of the two in the middle. `None` without values.
 /// Values must be finite.

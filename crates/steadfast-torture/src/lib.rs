@@ -7,6 +7,7 @@
 //! the tests.
 
 pub mod bounded;
+pub mod bug;
 pub mod compare;
 pub mod cut;
 pub mod digest;

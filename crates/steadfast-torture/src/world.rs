@@ -3,9 +3,9 @@
 
 use steadfast::{FormatOptions, TransactionMask};
 
+use crate::bug::Bug;
 use crate::medium::MediumProfile;
 use crate::random::Random;
-use crate::sabotage::Bug;
 use crate::tape::{Discards, Lie};
 
 /// Which operations are likely.

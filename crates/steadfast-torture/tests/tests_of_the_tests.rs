@@ -1,7 +1,8 @@
 //! Tests of the tests: a correct toy passes, and every flawed toy and every lying medium is found.
 
+use steadfast_torture::bug::Bug;
 use steadfast_torture::powercut::{Effort, Script, Tally, Violation, torture};
-use steadfast_torture::sabotage::{Bug, Sabotaged};
+use steadfast_torture::sabotage::Sabotaged;
 use steadfast_torture::subject::Subject;
 use steadfast_torture::tape::Lie;
 use steadfast_torture::toy::{self, Toy};

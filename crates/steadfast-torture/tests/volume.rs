@@ -6,11 +6,12 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use steadfast_torture::bounded::{Bounded, Calls};
+use steadfast_torture::bug::Bug;
 use steadfast_torture::generate::operation;
 use steadfast_torture::medium::MediumProfile;
 use steadfast_torture::minimise::minimise;
 use steadfast_torture::powercut::{Effort, Script, Seen, Tally, torture};
-use steadfast_torture::sabotage::{Bug, Sabotaged};
+use steadfast_torture::sabotage::Sabotaged;
 use steadfast_torture::subject::LabVolume;
 use steadfast_torture::tape::Lie;
 use steadfast_torture::world::{Profile, World};

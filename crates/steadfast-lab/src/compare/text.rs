@@ -5,8 +5,9 @@ use std::fmt::Write;
 use super::{Change, Comparison, Difference};
 use crate::report::comparison::sign;
 use crate::report::format;
+use crate::report::format::one_line;
 use crate::report::table::{Entry, Row, Table};
-use crate::report::terminal::{self, Style, one_line};
+use crate::report::terminal::{self, Style};
 use crate::statistics::Verdict;
 
 /// The changes as text; with `all`, also the tests that did not change.

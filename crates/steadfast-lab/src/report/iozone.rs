@@ -53,7 +53,7 @@ pub fn tables(suite: &Suite, target: &Target) -> String {
             let comma = if setting.is_empty() { "" } else { ", " };
             // Writing to a string does not fail.
             let name = format!("{}: {}{comma}{setting}", suite.id, target.id);
-            let _ = writeln!(text, "{}", super::terminal::one_line(&name));
+            let _ = writeln!(text, "{}", super::format::one_line(&name));
             text.push_str(&body);
             text.push('\n');
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, TableStyle};
 
 use super::comparison::{View, sign};
-use super::format;
+use super::format::{self, one_line};
 use super::table::{self, Table};
 use super::{goals, iozone, published};
 use crate::result::{RunResult, Status};
@@ -251,14 +251,6 @@ fn draw((head, rows): &Plain, style: Style) -> String {
     let lines: Vec<String> =
         drawn.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n") + "\n"
-}
-
-/// Text without control characters of terminals.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    let obeyed =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if obeyed(c) { ' ' } else { c }).collect()
 }
 
 /// Both ends of a text, with an ellipsis for the part that does not fit.

@@ -26,6 +26,10 @@ pub use provenance::{Backing, Noise, Probe, Progress, Provenance};
 
 use std::collections::BTreeMap;
 
+/// The share that replaces the noise of the machine for counts, such as requests at the medium: a
+/// busy machine makes times longer, not counts larger.
+pub const FLOOR_OF_COUNTS: f64 = 0.02;
+
 /// The version of the schema that this code writes and reads.
 pub const SCHEMA: u32 = 1;
 
@@ -212,7 +216,7 @@ impl Test {
     /// The share below which a difference in this test says nothing: the noise of the machine's
     /// timings, but for counts a fixed small one.
     pub fn floor(&self, of_machine: f64) -> f64 {
-        if self.counted { crate::statistics::FLOOR_OF_COUNTS } else { of_machine }
+        if self.counted { FLOOR_OF_COUNTS } else { of_machine }
     }
 
     /// A numeric parameter.

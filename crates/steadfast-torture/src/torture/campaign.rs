@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::finding::{Finding, Name, play, profile_name, shorten};
+use crate::bug::Bug;
 use crate::medium::MediumProfile;
 use crate::powercut::Tally;
-use crate::sabotage::Bug;
 use crate::subject::LabVolume;
 use crate::tape::Lie;
 use crate::world::Profile;

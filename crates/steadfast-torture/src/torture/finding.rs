@@ -7,10 +7,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::bug::Bug;
 use crate::medium::MediumProfile;
 use crate::minimise::minimise;
 use crate::powercut::{Effort, Script, Tally, Violation, torture};
-use crate::sabotage::Bug;
 use crate::subject::{LabVolume, Subject};
 use crate::tape::Lie;
 use crate::world::{Profile, World};

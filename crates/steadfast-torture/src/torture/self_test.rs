@@ -4,8 +4,9 @@
 //! violation. If a fault stays hidden, a clean campaign proves nothing about faults of its kind.
 
 use super::finding::{Finding, Name, play, shorten};
+use crate::bug::Bug;
 use crate::powercut::Tally;
-use crate::sabotage::{Bug, Sabotaged};
+use crate::sabotage::Sabotaged;
 use crate::subject::{LabVolume, Subject};
 use crate::tape::Lie;
 

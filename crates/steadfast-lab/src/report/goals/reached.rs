@@ -2,7 +2,9 @@
 
 use super::list::{Asked, Goal, Measure};
 use crate::report::format;
-use crate::result::{Better, Measurement, Parameter, RunResult, Status, Suite, Test, Unit};
+use crate::result::{
+    Better, FLOOR_OF_COUNTS, Measurement, Parameter, RunResult, Status, Suite, Test, Unit,
+};
 use crate::statistics::{self, Ratio, median};
 use crate::workload::purpose::PARAMETER;
 
@@ -238,7 +240,7 @@ fn judge(
     // Counts do not vary with the machine. A value from several medians or from a whole
     // distribution is precise enough.
     let counted = matches!(measure, Measure::Writes | Measure::Flushes | Measure::Memory);
-    let noise = if counted { statistics::FLOOR_OF_COUNTS } else { noise };
+    let noise = if counted { FLOOR_OF_COUNTS } else { noise };
     let distance = margin.max(1.0 / margin) - 1.0;
     let settled = match measure {
         Measure::Value => ratio.has_interval,
