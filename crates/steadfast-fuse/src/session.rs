@@ -129,10 +129,13 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
         let filesystem = self.filesystem.clone();
         let run = move || filesystem.scrubber.run(&filesystem.volume);
         self.scrub = Some(Builder::new().name("steadfast-scrub".into()).spawn(run)?);
-        let turns =
+        let listeners =
             self.workers.start(&self.filesystem, "steadfast", device, threads, rings, true)?;
-        if let Some(turns) = turns {
-            self.filesystem.volume.medium().before_waits(Arc::new(move || turns.about_to_wait()));
+        if let Some(listeners) = listeners {
+            self.filesystem
+                .volume
+                .medium()
+                .before_waits(Arc::new(move || listeners.about_to_wait()));
         }
         Ok(())
     }

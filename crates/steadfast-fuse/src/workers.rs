@@ -1,7 +1,7 @@
 //! The threads that receive and answer requests, over either transport.
 //!
 //! Over the device, the requested number of workers listens, each with its own queue. Others stand
-//! by for workers that wait for the medium ([`crate::turns`]). Over rings ([`crate::ring`]) one
+//! by for workers that wait for the medium ([`crate::listeners`]). Over rings ([`crate::ring`]) one
 //! device worker remains, because requests that the kernel does not wait for (FORGET) always arrive
 //! over the device.
 
@@ -12,11 +12,11 @@ use std::thread::{Builder, JoinHandle};
 use crate::buffer::{AnswerBuffer, WorkerBuffers};
 use crate::device::{Device, Received};
 use crate::io_flusher::set_io_flusher;
+use crate::listeners::Listeners;
 use crate::log::{log_error, log_warning};
 use crate::request::Request;
 use crate::ring::{self, Rings};
 use crate::service::{Answer, Return, Service};
-use crate::turns::Turns;
 
 /// Smallest number of device workers: one may be busy while another serves what the first waits
 /// for.
@@ -46,7 +46,7 @@ impl Workers {
         threads: usize,
         rings: Option<Rings>,
         stand_by: bool,
-    ) -> io::Result<Option<Arc<Turns>>> {
+    ) -> io::Result<Option<Arc<Listeners>>> {
         let (mut threads, mut others) =
             (threads.max(THREADS_MIN), if stand_by { STAND_BY } else { 0 });
         if let Some(rings) = rings
@@ -54,14 +54,14 @@ impl Workers {
         {
             (threads, others) = (1, 0);
         }
-        let turns = Arc::new(Turns::new(threads));
+        let listeners = Arc::new(Listeners::new(threads));
         let mut standing_by = 0;
         for number in 0..threads + others {
             let queue = if number == 0 { device.clone() } else { another_queue(device) };
             let buffers =
                 if number < threads { WorkerBuffers::huge() } else { WorkerBuffers::small() };
             match buffers.and_then(|buffers| {
-                spawn(service, &turns, format!("{name}-{number}"), queue, buffers)
+                spawn(service, &listeners, format!("{name}-{number}"), queue, buffers)
             }) {
                 Ok(thread) => {
                     self.threads.push(thread);
@@ -74,7 +74,7 @@ impl Workers {
                 }
             }
         }
-        Ok((standing_by > 0).then_some(turns))
+        Ok((standing_by > 0).then_some(listeners))
     }
 
     /// Whether no worker was started, or all have ended.
@@ -97,15 +97,15 @@ impl Workers {
 
 fn spawn<S: Service>(
     service: &Arc<S>,
-    turns: &Arc<Turns>,
+    listeners: &Arc<Listeners>,
     name: String,
     queue: Device,
     buffers: WorkerBuffers,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
-    let (service, turns) = (service.clone(), turns.clone());
+    let (service, listeners) = (service.clone(), listeners.clone());
     Builder::new().name(name).spawn(move || {
-        let result = work(&*service, &queue, &turns, buffers);
-        turns.end();
+        let result = work(&*service, &queue, &listeners, buffers);
+        listeners.end();
         result
     })
 }
@@ -124,14 +124,14 @@ fn another_queue(device: &Device) -> Device {
 fn work(
     service: &impl Service,
     queue: &Device,
-    turns: &Turns,
+    listeners: &Listeners,
     mut buffers: WorkerBuffers,
 ) -> io::Result<()> {
     set_io_flusher();
     let (bytes, answer) = buffers.split();
-    while turns.listen() {
+    while listeners.listen() {
         let received = queue.receive(&mut *bytes);
-        turns.heard();
+        listeners.heard();
         let length = match received {
             Ok(Received::Request(length)) => length,
             Ok(Received::Unmounted) => return Ok(()),

@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 
 use parking_lot::MutexGuard;
 
-use super::entry::{LOST, kept};
+use super::location::{LOST, kept};
 use super::members::State;
 use super::read::Remade;
 use super::record::Stream;

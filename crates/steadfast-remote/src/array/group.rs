@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 
 use parking_lot::MutexGuard;
 
-use super::entry::kept;
 use super::home::CHUNK;
+use super::location::kept;
 use super::runs::Runs;
 use super::seal::Log;
 use super::shape::{RECORD_BLOCKS_MAX, Shape};

@@ -21,7 +21,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::BLOCK;
-use super::entry::{Bytes, Entry};
+use super::location::{Bytes, Location};
 use super::shape::Shape;
 
 /// Segments whose blocks are held, the open one included. Cleaning lags by a flush and a mark.
@@ -73,7 +73,7 @@ impl Hold {
 
     /// Holds a block at its place in the newest segment. If the limit is reached, the oldest
     /// segment is dropped; if there is no other segment, this block is not held.
-    pub(crate) fn put(&mut self, entry: Entry, block: u32, bytes: Bytes) {
+    pub(crate) fn put(&mut self, entry: Location, block: u32, bytes: Bytes) {
         while self.total() >= self.blocks_max && self.newest.len() > 1 {
             self.newest.pop_front();
         }
@@ -86,13 +86,13 @@ impl Hold {
     }
 
     /// The bytes at this place, if they are held.
-    pub(crate) fn at(&self, entry: &Entry) -> Option<&Bytes> {
+    pub(crate) fn at(&self, entry: &Location) -> Option<&Bytes> {
         let held = self.of(entry.slot)?;
         held.rows.get(&(entry.offset, entry.shard)).map(|(_, bytes)| bytes)
     }
 
     /// Drops the block at this place, because it moves elsewhere.
-    pub(crate) fn drop_at(&mut self, entry: &Entry) {
+    pub(crate) fn drop_at(&mut self, entry: &Location) {
         if let Some(held) = self.newest.iter_mut().find(|held| held.slot == entry.slot) {
             held.rows.remove(&(entry.offset, entry.shard));
         }
@@ -135,8 +135,13 @@ mod tests {
         assert!(Hold::wants(&shape, 2) && !Hold::wants(&shape, 3) && !Hold::wants(&shape, 5));
         let mirror = Shape::plan(1, 2, 8 << 20).unwrap();
         assert!((1..10).all(|blocks| !Hold::wants(&mirror, blocks)));
-        let entry =
-            |slot, row, shard| Entry { slot, offset: row * 4608 + 512, crc: 0, member: 0, shard };
+        let entry = |slot, row, shard| Location {
+            slot,
+            offset: row * 4608 + 512,
+            crc: 0,
+            member: 0,
+            shard,
+        };
         let bytes = || Arc::new([7; BLOCK]);
         let room = |blocks: u64| blocks * BLOCK as u64;
         for (bytes_max, kept) in

@@ -14,7 +14,7 @@
 //! rules for records apply to them (`sums.rs`).
 
 use super::BLOCK;
-use super::entry::{Entry, HOME};
+use super::location::{HOME, Location};
 use super::shape::{AREA, RECORD_BLOCKS_MAX, Shape};
 
 /// Most log segments that a commit takes, packing included.
@@ -199,10 +199,10 @@ impl Shape {
     }
 
     /// The entry of a block that is at home, with its recorded checksum.
-    pub(crate) fn at_home(&self, block: u32, crc: u32) -> Entry {
+    pub(crate) fn at_home(&self, block: u32, crc: u32) -> Location {
         let shard = self.home_shard(block);
         let member = self.member_of(shard, self.turn(self.stripe_of(block))) as u8;
-        Entry { slot: HOME, offset: 0, crc, member, shard: shard as u8 }
+        Location { slot: HOME, offset: 0, crc, member, shard: shard as u8 }
     }
 }
 

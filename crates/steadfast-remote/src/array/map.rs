@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::entry::{Bytes, Entry, NOWHERE};
 use super::hold::Hold;
 use super::home::CHUNK;
+use super::location::{Bytes, Location, NOWHERE};
 use super::record::{Header, Meta, Stream};
 use super::shape::Shape;
 use super::{Array, ArrayError, BLOCK, Fleet, Status};
@@ -41,7 +41,7 @@ fn many<T: Clone>(count: u32, of: T) -> Result<Vec<T>, ArrayError> {
 
 /// Locations of all blocks.
 pub(crate) struct Map {
-    entries: Vec<Entry>,
+    entries: Vec<Location>,
     /// Blocks that wait to be sent.
     pub(crate) pending: HashMap<u32, Bytes>,
     pub(crate) segments: Vec<Segment>,
@@ -58,7 +58,7 @@ impl Map {
         let mut places = many(shape.groups(), 0)?;
         places.iter_mut().zip(0..).for_each(|(place, group)| *place = group);
         Ok(Map {
-            entries: many(shape.all_blocks(), Entry::NONE)?,
+            entries: many(shape.all_blocks(), Location::NONE)?,
             pending: HashMap::new(),
             segments: many(shape.slots, Segment::default())?,
             hold: Hold::new(shape, hold_bytes),
@@ -68,7 +68,7 @@ impl Map {
     }
 
     /// Location of a block, if it was written.
-    pub(crate) fn entry(&self, block: u32) -> Option<Entry> {
+    pub(crate) fn entry(&self, block: u32) -> Option<Location> {
         self.entries.get(block as usize).copied().filter(|entry| entry.slot != NOWHERE)
     }
 
@@ -92,7 +92,7 @@ impl Map {
         for (index, (block, crc)) in header.entries.iter().enumerate() {
             let shard = index / header.rows as usize;
             let row = index % header.rows as usize;
-            let entry = Entry {
+            let entry = Location {
                 slot: header.slot,
                 offset: meta.row(row as u32),
                 crc: *crc,
@@ -110,7 +110,7 @@ impl Map {
     }
 
     /// The number of the record that holds this version of a block; `None` if the block is at home.
-    pub(crate) fn sequence_of(&self, entry: &Entry) -> Option<u64> {
+    pub(crate) fn sequence_of(&self, entry: &Location) -> Option<u64> {
         Some(self.segments.get(entry.slot as usize)?.record_at(entry.offset)?.sequence)
     }
 
@@ -124,11 +124,11 @@ impl Map {
     /// Discards a block.
     pub(crate) fn clear(&mut self, block: u32) {
         self.pending.remove(&block);
-        self.set(block, Entry::NONE);
+        self.set(block, Location::NONE);
     }
 
     /// Sets the location of a block.
-    pub(crate) fn set(&mut self, block: u32, entry: Entry) {
+    pub(crate) fn set(&mut self, block: u32, entry: Location) {
         let Some(place) = self.entries.get_mut(block as usize) else { return };
         let before = std::mem::replace(place, entry);
         self.hold.drop_at(&before);

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::entry::Entry;
+use super::location::Location;
 use super::map::Map;
 use super::members::State;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock};
@@ -70,7 +70,7 @@ impl Asked<'_> {
 /// A block that other members must supply, and the member that answered with wrong data.
 struct Hard {
     index: usize,
-    entry: Entry,
+    entry: Location,
     wrong: Option<usize>,
 }
 
@@ -93,7 +93,7 @@ struct Run {
     offset: u64,
     /// First block within the request.
     index: usize,
-    entries: Vec<Entry>,
+    entries: Vec<Location>,
 }
 
 impl Run {
@@ -107,7 +107,7 @@ impl Run {
         let others = seats.iter().cycle().skip(own);
         let parts = self.entries.chunks(length).zip(others).enumerate();
         let part =
-            |(number, (entries, (member, seat))): (usize, (&[Entry], &(usize, usize)))| Run {
+            |(number, (entries, (member, seat))): (usize, (&[Location], &(usize, usize)))| Run {
                 member: *member,
                 seat: *seat,
                 offset: self.offset + (number * length * BLOCK) as u64,
@@ -171,7 +171,7 @@ impl<F: Fleet> Array<F> {
     }
 
     /// First byte of a block on its server.
-    fn byte_of(&self, map: &Map, block: u32, entry: &Entry) -> u64 {
+    fn byte_of(&self, map: &Map, block: u32, entry: &Location) -> u64 {
         match entry.is_home() {
             true => map.home_start(&self.shape, self.shape.stripe_of(block)),
             false => self.shape.slot_start(entry.slot) + u64::from(entry.offset),
@@ -329,7 +329,7 @@ impl<F: Fleet> Array<F> {
     pub(crate) fn reconstruct(
         &self,
         block: u32,
-        entry: Entry,
+        entry: Location,
         held: bool,
     ) -> Result<Remade, ArrayError> {
         let meta = match self.map.read().segments.get(entry.slot as usize) {
@@ -416,7 +416,7 @@ impl<F: Fleet> Array<F> {
     }
 
     /// Repairs a block on a good server that had wrong data: its owner, or a server with a copy.
-    fn repair(&self, block: u32, entry: Entry, member: usize, bytes: &[u8], held: bool) {
+    fn repair(&self, block: u32, entry: Location, member: usize, bytes: &[u8], held: bool) {
         if self.options.read_only {
             return;
         }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::entry::Bytes;
 use super::hold::Hold;
+use super::location::Bytes;
 use super::places::Places;
 use super::record::Stream;
 use super::shape::SECTOR;

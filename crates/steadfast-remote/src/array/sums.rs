@@ -19,7 +19,7 @@
 
 use std::collections::BTreeSet;
 
-use super::entry::{Entry, LOST, NONE, kept};
+use super::location::{LOST, Location, NONE, kept};
 use super::map::Map;
 use super::record::Stream;
 use super::seal::Log;
@@ -94,7 +94,7 @@ impl Sums {
 /// Recorded checksum of the newest version of a block, wherever that is. If that version is only in
 /// the log, the home does not match the checksum. So the home is not used, whatever happens to the
 /// log.
-pub(crate) fn kept_of(entry: Option<Entry>) -> u32 {
+pub(crate) fn kept_of(entry: Option<Location>) -> u32 {
     match entry {
         Some(entry) if entry.is_home() => entry.crc,
         Some(entry) => kept(entry.crc),

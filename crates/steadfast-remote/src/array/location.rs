@@ -12,7 +12,7 @@ pub(crate) const HOME: u32 = u32::MAX - 1;
 
 /// Location of a block: 16 bytes for each 4 KiB of the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct Location {
     /// Segment.
     pub(crate) slot: u32,
     /// First byte within the segment.
@@ -25,8 +25,9 @@ pub(crate) struct Entry {
     pub(crate) shard: u8,
 }
 
-impl Entry {
-    pub(crate) const NONE: Entry = Entry { slot: NOWHERE, offset: 0, crc: 0, member: 0, shard: 0 };
+impl Location {
+    pub(crate) const NONE: Location =
+        Location { slot: NOWHERE, offset: 0, crc: 0, member: 0, shard: 0 };
 
     /// Whether the block is at home.
     pub(crate) fn is_home(&self) -> bool {

@@ -4,7 +4,7 @@
 //! at once gets only as many as there are workers. But if more workers listened, each would sleep
 //! longer and wake up on a processor with cold caches: two clients created 8,500 files a second
 //! with eight workers, instead of 13,500. So only the requested number of workers listens. The
-//! others stand by until a worker is [about to wait](Turns::about_to_wait) and no worker listens.
+//! others stand by until a worker is [about to wait](Listeners::about_to_wait) and no worker listens.
 //!
 //! Invariant: while no worker listens, every worker that does not stand by is busy. Since then none
 //! has announced that it is about to wait. So if all of them wait, one worker listens as long as
@@ -15,7 +15,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct Listeners {
     /// Largest number of workers that listen.
     most: usize,
     listening: AtomicUsize,
@@ -25,9 +25,9 @@ pub(crate) struct Turns {
     call: Condvar,
 }
 
-impl Turns {
-    pub(crate) fn new(most: usize) -> Turns {
-        Turns {
+impl Listeners {
+    pub(crate) fn new(most: usize) -> Listeners {
+        Listeners {
             most,
             listening: AtomicUsize::new(0),
             over: Mutex::new(false),
@@ -99,12 +99,12 @@ mod tests {
     /// Workers that report when they listen. The test sends each its next step on the channel that
     /// the report contains.
     fn worker(
-        turns: &Arc<Turns>,
+        listeners: &Arc<Listeners>,
         say: &mpsc::Sender<mpsc::Sender<bool>>,
     ) -> thread::JoinHandle<()> {
-        let (turns, say) = (turns.clone(), say.clone());
+        let (listeners, say) = (listeners.clone(), say.clone());
         thread::spawn(move || {
-            while turns.listen() {
+            while listeners.listen() {
                 let (tell, told) = mpsc::channel();
                 if say.send(tell).is_err() {
                     return;
@@ -112,9 +112,9 @@ mod tests {
                 // A request has arrived. `true`: it waits for the medium. The end of the channel
                 // ends the wait.
                 let waits = told.recv().unwrap_or(false);
-                turns.heard();
+                listeners.heard();
                 if waits {
-                    turns.about_to_wait();
+                    listeners.about_to_wait();
                     let _ = told.recv();
                 }
             }
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn those_who_stand_by_listen_where_all_others_wait() {
-        let turns = Arc::new(Turns::new(2));
+        let listeners = Arc::new(Listeners::new(2));
         let (say, said) = mpsc::channel();
-        let workers: Vec<_> = (0..5).map(|_| worker(&turns, &say)).collect();
+        let workers: Vec<_> = (0..5).map(|_| worker(&listeners, &say)).collect();
         let mut waiting = Vec::new();
         let first = [said.recv_timeout(LONG).unwrap(), said.recv_timeout(LONG).unwrap()];
         assert!(said.recv_timeout(Duration::from_millis(50)).is_err(), "no more than two listen");
@@ -145,7 +145,7 @@ mod tests {
         drop(waiting);
         let back = [said.recv_timeout(LONG).unwrap(), said.recv_timeout(LONG).unwrap()];
         assert!(said.recv_timeout(Duration::from_millis(50)).is_err());
-        turns.end();
+        listeners.end();
         // The kernel tells listening workers of the end; the others must be told.
         drop(said);
         drop(back);
