@@ -37,6 +37,7 @@
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber, Timestamp};
 
@@ -151,6 +152,11 @@ fn time_at(bytes: &[u8; INODE_LEN], at: usize) -> Result<Timestamp> {
     Ok(Timestamp { seconds: u64_at(bytes, at) as i64, nanoseconds })
 }
 
+#[inline]
+fn put<const N: usize>(bytes: &mut [u8; INODE_LEN], at: usize, field: [u8; N]) {
+    bytes[at..at + N].copy_from_slice(&field);
+}
+
 impl Inode {
     /// A new inode with no links and all times `now`.
     pub fn new(kind: FileKind, permissions: u32, uid: u32, gid: u32, now: Timestamp) -> Inode {
@@ -212,22 +218,28 @@ impl Inode {
 
     /// The value.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(INODE_LEN).map_err(|_| Error::OutOfMemory)?;
-        for word in [self.kind.mode_bits() | self.permissions, self.uid, self.gid, self.links] {
-            bytes.extend_from_slice(&word.to_le_bytes());
+        let mut bytes = [0; INODE_LEN];
+        for (at, word) in [
+            (0, self.kind.mode_bits() | self.permissions),
+            (4, self.uid),
+            (8, self.gid),
+            (12, self.links),
+            (80, self.device),
+            (84, self.flags),
+        ] {
+            put(&mut bytes, at, word.to_le_bytes());
         }
-        bytes.extend_from_slice(&self.size.to_le_bytes());
-        bytes.extend_from_slice(&self.blocks.to_le_bytes());
-        for time in [self.accessed, self.modified, self.changed, self.created] {
-            bytes.extend_from_slice(&time.seconds.to_le_bytes());
-            bytes.extend_from_slice(&time.nanoseconds.to_le_bytes());
+        for (at, word) in [(16, self.size), (24, self.blocks), (88, self.parent.0)] {
+            put(&mut bytes, at, word.to_le_bytes());
         }
-        bytes.extend_from_slice(&self.device.to_le_bytes());
-        bytes.extend_from_slice(&self.flags.to_le_bytes());
-        bytes.extend_from_slice(&self.parent.0.to_le_bytes());
-        bytes.extend_from_slice(&self.reserved);
-        Ok(bytes)
+        for (at, time) in
+            [(32, self.accessed), (44, self.modified), (56, self.changed), (68, self.created)]
+        {
+            put(&mut bytes, at, time.seconds.to_le_bytes());
+            put(&mut bytes, at + 8, time.nanoseconds.to_le_bytes());
+        }
+        put(&mut bytes, 96, self.reserved);
+        memory::copy(&bytes)
     }
 
     /// Whether a flag is set.

@@ -17,7 +17,7 @@
 //!
 //! There are two tables of pairs. Of the two keys in a pair, the older one is replaced. Memory is
 //! allocated a part at a time, for the first key in the part, so opening a volume allocates none.
-//! Each part has its own lock, held for the copy of one value.
+//! Each part has its own lock, held for reading or copying one value.
 
 use alloc::vec::Vec;
 
@@ -85,6 +85,18 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
         // Neighbouring inodes are neighbours here. A table that holds nothing has no parts.
         let pair = hash.checked_rem((self.pairs * PARTS) as u64)? as usize;
         Some((self.parts.get(pair / self.pairs)?, pair % self.pairs * WAYS))
+    }
+
+    /// Passes the value of a key to `take`; returns `take` if it is not here.
+    #[inline]
+    fn with<R, F: FnOnce(&[u8]) -> R>(&self, tag: T, hash: u64, take: F) -> Result<R, F> {
+        let Some((part, at)) = self.place(hash) else { return Err(take) };
+        let slots = part.lock();
+        let pair = slots.get(at..at + WAYS).unwrap_or_default();
+        match pair.iter().find(|slot| slot.tag == tag) {
+            Some(slot) => Ok(take(&slot.value)),
+            None => Err(take),
+        }
     }
 
     fn get(&self, tag: T, hash: u64) -> Option<Slot<T, N>> {
@@ -170,10 +182,15 @@ impl<P: Platform> DentryCache<P> {
         self.inodes.parts.len() * self.inodes.pairs * WAYS * UNIT
     }
 
-    /// The value of an inode's key.
-    pub fn attributes(&self, key: &Key) -> Option<[u8; ATTRIBUTES]> {
-        let tag = inode_of(key)?;
-        Some(self.inodes.get(tag, tag)?.value)
+    /// Passes the value of an inode's key to `take`; returns `take` if the value is not here. `take`
+    /// runs under a lock of this cache, so it must not come back.
+    #[inline]
+    pub fn attributes<R, F>(&self, key: &Key, take: F) -> Result<R, F>
+    where
+        F: FnOnce(&[u8]) -> R,
+    {
+        let Some(tag) = inode_of(key) else { return Err(take) };
+        self.inodes.with(tag, tag, take)
     }
 
     /// What is known of the names from `first` on, the lowest key of a hash.
@@ -271,11 +288,17 @@ fn names_of(key: &Key) -> Option<([u64; 2], u64)> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use crate::engine::tests::TestPlatform;
 
     fn recent() -> DentryCache<TestPlatform> {
         DentryCache::new(1 << 20)
+    }
+
+    fn value(recent: &DentryCache<TestPlatform>, key: &Key) -> Option<Vec<u8>> {
+        recent.attributes(key, <[u8]>::to_vec).ok()
     }
 
     fn name(directory: u64, suffix: u64) -> Key {
@@ -309,7 +332,7 @@ mod tests {
             recent.forget(&key);
             recent.changed(&first, b"value");
             recent.clear();
-            assert!(recent.attributes(&key).is_none());
+            assert!(value(&recent, &key).is_none());
         }
     }
 
@@ -342,18 +365,18 @@ mod tests {
         for number in 0..3 {
             recent.note(&key(number), &[number as u8; ATTRIBUTES]);
         }
-        assert!(recent.attributes(&key(0)).is_none());
-        assert_eq!(recent.attributes(&key(1)), Some([1; ATTRIBUTES]));
-        assert_eq!(recent.attributes(&key(2)), Some([2; ATTRIBUTES]));
+        assert!(value(&recent, &key(0)).is_none());
+        assert_eq!(value(&recent, &key(1)), Some(vec![1; ATTRIBUTES]));
+        assert_eq!(value(&recent, &key(2)), Some(vec![2; ATTRIBUTES]));
         recent.note(&key(2), &[9; ATTRIBUTES]);
-        assert_eq!(recent.attributes(&key(1)), Some([1; ATTRIBUTES]), "replaced in its own place");
+        assert_eq!(value(&recent, &key(1)), Some(vec![1; ATTRIBUTES]), "replaced in its own place");
         recent.clear();
-        assert!(recent.attributes(&key(2)).is_none());
+        assert!(value(&recent, &key(2)).is_none());
         for strange in [Key::inode(InodeNumber::SYSTEM), Key::new(InodeNumber(3), Kind::Inode, 1)] {
             recent.note(&strange, &[1; ATTRIBUTES]);
-            assert!(recent.attributes(&strange).is_none());
+            assert!(value(&recent, &strange).is_none());
         }
         recent.note(&key(0), &[1; ATTRIBUTES]);
-        assert!(recent.attributes(&Key::new(InodeNumber(3), Kind::Inode, 1)).is_none());
+        assert!(value(&recent, &Key::new(InodeNumber(3), Kind::Inode, 1)).is_none());
     }
 }

@@ -132,9 +132,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if key.kind() != Some(Kind::Inode) {
             return self.store.get_with(&view.root, key, take);
         }
-        if let Some(value) = self.store.dentries.attributes(key) {
-            return Ok(Some(take(&value)));
-        }
+        let take = match self.store.dentries.attributes(key, take) {
+            Ok(result) => return Ok(Some(result)),
+            Err(take) => take,
+        };
         self.store.get_with(&view.root, key, |value| {
             self.store.dentries.note(key, value);
             take(value)
