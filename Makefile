@@ -54,6 +54,15 @@ count: ## Count instructions, allocations and copies of each operation; write do
 count-check:
 	@scripts/count.sh check
 
+.PHONY: boards
+boards: ## Run the core on emulated microcontrollers, cut their power at every write; write docs/BOARDS.md
+	@scripts/boards.sh
+
+# The same, and fails if a figure grew by more than 5 % over the committed table.
+.PHONY: boards-check
+boards-check:
+	@scripts/boards.sh check
+
 PREFIX ?= /usr/local
 install: ## Install commands, mount helpers and the library for C below $(PREFIX) (as root; DESTDIR for packages)
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh

@@ -5,9 +5,13 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 cargo=${CARGO:-cargo}
+boards=$(realpath -m "$(target_directory)")/boards
 need_cargo
 "$cargo" fmt --all --check
 "$cargo" clippy --workspace --all-targets --locked -- -D warnings
+# The firmware is a workspace of its own, and its programs need a target without an operating system.
+(cd boards && "$cargo" fmt --check && CARGO_TARGET_DIR=$boards "$cargo" clippy --quiet --locked \
+    --target thumbv7em-none-eabihf -- -D warnings)
 # Links to private items are allowed: this documentation is for developers.
 RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' "$cargo" doc --workspace --no-deps --document-private-items --locked --quiet
 
