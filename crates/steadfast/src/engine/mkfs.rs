@@ -1,23 +1,23 @@
 //! Making a new volume.
 
-use steadfast_media::Medium;
+use steadfast_media::{Medium, Temperature};
 
 use crate::engine::Engine;
-use crate::engine::apply::Origin;
 use crate::error::{Error, Result};
 use crate::format::inode::root_value;
 use crate::format::key::Key;
 use crate::format::{
-    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot,
-    Mutation, Node, NodePointer, SnapshotCounts, Superblock, VERSION, blocks_min, cell_size,
+    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot, Node,
+    NodePointer, SnapshotCounts, Superblock, VERSION, blocks_min, cell_size, digest_of,
     reserve_blocks, value_len_max,
 };
 use crate::io::retry::Retry;
 use crate::log::lsn_behind_the_past;
-use crate::memory::{self, Boxed};
-use crate::options::{FormatOptions, OpenOptions};
+use crate::memory;
+use crate::options::FormatOptions;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::space::first_groups;
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn};
 
 /// Below this size metadata is stored once unless two copies are requested.
@@ -69,9 +69,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 }
 
-/// Nodes in the cache of the engine that writes the first state.
-const CACHE_NODES: usize = 16;
-
 /// The planted bug: erases one record instead of examining the whole log.
 fn erase_first_record(medium: &impl Medium, superblock: &Superblock) -> Result<()> {
     let first = superblock.log.start.0 * u64::from(superblock.block_size);
@@ -79,60 +76,66 @@ fn erase_first_record(medium: &impl Medium, superblock: &Superblock) -> Result<(
 }
 
 /// Writes the checkpoint of an empty root directory; the log begins with `lsn`.
-fn write_first_state<M: Medium, P: Platform>(
-    medium: &M,
-    platform: &P,
+///
+/// Its tree is one leaf, so it is written directly. An engine would be a second copy of most of the
+/// core in a program, because its medium is another type than that of the mounted volume.
+fn write_first_state(
+    medium: &impl Medium,
+    platform: &impl Platform,
     superblock: &Superblock,
     options: &FormatOptions,
     lsn: Lsn,
 ) -> Result<()> {
+    let medium = &Retry(medium);
     let generation = Generation(1);
     let first = BlockAddress(superblock.first_block());
     let mut addresses = [first, BlockAddress::NONE];
     if superblock.metadata_copies > 1 {
         addresses[1] = BlockAddress(superblock.first_block() + superblock.usable_blocks() / 2);
     }
+    let mut root = NodePointer { addresses, generation, digest: Default::default() };
+
+    let mut leaf =
+        Node::new(superblock.node_size as usize, 0, generation, superblock.volume_id(), first.0)?;
+    let inode = root_value(options.root_uid, options.root_gid, options.root_mode, platform.now())?;
+    put(&mut leaf, &Key::inode(InodeNumber::ROOT), &inode)?;
+    let runs = root.copies().map(|start| BlockRun { start, count: superblock.node_blocks() });
+    for (group, value) in first_groups(superblock, &memory::collect(runs)?)? {
+        put(&mut leaf, &Key::group(group), &value)?;
+    }
+    leaf.tidy();
+    root.digest = digest_of(platform.crc32c(0, leaf.bytes()));
+    for address in root.copies() {
+        let offset = address.0 * u64::from(superblock.block_size);
+        medium.write_hinted(offset, &[leaf.bytes()], Temperature::Hot)?;
+    }
+    medium.flush()?;
+
     let metaroot = Metaroot {
-        generation: Generation(0),
-        root: NodePointer { addresses, generation, digest: Default::default() },
+        generation,
+        root,
         height: 1,
         next_inode: InodeNumber::FIRST_USER.0,
-        inodes: 0,
-        used_blocks: 0,
+        inodes: 1,
+        used_blocks: superblock.node_blocks() * u64::from(superblock.metadata_copies),
         nodes: 1,
-        log: LogPosition { lsn, ..LogPosition::default() },
+        // The first mount is a later epoch.
+        log: LogPosition { lsn, epoch: 1, ..LogPosition::default() },
         mask: options.mask,
         timer_ms: options.timer_ms,
         data_cursor: 0,
         node_cursor: 0,
         snapshots: SnapshotCounts::default(),
     };
-    // The first state has one node.
-    let cache_size = CACHE_NODES * superblock.node_size as usize;
-    let small = OpenOptions { cache_size, ..OpenOptions::default() };
-    let volume: Boxed<Engine<&M, &P>> =
-        Engine::with_state(medium, platform, superblock.clone(), &metaroot, &small)?;
-    let root =
-        Node::new(superblock.node_size as usize, 0, generation, volume.store.volume_id(), first.0)?;
-    volume.store.add_new(first, root)?;
-    {
-        let mut working = volume.working.lock();
-        let runs =
-            metaroot.root.copies().map(|start| BlockRun { start, count: superblock.node_blocks() });
-        let runs = memory::collect(runs)?;
-        let roots = volume.roots(&working);
-        working.space.prepare(&volume.store, &roots, &runs)?;
-        for run in runs {
-            working.space.publish(run, false);
-        }
-        let now = platform.now();
-        let inode = root_value(options.root_uid, options.root_gid, options.root_mode, now)?;
-        let mutation = Mutation { key: Key::inode(InodeNumber::ROOT), value: Some(inode) };
-        volume.apply(&mut working, memory::collect([mutation])?, Origin::Replay)?;
-        working.next_inode = InodeNumber::FIRST_USER.0;
-        volume.freeze(&mut working)?;
+    metaroot.write(medium, superblock, platform, || Ok(medium.flush()?))
+}
+
+/// Puts an item of the first state into its only leaf.
+fn put(leaf: &mut Node, key: &Key, value: &[u8]) -> Result<()> {
+    match leaf.put_key(key, value) {
+        (_, None) => Ok(()),
+        (_, Some(_)) => Err(Error::InvalidArgument("node size: too small for the first state")),
     }
-    volume.finish_checkpoint()
 }
 
 fn superblock_for(

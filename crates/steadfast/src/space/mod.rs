@@ -18,6 +18,7 @@
 
 mod change;
 mod discards;
+mod first;
 mod group;
 mod ranges;
 mod resize;
@@ -39,6 +40,7 @@ use crate::sort::sort;
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 use discards::Discards;
+pub use first::first_groups;
 use group::AllocationGroup;
 pub use group::Bitmap;
 pub use group::decode as decode_group;

@@ -248,11 +248,6 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().reserve(count)
     }
 
-    /// Adds the first node of a new tree.
-    pub fn add_new(&self, address: BlockAddress, node: Node) -> Result<()> {
-        self.add_dirty(address, memory::shared(node)?)
-    }
-
     /// Changes a node of the working generation, which becomes dirty.
     pub(super) fn change<T>(
         &self,
