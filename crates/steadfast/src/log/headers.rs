@@ -9,8 +9,13 @@ use crate::format::record::{Header, RECORD_HEADER};
 use crate::log::ring::unless_unreadable;
 use crate::memory;
 
-/// Bytes read at once: a multiple of every block size. Fewer if there is no memory for that.
+/// Limit of the bytes read at once: a multiple of every block size. Fewer if there is no memory for
+/// that.
 const CHUNK: u64 = 64 << 10;
+
+/// A request reads no more than one part of the ring in this many. A small ring is on a device with
+/// little memory, and few requests read it all the same.
+const RING_SHARE: u64 = 16;
 
 /// The beginning of a block of the ring.
 pub(super) enum Start {
@@ -33,7 +38,8 @@ pub(super) fn headers(
 ) -> Result<()> {
     let block_size = u64::from(superblock.block_size);
     let (origin, ring) = (superblock.log.start.0, superblock.log.count);
-    let mut at_once = (CHUNK / block_size).clamp(1, count.clamp(1, ring.max(1)));
+    let chunk = (CHUNK / block_size).min(ring / RING_SHARE).max(1);
+    let mut at_once = chunk.min(count.clamp(1, ring.max(1)));
     let alone = RECORD_HEADER.next_multiple_of(medium.geometry().atomic_unit.max(1) as usize);
     let announced = count.min(ring);
     let until_end = announced.min(ring - first);
