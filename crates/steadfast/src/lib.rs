@@ -79,6 +79,7 @@ mod memory;
 mod newer;
 mod options;
 mod platform;
+mod profile;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
 #[cfg(not(feature = "sabotage"))]

@@ -10,8 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files below all rooms, which these may use.
-const BASE: &[&str] =
-    &["error", "types", "mask", "options", "platform", "checksum", "newer", "sabotage", "sort"];
+const BASE: &[&str] = &[
+    "error", "types", "mask", "options", "platform", "checksum", "newer", "sabotage", "sort",
+    "profile",
+];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

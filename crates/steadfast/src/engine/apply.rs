@@ -18,6 +18,7 @@ use crate::format::key::{Key, Kind};
 use crate::format::{DeadEntry, Mutation, payload};
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::SNAPSHOTS;
 use crate::sort::sort_by_key;
 use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange, TreeWriter};
@@ -263,7 +264,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             // One more, because a split builds the node beside itself.
             working.pool.reserve_nodes(nodes + 1, self.store.superblock.node_size as usize)?;
         }
-        if working.snapshots.newest.0 > 0 {
+        if SNAPSHOTS && working.snapshots.newest.0 > 0 {
             let copies = usize::from(self.store.superblock.metadata_copies);
             working.dying.reserve(plan.buried + plan.released * copies)?;
         }

@@ -23,6 +23,7 @@ use crate::format::key::{Key, Kind};
 use crate::format::{DeadEntry, Mutation, Root, Shared};
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
 use crate::sabotage::{Sabotage, planted};
 use crate::sort::sort_by_key;
 use crate::space::Roots;
@@ -114,11 +115,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     _ => {}
                 }
                 if before.count > 1 || after.count > 1 {
+                    // A record of the log can share blocks for the first time.
+                    if !SNAPSHOTS {
+                        return Err(NO_SNAPSHOTS);
+                    }
                     self.change_shared(root, &mut shared, after)?;
                 }
             }
         }
-        blocks.shared_keys = shared.finish(&mut blocks.shared)?;
+        if SNAPSHOTS {
+            blocks.shared_keys = shared.finish(&mut blocks.shared)?;
+        }
         join_neighbours(&mut blocks.published);
         Ok(blocks)
     }
@@ -133,7 +140,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         found: &mut Vec<Counted>,
     ) -> Result<()> {
         let mut at = range.start;
-        if working.snapshots.shared_extents > 0 {
+        if SNAPSHOTS && working.snapshots.shared_extents > 0 {
             let keys = self.shared_extents(&roots.working, range.start, range.end)?;
             for Shared { start, end, count } in keys {
                 let (start, end) = (start.max(range.start), end.min(range.end));
@@ -305,7 +312,7 @@ fn ranges_of(steps: &mut [(u64, i64)]) -> Result<Vec<Counted>> {
 
 /// Splits blocks without references into free blocks and blocks that the newest snapshot holds.
 fn release(run: BlockRun, held: &[DeadEntry], blocks: &mut Blocks) -> Result<()> {
-    if held.is_empty() {
+    if !SNAPSHOTS || held.is_empty() {
         memory::push(&mut blocks.freed, run)?;
         join_neighbours(&mut blocks.freed);
         return Ok(());

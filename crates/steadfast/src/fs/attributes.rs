@@ -12,6 +12,7 @@ use crate::fs::parameters::Parameters;
 use crate::fs::{change, xattr};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
+use crate::profile::{NO_XATTRS, XATTRS};
 use crate::types::{InodeNumber, Timestamp};
 use crate::volume::Volume;
 
@@ -102,6 +103,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         value: &[u8],
         mode: SetXattrMode,
     ) -> Result<()> {
+        if !XATTRS {
+            return Err(NO_XATTRS);
+        }
         let parameters = self.parameters();
         self.update(SpaceClass::Normal, |tx| {
             xattr::set(tx, &parameters, inode, name, value, mode)
@@ -114,6 +118,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `NoAttribute`, `Unsupported` (namespace), `Stale`.
     pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
+        if !XATTRS {
+            return Err(NO_XATTRS);
+        }
         let parameters = self.parameters();
         self.update(SpaceClass::Freeing, |tx| xattr::remove(tx, &parameters, inode, name))?;
         self.engine.event(TransactionMask::ATTRIBUTE)

@@ -19,6 +19,7 @@ use crate::fs::tx::Tx;
 use crate::mask::TransactionMask;
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -64,6 +65,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
+        if !SNAPSHOTS {
+            return Err(NO_SNAPSHOTS);
+        }
         self.engine.ready_for_change()?;
         let length = {
             let _guards = self.two_inode_locks(from, to);

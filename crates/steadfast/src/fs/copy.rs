@@ -12,6 +12,7 @@ use crate::format::inode::{FILE_SIZE_MAX, Inode};
 use crate::mask::TransactionMask;
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::SNAPSHOTS;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
@@ -75,7 +76,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn copy_some(&self, from: Place, to: Place, length: u64) -> (u64, Result<()>) {
         let block = self.parameters().block();
         let mut piece = length.min(COPY_BYTES);
-        if from.1 % block == to.1 % block {
+        if SNAPSHOTS && from.1 % block == to.1 % block {
             let (shared, result) = self.share_front(from, to, length);
             if shared > 0 || result.is_err() {
                 return (shared, result);

@@ -12,6 +12,7 @@ use crate::fs::attr::SetXattrMode;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
 use crate::fs::xattr::store::{ACL_ACCESS, ACL_DEFAULT, HEADER_LEN, erase, find, store};
+use crate::profile::{NO_XATTRS, XATTRS};
 use crate::types::InodeNumber;
 
 /// Limit of the pieces of an ACL: a directory's default ACL is copied twice to a new subdirectory,
@@ -89,6 +90,9 @@ pub(crate) fn change_permissions<K: Keyspace>(
     if !attributes.has(FLAG_ACL_ACCESS) {
         return Ok(());
     }
+    if !XATTRS {
+        return Err(NO_XATTRS);
+    }
     if let Some((_, stored)) = find(tx, parameters, inode, ACL_ACCESS)?
         && let Some(mut acl) = Acl::parse(&stored.into_value())?
     {
@@ -112,7 +116,11 @@ pub(crate) fn inherit<K: Keyspace>(
         return Ok(());
     }
     let mut default = None;
-    if directory.1.has(FLAG_ACL_DEFAULT)
+    if !XATTRS && directory.1.has(FLAG_ACL_DEFAULT) {
+        return Err(NO_XATTRS);
+    }
+    if XATTRS
+        && directory.1.has(FLAG_ACL_DEFAULT)
         && let Some((_, stored)) = find(tx, parameters, directory.0, ACL_DEFAULT)?
     {
         default =

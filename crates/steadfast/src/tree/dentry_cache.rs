@@ -25,6 +25,7 @@ use lock_api::Mutex;
 
 use crate::format::key::{Key, Kind};
 use crate::platform::Platform;
+use crate::profile::NAME_CACHE;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 
@@ -83,6 +84,9 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
     #[inline]
     fn place(&self, hash: u64) -> Option<(&Part<P, T, N>, usize)> {
         // Neighbouring inodes are neighbours here. A table that holds nothing has no parts.
+        if !NAME_CACHE {
+            return None;
+        }
         let pair = hash.checked_rem((self.pairs * PARTS) as u64)? as usize;
         Some((self.parts.get(pair / self.pairs)?, pair % self.pairs * WAYS))
     }
@@ -173,6 +177,7 @@ pub struct DentryCache<P: Platform> {
 impl<P: Platform> DentryCache<P> {
     /// Takes at most a quarter of `cache_size` bytes, on demand.
     pub(super) fn new(cache_size: usize) -> Self {
+        let cache_size = if NAME_CACHE { cache_size } else { 0 };
         let inodes = cache_size / SHARE / UNIT / INODES_MIN * INODES_MIN;
         DentryCache { names: Table::new(inodes * NAMES_PER_INODE), inodes: Table::new(inodes) }
     }

@@ -43,6 +43,7 @@ use crate::format::{
     value_len_max,
 };
 use crate::platform::Platform;
+use crate::profile::SNAPSHOTS;
 use crate::types::Generation;
 
 /// What a change touches beside its own nodes.
@@ -186,6 +187,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn kept(&self, working: &Working) -> u64 {
         match working.snapshots.newest.0 {
             0 => 0,
+            _ if !SNAPSHOTS => 0,
             _ => {
                 let data = working.held_data.min(self.live_data(working));
                 self.kept_for_removal(working.nodes, working.snapshots.shared_nodes, data)

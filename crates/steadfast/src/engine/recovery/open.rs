@@ -30,6 +30,7 @@ use crate::memory::Boxed;
 use crate::newer::NewerState;
 use crate::options::OpenOptions;
 use crate::platform::Platform;
+use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
 use crate::sabotage::{Sabotage, planted};
 use crate::space::Space;
 use crate::tree::{NodePool, Scratch, Store};
@@ -73,6 +74,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let slots = Slots::read(&patient, &superblock, &platform)?;
         let metaroot = *slots.newest();
+        let counts = metaroot.snapshots;
+        let plain = counts.newest.0 | counts.keys | counts.blocks | counts.shared_extents == 0;
+        if !SNAPSHOTS && !plain && !options.read_only {
+            return Err(NO_SNAPSHOTS);
+        }
         let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
         volume.will_read_state(&metaroot);
         volume.superblock_damaged = damaged;

@@ -33,6 +33,7 @@ use crate::format::key::{Key, Kind};
 use crate::log::{LogContent, LogOverlay};
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::LOG_OVERLAY;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::CachedDentry;
 
@@ -45,8 +46,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.find_held_data(&mut self.working.lock());
             return Ok(());
         }
-        match LogOverlay::of(found, |key, value| self.check_recorded(key, value.map(<[u8]>::len)))?
-        {
+        let check =
+            |key: &Key, value: Option<&[u8]>| self.check_recorded(key, value.map(<[u8]>::len));
+        match if LOG_OVERLAY { LogOverlay::of(found, check)? } else { Err(found) } {
             Ok(log) => {
                 let log = memory::shared(log)?;
                 self.store.lend(log.memory());
@@ -81,7 +83,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// # Errors
     /// Those of reading nodes and bitmaps; nothing has changed then. `Poisoned`.
     pub(crate) fn catch_up(&self) -> Result<()> {
-        if !matches!(self.lifecycle.now(), Lifecycle::Overlaid | Lifecycle::Failed) {
+        if !LOG_OVERLAY || !matches!(self.lifecycle.now(), Lifecycle::Overlaid | Lifecycle::Failed)
+        {
             return Ok(());
         }
         let mut working = self.working.lock();
@@ -250,5 +253,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 }
 
 fn log_of(view: &View) -> Option<&Arc<LogOverlay>> {
+    if !LOG_OVERLAY {
+        return None;
+    }
     view.log.as_ref().filter(|_| !planted(Sabotage::ReadPastTheLog))
 }

@@ -14,6 +14,7 @@ use crate::format::{
 };
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::SNAPSHOTS;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::{Plan, PlannedChange};
 use crate::types::{BlockRun, Generation};
@@ -28,7 +29,8 @@ const DYING_LIMITS: (usize, usize) = (32, 4096);
 impl Working {
     /// Whether the newest snapshot holds blocks born in `birth`.
     pub fn belongs_to_snapshot(&self, birth: Generation) -> bool {
-        birth <= self.snapshots.newest
+        SNAPSHOTS
+            && birth <= self.snapshots.newest
             && !(planted(Sabotage::SnapshotBirthOffByOne) && birth == self.snapshots.newest)
             && !planted(Sabotage::ForgetHeld)
     }
@@ -49,6 +51,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Puts some of the waiting entries into the newest snapshot's dead list. Returns `true` if
     /// there were any.
     pub(crate) fn flush_dead(&self, working: &mut Working) -> Result<bool> {
+        if !SNAPSHOTS {
+            return Ok(false);
+        }
         let value = entries_max(value_len_max(self.store.superblock.node_size as usize));
         match self.flush_dead_entries(working, value * ROUND_VALUES) {
             // A plan reserves more nodes than it uses, and a long plan more than a short one.

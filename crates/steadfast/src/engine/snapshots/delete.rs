@@ -22,6 +22,7 @@ use crate::format::key::Key;
 use crate::format::{DeadEntry, Record, Root, SnapshotCounts, Value};
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
 use crate::sabotage::{Sabotage, planted};
 use crate::space::Roots;
 use crate::tree::{Plan, PlannedChange};
@@ -56,6 +57,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// transaction point). [Background work](Self::background_step) frees its blocks. Works on a
     /// full volume.
     pub(crate) fn snapshot_delete(&self, name: &str) -> Result<()> {
+        if !SNAPSHOTS {
+            return Err(NO_SNAPSHOTS);
+        }
         self.ready_for_change()?;
         let mut commit = self.commit.lock();
         self.ready_for_change()?;
@@ -120,7 +124,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// One unit of deleting snapshots; `true` while there is more to do at once. Without
     /// `may_commit` nothing happens while changes are uncommitted.
     pub(crate) fn delete_in_background(&self, may_commit: bool) -> Result<bool> {
-        if !self.snapshots_wait() {
+        if !SNAPSHOTS || !self.snapshots_wait() {
             return Ok(false);
         }
         let mut commit = self.commit.lock();
@@ -150,6 +154,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// nothing was done. A unit without room waits and is tried again. A unit that cannot be read
     /// waits for the next deletion or mount.
     pub(crate) fn delete_unit(&self, working: &mut Working) -> bool {
+        if !SNAPSHOTS {
+            return false;
+        }
         self.background.snapshots_starve.store(false, Ordering::Release);
         if !self.snapshots_wait() {
             return false;

@@ -50,6 +50,7 @@ use crate::format::key::{Key, Kind};
 use crate::format::{GENERATION_MAX, Record, Root, Snapshot, check_name};
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
 use crate::space::Roots;
 use crate::tree::PlannedChange;
 use crate::types::{Generation, InodeNumber};
@@ -60,6 +61,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// snapshot of this name it does not depend on the number of snapshots.
     pub(crate) fn snapshot_create(&self, name: &str) -> Result<Snapshot> {
         check_name(name)?;
+        if !SNAPSHOTS {
+            return Err(NO_SNAPSHOTS);
+        }
         self.ready_for_change()?;
         let mut commit = self.commit.lock();
         self.ready_for_change()?;
@@ -139,6 +143,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// counts of both. If the snapshot's key cannot be read, no bound is known.
     pub(crate) fn find_held_data(&self, working: &mut Working) {
         working.held_data = u64::MAX;
+        if !SNAPSHOTS {
+            return;
+        }
         let newest = working.snapshots.newest;
         let record = |value: &[u8]| Record::decode(newest, value);
         let root = self.view.read().root;

@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::format::{Metaroot, Record, Root, SnapshotCounts};
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
 use crate::sabotage::{Sabotage, planted};
 use crate::types::Generation;
 
@@ -33,6 +34,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// the volume. Newer snapshots are deleted. If there are any and `destroy_newer` is false, the
     /// call fails. The result is durable on return.
     pub(crate) fn snapshot_rollback(&self, name: &str, destroy_newer: bool) -> Result<()> {
+        if !SNAPSHOTS {
+            return Err(NO_SNAPSHOTS);
+        }
         let mut commit = self.commit.lock();
         self.ready_for_change()?;
         self.check_not_held()?;
