@@ -47,6 +47,9 @@ struct Batch<'a> {
 /// Why a volume has failed in the middle of a change.
 const HALF_CHANGED: &str = "a change of metadata could not be completed";
 
+/// A step of a replay changes no more keys than one in this many nodes of the cache.
+const REPLAY_STEP_SHARE: usize = 16;
+
 impl<M: Medium, P: Platform> Engine<M, P> {
     pub(super) fn roots(&self, working: &Working) -> Roots {
         Roots {
@@ -116,7 +119,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// As [`change_keys`](Self::change_keys), for a log record: it holds many batches, and the
     /// volume may have no more room than those took. No reader sees the states in between. Removals
     /// go first; otherwise the old and the new entries would exist together for a moment. Short
-    /// steps also help because a longer plan reserves more beyond what it uses.
+    /// steps also help because a longer plan reserves more beyond what it uses. With a small cache
+    /// they are shorter: the nodes of a plan are in memory together.
     fn change_keys_in_steps(
         &self,
         working: &mut Working,
@@ -125,10 +129,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         dead: usize,
     ) -> Result<i64> {
         let mut inodes = 0;
+        let capacity = self.store.cache_use().capacity;
+        let step_max = (capacity / REPLAY_STEP_SHARE).clamp(1, BATCH_MUTATIONS_MAX);
         let removals = mutations.partition_point(|mutation| mutation.value.is_some());
         let (puts, removals) = mutations.split_at(removals);
         for part in [removals, puts] {
-            let (mut rest, mut step) = (part, BATCH_MUTATIONS_MAX);
+            let (mut rest, mut step) = (part, step_max);
             while !rest.is_empty() {
                 let (now, later) = rest.split_at(step.min(rest.len()));
                 let origin = Origin::Replay;

@@ -34,6 +34,14 @@ pub struct RecordPlace {
     pub payload: usize,
 }
 
+impl RecordPlace {
+    /// Blocks of its group if it is the last record of it: each record but the first uses both
+    /// blocks.
+    pub fn group_blocks(&self) -> u64 {
+        if self.index == 0 { self.blocks } else { 2 }
+    }
+}
+
 /// A whole record of the searched group.
 pub(super) struct FoundRecord {
     pub record: Record,
@@ -41,10 +49,9 @@ pub(super) struct FoundRecord {
 }
 
 impl FoundRecord {
-    /// Blocks of its group if it is the last record of it: each record but the first uses both
-    /// blocks.
+    /// See [`RecordPlace::group_blocks`].
     pub fn group_blocks(&self) -> u64 {
-        if self.record.index == 0 { self.place.blocks } else { 2 }
+        self.place.group_blocks()
     }
 
     /// The end of the log after it, if its group begins at `start`.

@@ -122,6 +122,33 @@ impl LogContent {
         record.mutations()?.ok_or(damaged)
     }
 
+    /// Where the log continues after record `index`. `start` is where it was read from.
+    ///
+    /// # Errors
+    /// The medium's; `CorruptLog`.
+    pub fn position_after<M: Medium, P: Platform>(
+        &self,
+        store: &Store<M, P>,
+        start: &LogPosition,
+        index: usize,
+    ) -> Result<LogPosition> {
+        let damaged = Error::CorruptLog {
+            address: store.superblock.log.start,
+            reason: "log record changed while it was replayed",
+        };
+        let RecordPlace { lsn, block, .. } = self.records.get(index).ok_or(damaged)?.place;
+        let blocks: u64 = self.places().take(index + 1).map(|place| place.group_blocks()).sum();
+        let bytes = read_ring(store, block, 0, RECORD_HEADER)?;
+        let header = Header::decode(&bytes, store.volume_id());
+        let header = header.filter(|header| header.lsn == lsn).ok_or(damaged)?;
+        Ok(LogPosition {
+            lsn: Lsn(lsn.0 + 1),
+            block: (start.block + blocks) % store.superblock.log.count,
+            previous: header.digest,
+            epoch: header.epoch,
+        })
+    }
+
     /// Takes `record` as the counting record of the group at the end, and moves the end after it.
     #[inline(never)]
     fn accept<M: Medium, P: Platform>(

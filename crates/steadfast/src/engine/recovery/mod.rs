@@ -4,4 +4,5 @@
 pub(crate) mod newer;
 pub(crate) mod open;
 pub(crate) mod overlay;
+mod pieces;
 pub(crate) mod rollback;

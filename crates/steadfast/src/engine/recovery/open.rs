@@ -2,9 +2,10 @@
 //! nothing else. The log is put into the tree [when that is
 //! needed](crate::engine::recovery::overlay).
 //!
-//! Opening writes in one case only. After a power cut in the middle of a transaction point it
-//! overwrites the remains of that point. A state that one mount has dropped must not come back at
-//! the next.
+//! Opening writes in two cases. After a power cut in the middle of a transaction point it overwrites
+//! the remains of that point: a state that one mount has dropped must not come back at the next. And
+//! where the log changes more nodes than the cache holds, it [makes checkpoints
+//! ](crate::engine::recovery::pieces) while it replays.
 
 use core::sync::atomic::AtomicU32;
 
@@ -204,8 +205,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Applies the records that [`read_log`](Self::read_log) found.
-    pub(crate) fn replay(&self, working: &mut Working, found: &LogContent) -> Result<()> {
+    /// Applies the records that [`read_log`](Self::read_log) found. It may make checkpoints in
+    /// between, except `at_once`: then the caller can go back to where it began.
+    pub(crate) fn replay(
+        &self,
+        working: &mut Working,
+        found: &LogContent,
+        at_once: bool,
+    ) -> Result<()> {
+        let start = working.durable.log;
         // What the log has is durable already, so it counts as no new batch.
         let sequence = working.sequence;
         for run in &found.runs {
@@ -218,6 +226,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
             working.space.mark();
             while working.dying.len() > self.dying_max() && self.flush_dead(working)? {}
+            if !at_once {
+                self.end_piece(working, found, &start, index)?;
+            }
         }
         if planted(Sabotage::ReplayTwice) && found.len() > 1 {
             self.apply(working, found.mutations(&self.store, 0)?, Origin::Replay)?;

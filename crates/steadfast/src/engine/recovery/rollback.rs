@@ -116,7 +116,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         self.find_held_data(working);
         let replayed =
-            self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found));
+            self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found, false));
         working.log.raise_epoch(epoch);
         // Commit numbers continue, so an old commit is never taken for a new one.
         working.sequence = sequence + 1;

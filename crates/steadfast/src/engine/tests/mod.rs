@@ -9,6 +9,7 @@ mod multi_mount;
 mod newer;
 mod open;
 mod overlay;
+mod pieces;
 mod reclaim;
 mod snapshot_limits;
 mod snapshot_model;
