@@ -4,7 +4,7 @@
     table.py write TABLE PAGE LOG...     a new table, and the page that shows it
     table.py check TABLE LOG...          fails if a figure grew by more than 5 %
 
-The name of a log is BOARD.PROFILE.log.
+The name of a log is BOARD.PROFILE.log. From BOARD.FEATURE.size only the sizes are read.
 """
 
 import json
@@ -66,6 +66,14 @@ def read(path):
     return {"board": board, "profile": profile, **sizes, "cuts": cuts["number"], "rows": rows}
 
 
+def read_size(path):
+    """What a feature adds to the program."""
+    for line in path.read_text().splitlines():
+        if line.startswith("size "):
+            return {"feature": path.name.split(".")[1], **fields(line.split()[1:])}
+    sys.exit(f"boards: {path}: no size: see the file")
+
+
 def figures(run):
     """(place, value, slack) of everything that must not grow."""
     place = f"{run['board']}, {run['profile']}"
@@ -76,12 +84,22 @@ def figures(run):
             yield f"{place}: {row['operation']}: {name}", row[name], SLACK.get(name, SLACK_BYTES)
 
 
-def check(table, runs):
-    known = {place: value for run in table["runs"] for place, value, _ in figures(run)}
+def size_figures(size):
+    for name in ["code", "constants"]:
+        yield f"with {size['feature']}: {name}", size[name], SLACK_BYTES
+
+
+def check(table, new):
+    known = {}
+    for run in table["runs"]:
+        known.update((place, value) for place, value, _ in figures(run))
+    for size in table["features"]:
+        known.update((place, value) for place, value, _ in size_figures(size))
     worse = False
-    for run in runs:
+    for run in new["runs"]:
         print(f"{run['board']}, {run['profile']}: {run['cuts']} power cuts: ok")
-        for place, value, slack in figures(run):
+    for measured in [*map(figures, new["runs"]), *map(size_figures, new["features"])]:
+        for place, value, slack in measured:
             old = known.get(place)
             if old is None:
                 print(f"MORE: {place}: not in the table: run 'make boards'")
@@ -140,6 +158,18 @@ def page(table):
         "flush, three times: what was not flushed is there, is not, or is there in every other unit.",
         "Then it compares the volume with a model.",
     ]
+    small = next(run for run in table["runs"] if run["profile"] == "small")
+    lines += [
+        "",
+        "The profile small has none of the features below, full has all of them. One alone adds to",
+        "small, on an386:",
+        "",
+        "| Feature | Code, B | Constants, B |",
+        "|---|---:|---:|",
+    ]
+    for size in table["features"]:
+        more = " | ".join(number(size[name] - small[name]) for name in ["code", "constants"])
+        lines.append(f"| `{size['feature']}` | {more} |")
     for run in table["runs"]:
         lines += [
             "",
@@ -158,13 +188,16 @@ def main():
     task, table_path, *rest = sys.argv[1:]
     table_path = pathlib.Path(table_path)
     page_path = rest.pop(0) if task == "write" else None
-    runs = [read(pathlib.Path(log)) for log in rest]
+    paths = [pathlib.Path(path) for path in rest]
+    table = {
+        "runs": [read(path) for path in paths if path.suffix == ".log"],
+        "features": [read_size(path) for path in paths if path.suffix == ".size"],
+    }
     if task == "check":
-        sys.exit(0 if check(json.loads(table_path.read_text()), runs) else 1)
-    table = {"runs": runs}
+        sys.exit(0 if check(json.loads(table_path.read_text()), table) else 1)
     # A row a line, so that a change shows as the rows that it changes.
     text = json.dumps(table, separators=(",", ":"))
-    for before in ['{"board"', '{"operation"']:
+    for before in ['{"board"', '{"operation"', '{"feature"']:
         text = text.replace(before, "\n" + before)
     table_path.write_text(text + "\n")
     pathlib.Path(page_path).write_text(page(table))

@@ -25,11 +25,14 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-# board, Rust target, profile
-runs="an386 thumbv7em-none-eabi full
-an500 thumbv7em-none-eabi full
-an505 thumbv8m.main-none-eabi full
-virt riscv32imac-unknown-none-elf full"
+# board, Rust target, profile: a name for the features of the core
+runs="an386 thumbv7em-none-eabi small
+an386 thumbv7em-none-eabi full
+an500 thumbv7em-none-eabi small
+an505 thumbv8m.main-none-eabi small
+virt riscv32imac-unknown-none-elf small"
+# What each feature takes: built for an386, run without power cuts.
+features="snapshots xattrs name-cache log-overlay fast-crc"
 # Seconds of one program.
 limit=120
 
@@ -86,20 +89,29 @@ fi
 if [ "$again" = no ]; then
     running=()
     while read -r board target profile; do
-        build "$board" "$target" "$profile"
+        build "$board" "$target" "$profile" --no-default-features --features "${profile#small}"
         run_board "$board" "$profile" &
         running+=($!)
     done <<<"$runs"
     for process in "${running[@]}"; do
         wait "$process"
     done
+    for feature in $features; do
+        build an386 thumbv7em-none-eabi "$feature" --features "$feature"
+        emulate an386 "$base/an386.$feature.figures" >"$base/an386.$feature.size" \
+            || die "boards: with $feature: figures failed: $(tail -n 1 "$base/an386.$feature.size")"
+    done
 fi
+sizes=()
+for feature in $features; do
+    sizes+=("$base/an386.$feature.size")
+done
 while read -r board _ profile; do
     logs+=("$base/$board.$profile.log")
 done <<<"$runs"
 if [ "$task" = measure ]; then
-    python3 boards/table.py write "$table" docs/BOARDS.md "${logs[@]}"
+    python3 boards/table.py write "$table" docs/BOARDS.md "${logs[@]}" "${sizes[@]}"
 else
-    python3 boards/table.py check "$table" "${logs[@]}"
+    python3 boards/table.py check "$table" "${logs[@]}" "${sizes[@]}"
 fi
 echo "boards: ok"
