@@ -10,7 +10,9 @@ if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "
     rustup target add "$target"
 fi
 "${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media -p steadfast-flash --target "$target"
-# The C library for programs that supply their own memory and clock.
-"${CARGO:-cargo}" rustc --locked --quiet --lib -p steadfast-capi --no-default-features --target "$target" \
-    --crate-type staticlib
+# The C library for programs that supply their own memory and clock, small and with everything.
+for features in "" full; do
+    "${CARGO:-cargo}" rustc --locked --quiet --lib -p steadfast-capi --no-default-features --features "$features" \
+        --target "$target" --crate-type staticlib
+done
 echo "embedded: $target: ok"

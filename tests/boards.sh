@@ -6,6 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
+# Volumes that use what a small build does not have.
+"${CARGO:-cargo}" test --quiet --locked -p steadfast --no-default-features --test small_profile
 scripts/boards.sh check
 scripts/boards.sh planted
 
