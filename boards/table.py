@@ -15,7 +15,8 @@ import sys
 EACH = ["instructions", "reads", "read_bytes", "writes", "written_bytes", "flushes"]
 PEAKS = ["heap", "stack"]
 # Differences that never count.
-SLACK = {"instructions": 50, "reads": 0.05, "writes": 0.05, "flushes": 0.05}
+# Maps are keyed by addresses, so the heap depends a little on where the linker puts things.
+SLACK = {"instructions": 50, "reads": 0.05, "writes": 0.05, "flushes": 0.05, "heap": 2048}
 SLACK_BYTES = 32
 
 NAMES = {

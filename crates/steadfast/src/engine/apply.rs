@@ -267,6 +267,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let nodes = plan.nodes as usize;
         working.pool.reserve(nodes, plan.released)?;
         if nodes > 0 {
+            self.store.make_room(nodes + 1);
             // One more, because a split builds the node beside itself.
             working.pool.reserve_nodes(nodes + 1, self.store.superblock.node_size as usize)?;
         }

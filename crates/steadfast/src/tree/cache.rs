@@ -62,6 +62,9 @@ impl<'c> Nodes<'c> {
     }
 }
 
+/// Nodes of a cache that counts as small.
+const SMALL: usize = 64;
+
 pub(super) struct Cache {
     /// Leaves that were reached lately.
     pub(super) fingers: Fingers,
@@ -244,6 +247,18 @@ impl Cache {
         self.ring.clear();
         self.hand = 0;
         self.pinned = 0;
+    }
+
+    /// Evicts clean nodes of a small cache, so that `count` nodes beside it take no more memory than
+    /// it may. They are many for it, and few for a large one.
+    pub(super) fn make_room(&mut self, count: usize) {
+        while self.capacity <= SMALL && self.entries.len() + count > self.room() {
+            let before = self.entries.len();
+            self.evict();
+            if self.entries.len() == before {
+                return;
+            }
+        }
     }
 
     fn evict(&mut self) {

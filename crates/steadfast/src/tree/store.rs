@@ -248,6 +248,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().reserve(count)
     }
 
+    /// Gives nodes of a small cache up for `count` nodes beside it.
+    pub fn make_room(&self, count: usize) {
+        self.cache.lock().make_room(count);
+    }
+
     /// Changes a node of the working generation, which becomes dirty.
     pub(super) fn change<T>(
         &self,
