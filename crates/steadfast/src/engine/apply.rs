@@ -296,10 +296,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Largest payload of one log record: a quarter of the log, so that one record never fills it.
+    /// And half of the memory for nodes: a record is in memory as a whole when it is replayed, and
+    /// so are the nodes that it changes.
     pub(super) fn record_limit(&self) -> usize {
-        let log = self.store.superblock.log.count * u64::from(self.store.superblock.block_size);
-        (log / crate::log::RECORD_SHARE).saturating_sub(crate::format::RECORD_HEADER as u64)
-            as usize
+        let superblock = &self.store.superblock;
+        let log = superblock.log.count * u64::from(superblock.block_size);
+        let nodes = self.store.node_memory() as u64;
+        (log / crate::log::RECORD_SHARE)
+            .min(nodes / 2)
+            .saturating_sub(crate::format::RECORD_HEADER as u64) as usize
     }
 
     /// Sets addresses aside until there are `nodes` of them.

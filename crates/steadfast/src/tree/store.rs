@@ -62,6 +62,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().usage()
     }
 
+    /// Bytes of the nodes that the cache should hold.
+    pub fn node_memory(&self) -> usize {
+        self.cache_use().capacity * self.superblock.node_size as usize
+    }
+
     /// From now on `bytes` bytes of the cache's memory are used for something else.
     pub fn lend(&self, bytes: usize) {
         let node = self.superblock.node_size as usize + NODE_OVERHEAD;
