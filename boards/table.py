@@ -139,7 +139,7 @@ def page(table):
         "code and constants include the workload itself.",
         "",
         "The heap is the peak of what was asked for while the operation ran. The stack is its deepest",
-        "use.",
+        "use. [EMBEDDED.md](EMBEDDED.md) says what firmware needs.",
         "",
         "## Size",
         "",

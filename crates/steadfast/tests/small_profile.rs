@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use steadfast::fs::{Caller, NewNode, SetAttributes};
 use steadfast::testing::TestPlatform;
-use steadfast::{Error, InodeNumber, OpenOptions, Result, Volume};
+use steadfast::{InodeNumber, OpenOptions, Result, Volume};
 use steadfast_media::MemoryMedium;
 
 const ROOT: InodeNumber = InodeNumber::ROOT;
@@ -37,8 +37,9 @@ fn create(volume: &TestVolume, directory: InodeNumber, name: &str) -> Result<Ino
     Ok(volume.create(directory, name.as_bytes(), NewNode::Regular, 0o666, &caller)?.inode)
 }
 
+#[cfg(any(not(feature = "snapshots"), not(feature = "xattrs")))]
 fn is_refused<T>(result: Result<T>, what: &str) -> bool {
-    matches!(result, Err(Error::Unsupported(text)) if text.contains(what))
+    matches!(result, Err(steadfast::Error::Unsupported(text)) if text.contains(what))
 }
 
 #[cfg(all(feature = "snapshots", feature = "xattrs"))]
