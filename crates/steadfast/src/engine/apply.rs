@@ -109,8 +109,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.inodes = working.inodes.saturating_add_signed(inodes);
         let counts = &mut working.snapshots;
         counts.shared_extents = counts.shared_extents.saturating_add_signed(blocks.shared_keys);
+        let record_limit = self.record_limit();
         for mutation in mutations.iter().filter(|mutation| is_recorded(&mutation.key)) {
-            self.note(working, mutation, origin);
+            self.note(working, mutation, origin, record_limit);
         }
         working.sequence += 1;
         Ok(())
@@ -280,7 +281,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Updates the counters and the next log record after a mutation.
-    fn note(&self, working: &mut Working, mutation: &Mutation, origin: Origin) {
+    fn note(&self, working: &mut Working, mutation: &Mutation, origin: Origin, limit: usize) {
         let key = mutation.key;
         match key.kind() {
             Some(Kind::Inode) => {
@@ -291,7 +292,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         if let Origin::Operation(_) = origin {
             let size = payload::size_of(mutation.value.as_ref().map(Vec::len));
-            working.pending.add(key, size, self.record_limit());
+            working.pending.add(key, size, limit);
         }
     }
 
