@@ -1,0 +1,343 @@
+//! Opening and closing a volume, transaction points, space, state.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::fmt::{self, Write};
+use core::ptr;
+use core::slice;
+use core::sync::atomic::Ordering;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use steadfast::{Error, OpenOptions, TransactionMask, Volume};
+
+use crate::Core;
+use crate::errno::{EINVAL, ENOMEM, code, errno};
+use crate::medium::BlockDevice;
+use crate::platform::Kernel;
+
+/// How to open a volume.
+#[repr(C)]
+pub struct sfk_options {
+    /// Size of the device in bytes.
+    pub size: u64,
+    /// Its atomic unit in bytes.
+    pub unit: u32,
+    /// It takes discards, and they are wanted.
+    pub discards: bool,
+    /// Nothing is written.
+    pub read_only: bool,
+    /// Gives up a newer state that is damaged.
+    pub recover: bool,
+    /// Memory for nodes, names and bitmaps, in bytes.
+    pub cache_size: usize,
+}
+
+/// Space of a volume.
+#[repr(C)]
+pub struct sfk_statistics {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Longest name in bytes.
+    pub name_max: u32,
+    /// Blocks that files and metadata can use.
+    pub blocks: u64,
+    /// Blocks that are not in use.
+    pub blocks_free: u64,
+    /// Blocks that a new file can take.
+    pub blocks_available: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+}
+
+/// Properties and state of a volume, as the ioctl SF_IOC_INFO returns them.
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct sfk_info {
+    pub version: u32,
+    pub block_size: u32,
+    pub node_size: u32,
+    pub metadata_copies: u32,
+    pub uuid: [u8; 16],
+    pub label: [u8; 32],
+    pub size: u64,
+    pub log_size: u64,
+    pub features_compatible: u64,
+    pub features_read_only: u64,
+    pub features_incompatible: u64,
+    pub generation: u64,
+    pub replayed_records: u64,
+    pub log_used: u64,
+    pub transaction_points: u64,
+    pub repaired_reads: u64,
+    pub incarnation: u64,
+    pub uncommitted: u64,
+    pub mask: u32,
+    pub timer_ms: u32,
+    pub flags: u32,
+    pub reserved: u32,
+    pub poisoned: [u8; 128],
+}
+
+/// A text in a buffer of C, cut where the buffer ends.
+struct Text<'a> {
+    room: &'a mut [u8],
+    length: usize,
+}
+
+impl Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // The last byte stays zero.
+        let end = self.room.len().saturating_sub(1);
+        let length = text.len().min(end.saturating_sub(self.length));
+        self.room[self.length..self.length + length].copy_from_slice(&text.as_bytes()[..length]);
+        self.length += length;
+        Ok(())
+    }
+}
+
+/// Opens the volume on a device. After an error `text` of `room` bytes says what and where.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_open(
+    device: *mut c_void,
+    options: &sfk_options,
+    out: *mut *mut Core,
+    text: *mut c_char,
+    room: usize,
+) -> c_int {
+    // SAFETY: the caller passes a buffer of this length.
+    let room = unsafe { slice::from_raw_parts_mut(text.cast::<u8>(), room) };
+    room.fill(0);
+    match open(device, options) {
+        Ok(volume) => {
+            // SAFETY: `out` is valid.
+            unsafe { out.write(volume) };
+            0
+        }
+        Err(error) => {
+            // A text that is too long is cut.
+            let _ = write!(Text { room, length: 0 }, "{error}");
+            -errno(&error)
+        }
+    }
+}
+
+/// Opens the volume in memory of its own. Not inlined, so that the texts of errors are not on the
+/// stack below it.
+#[inline(never)]
+fn open(device: *mut c_void, options: &sfk_options) -> Result<*mut Core, Error> {
+    let medium = BlockDevice::new(device, options.size, options.unit, options.discards)
+        .ok_or(Error::InvalidArgument("size or sector size of the device"))?;
+    let mut place = Vec::new();
+    place.try_reserve_exact(1).map_err(|_| Error::OutOfMemory)?;
+    let wanted = OpenOptions {
+        read_only: options.read_only,
+        cache_size: options.cache_size,
+        // The kernel decides when an access renews the time, and stores it.
+        access_times: false,
+        recover: options.recover,
+        shared: false,
+    };
+    place.push(Volume::open(medium, wanted, Kernel::default())?);
+    let place: Box<[Core]> = place.into_boxed_slice();
+    Ok(Box::into_raw(place).cast())
+}
+
+/// Closes the volume: a checkpoint if the mask has `unmount`. `sfk_free` follows.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_close(volume: &Core) -> c_int {
+    code(volume.close())
+}
+
+/// Frees the memory of a volume, which nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_free(volume: *mut Core) {
+    // SAFETY: `sfk_open` made it, as a slice of one.
+    drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(volume, 1)) });
+}
+
+/// One bounded step of background work. 1: there is more to do at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_background(volume: &Core) -> c_int {
+    match volume.background() {
+        Ok(more) => c_int::from(more),
+        Err(error) => -errno(&error),
+    }
+}
+
+/// Sets a transaction point.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_transact(volume: &Core) -> c_int {
+    code(volume.transact())
+}
+
+/// Sets a transaction point and empties the log.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_checkpoint(volume: &Core) -> c_int {
+    code(volume.checkpoint())
+}
+
+/// fsync(2): a transaction point if the mask has the event.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_fsync(volume: &Core) -> c_int {
+    code(volume.fsync())
+}
+
+/// sync(2): a transaction point if the mask has the event.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_sync(volume: &Core) -> c_int {
+    code(volume.sync())
+}
+
+/// A file that was open for writing was closed: a transaction point if the mask has the event.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_closed(volume: &Core) -> c_int {
+    code(volume.closed())
+}
+
+/// Bytes of data for which there is surely room.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_available(volume: &Core) -> i64 {
+    match volume.available_bytes() {
+        Ok(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
+        Err(error) => -i64::from(errno(&error)),
+    }
+}
+
+/// Frees what removed files still hold, until so many bytes are available or nothing is left.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_make_room(volume: &Core, bytes: u64) -> c_int {
+    code(volume.make_room(bytes))
+}
+
+/// Space and counts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_statistics_get(volume: &Core, out: *mut sfk_statistics) -> c_int {
+    let found = match volume.statistics() {
+        Ok(found) => found,
+        Err(error) => return -errno(&error),
+    };
+    // SAFETY: `out` is valid.
+    unsafe {
+        out.write(sfk_statistics {
+            block_size: found.block_size,
+            name_max: found.name_max,
+            blocks: found.blocks,
+            blocks_free: found.blocks_free,
+            blocks_available: found.blocks_available,
+            inodes: found.inodes,
+        });
+    }
+    0
+}
+
+fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    let end = text.floor_char_boundary(N);
+    bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
+    bytes
+}
+
+/// Properties and state.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_info_get(volume: &Core, out: *mut sfk_info) {
+    let info = volume.info();
+    let flags = [info.superblock_damaged, info.read_only, info.poisoned.is_some()];
+    let flags = flags.into_iter().enumerate().map(|(bit, set)| u32::from(set) << bit).sum();
+    // SAFETY: `out` is valid.
+    unsafe {
+        out.write(sfk_info {
+            version: info.version,
+            block_size: info.block_size,
+            node_size: info.node_size,
+            metadata_copies: u32::from(info.metadata_copies),
+            uuid: info.uuid,
+            label: padded(&info.label),
+            size: info.size,
+            log_size: info.log_size,
+            features_compatible: info.features_compatible,
+            features_read_only: info.features_read_only,
+            features_incompatible: info.features_incompatible,
+            generation: info.generation,
+            replayed_records: info.replayed_records,
+            log_used: info.log_used,
+            transaction_points: info.transaction_points,
+            repaired_reads: info.repaired_reads,
+            incarnation: info.incarnation,
+            uncommitted: info.uncommitted,
+            mask: info.mask.0,
+            timer_ms: info.timer_ms,
+            flags,
+            reserved: 0,
+            poisoned: padded(info.poisoned.unwrap_or_default()),
+        });
+    }
+}
+
+/// Sets the transaction mask and the timer, and keeps them where that publishes no change.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_set_mask(volume: &Core, mask: u32, timer_ms: u32) -> c_int {
+    let set = || {
+        let timed = volume.mask().contains(TransactionMask::TIMER);
+        volume.set_mask(TransactionMask(mask))?;
+        volume.set_timer_ms(timer_ms)?;
+        let with_changes = timed || TransactionMask(mask).contains(TransactionMask::TIMER);
+        volume.keep_parameters(with_changes).map(drop)
+    };
+    code(set())
+}
+
+/// The bits of a mask as text: `default`, `manual`, `all`, or names with colons between them. A
+/// name with `+` or `-` in front changes `mask`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_parse_mask(text: *const c_char, mask: &mut u32) -> c_int {
+    // SAFETY: the kernel's side passes texts that end with a zero.
+    let Ok(text) = unsafe { core::ffi::CStr::from_ptr(text) }.to_str() else { return -EINVAL };
+    let mut found = if text.starts_with(['+', '-']) { *mask } else { 0 };
+    for word in text.split(':') {
+        let (remove, name) = match word.strip_prefix('-') {
+            Some(name) => (true, name),
+            None => (false, word.strip_prefix('+').unwrap_or(word)),
+        };
+        let bits = match name {
+            "default" => TransactionMask::DEFAULT,
+            "manual" => TransactionMask::MANUAL,
+            "all" => TransactionMask::ALL,
+            _ => match TransactionMask::from_name(name) {
+                Some(bits) => bits,
+                None => return -EINVAL,
+            },
+        };
+        found = if remove { found & !bits.0 } else { found | bits.0 };
+    }
+    *mask = found;
+    0
+}
+
+/// The next change panics under the core's locks. For the test of what a panic does.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_test_panic(volume: &Core) {
+    volume.platform().panics.store(true, Ordering::Relaxed);
+}
+
+/// Takes a snapshot of everything accepted so far.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_snapshot_create(volume: &Core, name: *const c_char) -> c_int {
+    // SAFETY: the kernel's side passes texts that end with a zero.
+    match unsafe { core::ffi::CStr::from_ptr(name) }.to_str() {
+        Ok(name) => code(volume.snapshot_create(name).map(drop)),
+        Err(_) => -EINVAL,
+    }
+}
+
+/// Deletes a snapshot.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_snapshot_delete(volume: &Core, name: *const c_char) -> c_int {
+    // SAFETY: the kernel's side passes texts that end with a zero.
+    match unsafe { core::ffi::CStr::from_ptr(name) }.to_str() {
+        Ok(name) => code(volume.snapshot_delete(name)),
+        Err(_) => -EINVAL,
+    }
+}
+
+const _: () = assert!(size_of::<sfk_info>() == 304 && ENOMEM == 12);
