@@ -11,6 +11,8 @@
 
 #include <linux/types.h>
 
+struct sfk_volume;
+
 // `sfk_change.fields`: permission bits.
 #define SFK_SET_PERMISSIONS 1
 
@@ -58,15 +60,6 @@
 
 // `sfk_shim_transfer`: writes, and returns when these bytes are durable.
 #define SFK_WRITE_DURABLE 2
-
-// A block device that the mount holds open exclusively.
-struct BlockDevice;
-
-// The platform of a volume: the kernel.
-struct Kernel;
-
-// A volume as this crate opens it.
-typedef Volume<BlockDevice, Kernel> Core;
 
 // A time.
 struct sfk_time {
@@ -218,31 +211,31 @@ struct sfk_info {
 };
 
 // The attributes of an inode.
-int sfk_attributes_get(const Core *volume, uint64_t inode, struct sfk_attributes *out);
+int sfk_attributes_get(const struct sfk_volume *volume, uint64_t inode, struct sfk_attributes *out);
 
 // Changes attributes in one operation, and returns the new ones.
-int sfk_attributes_set(const Core *volume,
+int sfk_attributes_set(const struct sfk_volume *volume,
                        uint64_t inode,
                        const struct sfk_change *change,
                        struct sfk_attributes *out);
 
 // Fills `buffer` from `offset`. Returns the number of bytes, smaller at the end of the file only.
 // The access time is the kernel's.
-ptrdiff_t sfk_read(const Core *volume,
+ptrdiff_t sfk_read(const struct sfk_volume *volume,
                    uint64_t inode,
                    uint64_t offset,
                    uint8_t *buffer,
                    size_t length);
 
 // Writes all of `data` at `offset` or fails.
-int sfk_write(const Core *volume,
+int sfk_write(const struct sfk_volume *volume,
               uint64_t inode,
               uint64_t offset,
               const uint8_t *data,
               size_t length);
 
 // fallocate(2); `mode` is one of SFK_ALLOCATE, SFK_PUNCH_HOLE and SFK_ZERO_RANGE.
-int sfk_allocate(const Core *volume,
+int sfk_allocate(const struct sfk_volume *volume,
                  uint64_t inode,
                  uint64_t offset,
                  uint64_t length,
@@ -250,10 +243,10 @@ int sfk_allocate(const Core *volume,
                  bool keep_size);
 
 // The first byte of data (or of a hole) at or after `offset`.
-int64_t sfk_seek(const Core *volume, uint64_t inode, uint64_t offset, bool hole);
+int64_t sfk_seek(const struct sfk_volume *volume, uint64_t inode, uint64_t offset, bool hole);
 
 // copy_file_range(2): shares whole blocks where it can. Returns the number of bytes.
-int64_t sfk_copy(const Core *volume,
+int64_t sfk_copy(const struct sfk_volume *volume,
                  uint64_t from,
                  uint64_t from_offset,
                  uint64_t to,
@@ -261,7 +254,7 @@ int64_t sfk_copy(const Core *volume,
                  uint64_t length);
 
 // FICLONERANGE: shares blocks or fails. Returns the number of bytes.
-int64_t sfk_clone(const Core *volume,
+int64_t sfk_clone(const struct sfk_volume *volume,
                   uint64_t from,
                   uint64_t from_offset,
                   uint64_t to,
@@ -269,49 +262,49 @@ int64_t sfk_clone(const Core *volume,
                   uint64_t length);
 
 // Keeps an inode without a name alive until `sfk_release`.
-int sfk_acquire(const Core *volume, uint64_t inode);
+int sfk_acquire(const struct sfk_volume *volume, uint64_t inode);
 
 // Undoes one `sfk_acquire`.
-void sfk_release(const Core *volume, uint64_t inode);
+void sfk_release(const struct sfk_volume *volume, uint64_t inode);
 
 // The inode that `name` in `directory` names; `..` works too.
-int sfk_lookup(const Core *volume,
+int sfk_lookup(const struct sfk_volume *volume,
                uint64_t directory,
                const struct sfk_name *name,
                struct sfk_attributes *out);
 
 // Passes entries after `cookie` to `sfk_shim_emit` until it refuses one. 1: the directory goes on;
 // 0: it ended.
-int sfk_list(const Core *volume, uint64_t directory, uint64_t cookie, void *context);
+int sfk_list(const struct sfk_volume *volume, uint64_t directory, uint64_t cookie, void *context);
 
 // Creates an inode of any type.
-int sfk_create(const Core *volume,
+int sfk_create(const struct sfk_volume *volume,
                uint64_t directory,
                const struct sfk_name *name,
                const struct sfk_new *new_,
                struct sfk_attributes *out);
 
 // A regular file without a name (O_TMPFILE), acquired once.
-int sfk_create_unnamed(const Core *volume,
+int sfk_create_unnamed(const struct sfk_volume *volume,
                        uint64_t directory,
                        const struct sfk_new *new_,
                        struct sfk_attributes *out);
 
 // Gives an inode another name.
-int sfk_link(const Core *volume,
+int sfk_link(const struct sfk_volume *volume,
              uint64_t inode,
              uint64_t directory,
              const struct sfk_name *name,
              struct sfk_attributes *out);
 
 // Removes a name of anything but a directory.
-int sfk_unlink(const Core *volume, uint64_t directory, const struct sfk_name *name);
+int sfk_unlink(const struct sfk_volume *volume, uint64_t directory, const struct sfk_name *name);
 
 // Removes an empty directory.
-int sfk_rmdir(const Core *volume, uint64_t directory, const struct sfk_name *name);
+int sfk_rmdir(const struct sfk_volume *volume, uint64_t directory, const struct sfk_name *name);
 
 // Renames; `flags` are SFK_RENAME_..., and `whiteout` has the owner of a whiteout.
-int sfk_rename(const Core *volume,
+int sfk_rename(const struct sfk_volume *volume,
                uint64_t from,
                const struct sfk_name *from_name,
                uint64_t to,
@@ -320,7 +313,7 @@ int sfk_rename(const Core *volume,
                const struct sfk_new *whiteout);
 
 // Copies the target of a symbolic link to `buffer` of `room` bytes. Returns its length.
-ptrdiff_t sfk_read_link(const Core *volume, uint64_t inode, char *buffer, size_t room);
+ptrdiff_t sfk_read_link(const struct sfk_volume *volume, uint64_t inode, char *buffer, size_t room);
 
 // Frees memory of `sfk_shim_allocate`.
 extern void sfk_shim_release(void *memory);
@@ -383,69 +376,73 @@ extern bool sfk_shim_emit(void *context,
                           uint64_t cookie);
 
 // Opens the volume on a device. After an error `text` of `room` bytes says what and where.
-int sfk_open(void *device, const struct sfk_options *options, Core **out, char *text, size_t room);
+int sfk_open(void *device,
+             const struct sfk_options *options,
+             struct sfk_volume **out,
+             char *text,
+             size_t room);
 
 // Closes the volume: a checkpoint if the mask has `unmount`. `sfk_free` follows.
-int sfk_close(const Core *volume);
+int sfk_close(const struct sfk_volume *volume);
 
 // Frees the memory of a volume, which nobody uses any more.
-void sfk_free(Core *volume);
+void sfk_free(struct sfk_volume *volume);
 
 // One bounded step of background work. 1: there is more to do at once.
-int sfk_background(const Core *volume);
+int sfk_background(const struct sfk_volume *volume);
 
 // Sets a transaction point.
-int sfk_transact(const Core *volume);
+int sfk_transact(const struct sfk_volume *volume);
 
 // Sets a transaction point and empties the log.
-int sfk_checkpoint(const Core *volume);
+int sfk_checkpoint(const struct sfk_volume *volume);
 
 // fsync(2): a transaction point if the mask has the event.
-int sfk_fsync(const Core *volume);
+int sfk_fsync(const struct sfk_volume *volume);
 
 // sync(2): a transaction point if the mask has the event.
-int sfk_sync(const Core *volume);
+int sfk_sync(const struct sfk_volume *volume);
 
 // A file that was open for writing was closed: a transaction point if the mask has the event.
-int sfk_closed(const Core *volume);
+int sfk_closed(const struct sfk_volume *volume);
 
 // Bytes of data for which there is surely room.
-int64_t sfk_available(const Core *volume);
+int64_t sfk_available(const struct sfk_volume *volume);
 
 // Frees what removed files still hold, until so many bytes are available or nothing is left.
-int sfk_make_room(const Core *volume, uint64_t bytes);
+int sfk_make_room(const struct sfk_volume *volume, uint64_t bytes);
 
 // Space and counts.
-int sfk_statistics_get(const Core *volume, struct sfk_statistics *out);
+int sfk_statistics_get(const struct sfk_volume *volume, struct sfk_statistics *out);
 
 // Properties and state.
-void sfk_info_get(const Core *volume, struct sfk_info *out);
+void sfk_info_get(const struct sfk_volume *volume, struct sfk_info *out);
 
 // Sets the transaction mask and the timer, and keeps them where that publishes no change.
-int sfk_set_mask(const Core *volume, uint32_t mask, uint32_t timer_ms);
+int sfk_set_mask(const struct sfk_volume *volume, uint32_t mask, uint32_t timer_ms);
 
 // The bits of a mask as text: `default`, `manual`, `all`, or names with colons between them. A
 // name with `+` or `-` in front changes `mask`.
 int sfk_parse_mask(const char *text, uint32_t *mask);
 
 // The next change panics under the core's locks. For the test of what a panic does.
-void sfk_test_panic(const Core *volume);
+void sfk_test_panic(const struct sfk_volume *volume);
 
 // Takes a snapshot of everything accepted so far.
-int sfk_snapshot_create(const Core *volume, const char *name);
+int sfk_snapshot_create(const struct sfk_volume *volume, const char *name);
 
 // Deletes a snapshot.
-int sfk_snapshot_delete(const Core *volume, const char *name);
+int sfk_snapshot_delete(const struct sfk_volume *volume, const char *name);
 
 // Copies the value to `buffer` of `room` bytes and returns its length; `room` 0 only asks for it.
-ptrdiff_t sfk_xattr_get(const Core *volume,
+ptrdiff_t sfk_xattr_get(const struct sfk_volume *volume,
                         uint64_t inode,
                         const char *name,
                         uint8_t *buffer,
                         size_t room);
 
 // Sets an attribute; `flags` are those of setxattr(2).
-int sfk_xattr_set(const Core *volume,
+int sfk_xattr_set(const struct sfk_volume *volume,
                   uint64_t inode,
                   const char *name,
                   const uint8_t *value,
@@ -453,11 +450,11 @@ int sfk_xattr_set(const Core *volume,
                   int flags);
 
 // Removes an attribute.
-int sfk_xattr_remove(const Core *volume, uint64_t inode, const char *name);
+int sfk_xattr_remove(const struct sfk_volume *volume, uint64_t inode, const char *name);
 
 // Copies the names, each with a zero behind it, to `buffer` of `room` bytes. Returns their length;
 // `room` 0 only asks for it. `all`: names of `trusted.` too.
-ptrdiff_t sfk_xattr_list(const Core *volume,
+ptrdiff_t sfk_xattr_list(const struct sfk_volume *volume,
                          uint64_t inode,
                          uint8_t *buffer,
                          size_t room,

@@ -53,7 +53,7 @@ ar p "$archive" "$object" >"$build/core.o_shipped"
 : >"$build/.core.o.cmd"
 
 run_kbuild() {
-    make -s -C "$headers" M="$build" KBUILD_MODPOST_WARN="${MODPOST_WARN:-}" modules
+    make -k -s -C "$headers" M="$build" KBUILD_MODPOST_WARN="${MODPOST_WARN:-}" modules
 }
 run_kbuild
 if [ "$ibt" = no ]; then

@@ -29,5 +29,7 @@ mod shim;
 mod volume;
 mod xattrs;
 
-/// A volume as this crate opens it.
+/// A volume as this crate opens it; C knows it as `sfk_volume`.
+///
+/// cbindgen:ignore
 type Core = steadfast::Volume<medium::BlockDevice, platform::Kernel>;

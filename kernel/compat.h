@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What differs between versions of the kernel; no other file asks for the version.
+ *
+ * 6.1 is compiled and tested. The branches for later versions follow their sources and have not
+ * been compiled. */
+#ifndef STEADFAST_COMPAT_H
+#define STEADFAST_COMPAT_H
+
+#include <linux/fs.h>
+#include <linux/pagemap.h>
+#include <linux/version.h>
+#include <linux/writeback.h>
+
+#define SF_SINCE(major, minor) (LINUX_VERSION_CODE >= KERNEL_VERSION(major, minor, 0))
+
+#if !SF_SINCE(6, 1)
+#error "steadfast needs Linux 6.1 or later"
+#endif
+#if SF_SINCE(6, 12)
+#error "write_begin and write_end of Linux 6.12 and later are not supported yet"
+#endif
+
+/* 6.3: mounts map ids through their own type. */
+#if SF_SINCE(6, 3)
+#define SF_IDMAP struct mnt_idmap *
+#define SF_NO_IDMAP (&nop_mnt_idmap)
+#else
+#define SF_IDMAP struct user_namespace *
+#define SF_NO_IDMAP (&init_user_ns)
+#endif
+
+/* 6.6 and 6.7: times of inodes behind functions. */
+#if SF_SINCE(6, 7)
+#define sf_atime(inode) inode_get_atime(inode)
+#define sf_mtime(inode) inode_get_mtime(inode)
+#define sf_ctime(inode) inode_get_ctime(inode)
+#define sf_set_atime(inode, time) inode_set_atime_to_ts(inode, time)
+#define sf_set_mtime(inode, time) inode_set_mtime_to_ts(inode, time)
+#define sf_set_ctime(inode, time) inode_set_ctime_to_ts(inode, time)
+#else
+#define sf_atime(inode) ((inode)->i_atime)
+#define sf_mtime(inode) ((inode)->i_mtime)
+#define sf_ctime(inode) ((inode)->i_ctime)
+#define sf_set_atime(inode, time) ((inode)->i_atime = (time))
+#define sf_set_mtime(inode, time) ((inode)->i_mtime = (time))
+#define sf_set_ctime(inode, time) ((inode)->i_ctime = (time))
+#endif
+
+#if SF_SINCE(6, 6)
+#define sf_fillattr(idmap, mask, inode, stat) generic_fillattr(idmap, mask, inode, stat)
+#else
+#define sf_fillattr(idmap, mask, inode, stat) generic_fillattr(idmap, inode, stat)
+#endif
+
+/* 6.6: generic_perform_write moves the position itself. */
+#if SF_SINCE(6, 6)
+#define sf_moved_by_write 0
+#else
+#define sf_moved_by_write 1
+#endif
+
+/* 6.5: splice from the page cache has a new name. */
+#if SF_SINCE(6, 5)
+#define sf_splice_read filemap_splice_read
+#else
+#define sf_splice_read generic_file_splice_read
+#endif
+
+/* 6.3: write_cache_pages passes folios. */
+#if SF_SINCE(6, 3)
+#define SF_WRITTEN struct folio *
+#define sf_written_page(written) (&(written)->page)
+#else
+#define SF_WRITTEN struct page *
+#define sf_written_page(written) (written)
+#endif
+
+/* 6.2: set_acl gets the dentry, get_acl has a new name, ACL handlers are the VFS's own. */
+#if SF_SINCE(6, 2)
+#define SF_ACL_OF struct dentry *
+#define sf_acl_inode(of) d_inode(of)
+#define SF_GET_ACL .get_inode_acl
+#else
+#define SF_ACL_OF struct inode *
+#define sf_acl_inode(of) (of)
+#define SF_GET_ACL .get_acl
+#endif
+
+#endif

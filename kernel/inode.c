@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* Inodes: bringing them into memory, attributes, and letting them go. */
+#include <linux/slab.h>
+#include <linux/writeback.h>
+
+#include "steadfast.h"
+
+static const char *get_link(struct dentry *dentry, struct inode *inode,
+			    struct delayed_call *done)
+{
+	struct sf_info *info = sf_info(inode->i_sb);
+	char *target;
+	long length;
+
+	if (!dentry)
+		return ERR_PTR(-ECHILD);
+	target = kmalloc(PATH_MAX, GFP_KERNEL);
+	if (!target)
+		return ERR_PTR(-ENOMEM);
+	length = SF_CORE(info, sfk_read_link(info->volume, inode->i_ino, target, PATH_MAX - 1));
+	if (length < 0) {
+		kfree(target);
+		return ERR_PTR(length);
+	}
+	target[length] = 0;
+	set_delayed_call(done, kfree_link, target);
+	return target;
+}
+
+static const struct inode_operations symlink_operations = {
+	.get_link = get_link,
+	.getattr = sf_getattr,
+	.setattr = sf_setattr,
+	.listxattr = sf_listxattr,
+};
+
+static const struct inode_operations special_operations = {
+	.getattr = sf_getattr,
+	.setattr = sf_setattr,
+	.listxattr = sf_listxattr,
+	SF_GET_ACL = sf_get_acl,
+	.set_acl = sf_set_acl,
+};
+
+static void take(struct inode *inode, const struct sfk_attributes *found)
+{
+	inode->i_mode = found->mode;
+	i_uid_write(inode, found->uid);
+	i_gid_write(inode, found->gid);
+	set_nlink(inode, found->links);
+	i_size_write(inode, found->size);
+	inode->i_blocks = found->allocated >> 9;
+	sf_set_atime(inode, sf_timespec(found->accessed));
+	sf_set_mtime(inode, sf_timespec(found->modified));
+	sf_set_ctime(inode, sf_timespec(found->changed));
+}
+
+static void set_operations(struct inode *inode, u32 device)
+{
+	switch (inode->i_mode & S_IFMT) {
+	case S_IFREG:
+		inode->i_op = &sf_file_inode_operations;
+		inode->i_fop = &sf_file_operations;
+		inode->i_mapping->a_ops = &sf_pages_operations;
+		break;
+	case S_IFDIR:
+		inode->i_op = &sf_dir_inode_operations;
+		inode->i_fop = &sf_dir_operations;
+		break;
+	case S_IFLNK:
+		inode->i_op = &symlink_operations;
+		inode_nohighmem(inode);
+		break;
+	default:
+		inode->i_op = &special_operations;
+		init_special_inode(inode, inode->i_mode, new_decode_dev(device));
+	}
+}
+
+/* The inode in memory with these attributes. What is in memory is newer than they are. */
+struct inode *sf_iget(struct super_block *sb, const struct sfk_attributes *found)
+{
+	struct inode *inode = iget_locked(sb, found->inode);
+	u64 created;
+
+	if (!inode)
+		return ERR_PTR(-ENOMEM);
+	if (!(inode->i_state & I_NEW))
+		return inode;
+	take(inode, found);
+	sf_inode(inode)->created = sf_timespec(found->created);
+	/* A handle of NFS must not name another inode that gets the number later. */
+	created = found->created.seconds * NSEC_PER_SEC + found->created.nanoseconds;
+	inode->i_generation = (created ^ created >> 32) & 0x7fffffff;
+	mapping_set_gfp_mask(inode->i_mapping, GFP_HIGHUSER_MOVABLE);
+	set_operations(inode, found->device);
+	unlock_new_inode(inode);
+	return inode;
+}
+
+struct inode *sf_iget_number(struct super_block *sb, u64 number)
+{
+	struct sf_info *info = sf_info(sb);
+	struct sfk_attributes found;
+	long result = SF_CORE(info, sfk_attributes_get(info->volume, number, &found));
+
+	return result ? ERR_PTR(result) : sf_iget(sb, &found);
+}
+
+/* After an operation that changed the inode by way of the core. Size and times of a regular file
+ * are the kernel's: its pages may not have been written yet. */
+int sf_refresh(struct inode *inode)
+{
+	struct sf_info *info = sf_info(inode->i_sb);
+	struct sfk_attributes found;
+	long result = SF_CORE(info, sfk_attributes_get(info->volume, inode->i_ino, &found));
+
+	if (result)
+		return result;
+	set_nlink(inode, found.links);
+	inode->i_blocks = found.allocated >> 9;
+	sf_set_ctime(inode, sf_timespec(found.changed));
+	if (!S_ISREG(inode->i_mode)) {
+		i_size_write(inode, found.size);
+		sf_set_mtime(inode, sf_timespec(found.modified));
+	}
+	return 0;
+}
+
+/* Before the last name of an inode goes: it stays while it is in memory. */
+int sf_keep(struct inode *inode)
+{
+	struct sf_info *info = sf_info(inode->i_sb);
+	long result;
+
+	if (sf_inode(inode)->acquired || (inode->i_nlink > 1 && !S_ISDIR(inode->i_mode)))
+		return 0;
+	result = SF_CORE(info, sfk_acquire(info->volume, inode->i_ino));
+	if (!result)
+		sf_inode(inode)->acquired = true;
+	return result;
+}
+
+void sf_evict(struct inode *inode)
+{
+	struct sf_info *info = sf_info(inode->i_sb);
+
+	truncate_inode_pages_final(&inode->i_data);
+	clear_inode(inode);
+	if (sf_inode(inode)->acquired && info->volume)
+		(void)SF_CORE(info, (sfk_release(info->volume, inode->i_ino), 0));
+}
+
+/* Stores the times that the VFS keeps. */
+int sf_write_inode(struct inode *inode, struct writeback_control *wbc)
+{
+	struct sf_info *info = sf_info(inode->i_sb);
+	struct sfk_attributes found;
+	struct sfk_change change = {
+		.fields = SFK_SET_ACCESSED | SFK_SET_MODIFIED | SFK_SET_CHANGED,
+		.accessed = sf_time(sf_atime(inode)),
+		.modified = sf_time(sf_mtime(inode)),
+		.changed = sf_time(sf_ctime(inode)),
+	};
+
+	/* Times of a file without a name end with it. */
+	if (!inode->i_nlink)
+		return 0;
+	return SF_CORE(info, sfk_attributes_set(info->volume, inode->i_ino, &change, &found));
+}
+
+int sf_getattr(SF_IDMAP idmap, const struct path *path, struct kstat *stat, u32 mask,
+	       unsigned int flags)
+{
+	struct inode *inode = d_inode(path->dentry);
+	struct sf_info *info = sf_info(inode->i_sb);
+
+	/* Background work frees blocks without a call of the VFS. */
+	if (mask & STATX_BLOCKS) {
+		struct sfk_attributes found;
+		long result = SF_CORE(info, sfk_attributes_get(info->volume, inode->i_ino,
+							       &found));
+		if (result)
+			return result;
+		inode->i_blocks = found.allocated >> 9;
+		inode->i_blkbits = ilog2(found.block_size);
+	}
+	sf_fillattr(idmap, mask, inode, stat);
+	stat->btime = sf_inode(inode)->created;
+	stat->result_mask |= STATX_BTIME;
+	return 0;
+}
+
+static long change_size(struct inode *inode, struct sfk_change *change,
+			struct sfk_attributes *found)
+{
+	struct sf_info *info = sf_info(inode->i_sb);
+	loff_t old = i_size_read(inode);
+	long result;
+
+	/* Pages that shrink away are dropped first, or their write-back would make the file longer
+	 * again; a file that grows is longer only when the core has agreed. */
+	filemap_invalidate_lock(inode->i_mapping);
+	if (change->size < old)
+		truncate_setsize(inode, change->size);
+	result = SF_CORE(info, sfk_attributes_set(info->volume, inode->i_ino, change, found));
+	if (!result && change->size > old)
+		truncate_setsize(inode, change->size);
+	filemap_invalidate_unlock(inode->i_mapping);
+	return result;
+}
+
+int sf_setattr(SF_IDMAP idmap, struct dentry *dentry, struct iattr *attr)
+{
+	struct inode *inode = d_inode(dentry);
+	struct sf_info *info = sf_info(inode->i_sb);
+	struct sfk_change change = { .fields = SFK_SET_CHANGED };
+	struct sfk_attributes found;
+	long result = setattr_prepare(idmap, dentry, attr);
+
+	if (result)
+		return result;
+	change.changed = sf_time(attr->ia_valid & ATTR_CTIME ? attr->ia_ctime :
+							      current_time(inode));
+	if (attr->ia_valid & ATTR_MODE) {
+		change.fields |= SFK_SET_PERMISSIONS;
+		change.permissions = attr->ia_mode & 07777;
+		/* As setattr_copy does: only a member of the group may keep its bit. */
+		if (!in_group_p(attr->ia_valid & ATTR_GID ? attr->ia_gid : inode->i_gid) &&
+		    !capable_wrt_inode_uidgid(SF_NO_IDMAP, inode, CAP_FSETID))
+			change.permissions &= ~S_ISGID;
+	}
+	if (attr->ia_valid & ATTR_UID) {
+		change.fields |= SFK_SET_UID;
+		change.uid = from_kuid(&init_user_ns, attr->ia_uid);
+	}
+	if (attr->ia_valid & ATTR_GID) {
+		change.fields |= SFK_SET_GID;
+		change.gid = from_kgid(&init_user_ns, attr->ia_gid);
+	}
+	if (attr->ia_valid & ATTR_ATIME) {
+		change.fields |= SFK_SET_ACCESSED;
+		change.accessed = sf_time(attr->ia_atime);
+	}
+	if (attr->ia_valid & ATTR_MTIME) {
+		change.fields |= SFK_SET_MODIFIED;
+		change.modified = sf_time(attr->ia_mtime);
+	}
+	if (attr->ia_valid & ATTR_SIZE) {
+		change.fields |= SFK_SET_SIZE;
+		change.size = attr->ia_size;
+		inode_dio_wait(inode);
+		result = change_size(inode, &change, &found);
+	} else {
+		result = SF_CORE(info, sfk_attributes_set(info->volume, inode->i_ino, &change,
+							  &found));
+	}
+	if (result)
+		return result;
+	setattr_copy(idmap, inode, attr);
+	inode->i_blocks = found.allocated >> 9;
+	/* The core has changed the access ACL with the mode. */
+	if (attr->ia_valid & ATTR_MODE)
+		forget_all_cached_acls(inode);
+	/* What the core did to the times on its own is undone by the VFS's times. */
+	mark_inode_dirty_sync(inode);
+	return 0;
+}

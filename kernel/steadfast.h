@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What the files of the VFS side share. */
+#ifndef STEADFAST_H
+#define STEADFAST_H
+
+#include <linux/fs.h>
+#include <linux/fs_context.h>
+#include <linux/fs_parser.h>
+#include <linux/mutex.h>
+#include <linux/posix_acl.h>
+#include <linux/xattr.h>
+
+#include "compat.h"
+#include "core.h"
+#include "entry.h"
+#include "shim.h"
+
+#define SF_CACHE_DEFAULT (32UL << 20)
+
+/* Options of a mount. */
+struct sf_options {
+	size_t cache_size;
+	char *mask; /* NULL: that of the volume */
+	unsigned int timer_ms; /* 0: that of the volume */
+	bool recover;
+	bool discard;
+};
+
+/* A mounted volume. */
+struct sf_info {
+	struct super_block *sb;
+	struct sfk_volume *volume;
+	bool broken; /* the core has panicked */
+	bool core_read_only;
+	struct sf_options options;
+	u32 mask; /* the live transaction mask */
+	struct task_struct *background;
+	/* room.c: bytes promised to dirty pages, and what is known of the room below them. */
+	atomic64_t promised;
+	atomic64_t spent;
+	u64 room;
+	u64 unit; /* what one dirty page may need */
+	struct mutex full;
+};
+
+/* An inode in memory. */
+struct sf_inode {
+	struct timespec64 created;
+	bool acquired; /* keeps its data although its last name is gone */
+	struct inode vfs;
+};
+
+static inline struct sf_inode *sf_inode(struct inode *inode)
+{
+	return container_of(inode, struct sf_inode, vfs);
+}
+
+static inline struct sf_info *sf_info(struct super_block *sb)
+{
+	return sb->s_fs_info;
+}
+
+static inline struct sfk_time sf_time(struct timespec64 time)
+{
+	return (struct sfk_time){ .seconds = time.tv_sec, .nanoseconds = time.tv_nsec };
+}
+
+static inline struct timespec64 sf_timespec(struct sfk_time time)
+{
+	return (struct timespec64){ .tv_sec = time.seconds, .tv_nsec = time.nanoseconds };
+}
+
+/* super.c */
+extern struct kmem_cache *sf_inode_cache;
+int sf_init_fs_context(struct fs_context *fc);
+void sf_kill(struct super_block *sb);
+
+/* options.c */
+extern const struct fs_parameter_spec sf_parameters[];
+int sf_parse_param(struct fs_context *fc, struct fs_parameter *param);
+int sf_show_options(struct seq_file *seq, struct dentry *root);
+
+/* inode.c */
+struct inode *sf_iget(struct super_block *sb, const struct sfk_attributes *found);
+struct inode *sf_iget_number(struct super_block *sb, u64 number);
+int sf_refresh(struct inode *inode);
+int sf_keep(struct inode *inode);
+void sf_evict(struct inode *inode);
+int sf_write_inode(struct inode *inode, struct writeback_control *wbc);
+int sf_getattr(SF_IDMAP idmap, const struct path *path, struct kstat *stat, u32 mask,
+	       unsigned int flags);
+int sf_setattr(SF_IDMAP idmap, struct dentry *dentry, struct iattr *attr);
+
+/* dir.c */
+extern const struct inode_operations sf_dir_inode_operations;
+extern const struct file_operations sf_dir_operations;
+
+/* file.c */
+extern const struct inode_operations sf_file_inode_operations;
+extern const struct file_operations sf_file_operations;
+int sf_fsync(struct file *file, loff_t start, loff_t end, int datasync);
+
+/* pages.c */
+extern const struct address_space_operations sf_pages_operations;
+bool sf_promise_page(struct page *page);
+
+/* mapped.c */
+int sf_mmap(struct file *file, struct vm_area_struct *vma);
+
+/* room.c */
+void sf_room_spend(struct sf_info *info, u64 bytes);
+int sf_room_promise(struct sf_info *info, u64 bytes);
+void sf_room_return(struct sf_info *info, u64 bytes);
+void sf_room_for_names(struct sf_info *info);
+void sf_room_write_back(struct sf_info *info);
+
+/* xattr.c */
+extern const struct xattr_handler *sf_xattr_handlers[];
+ssize_t sf_listxattr(struct dentry *dentry, char *buffer, size_t size);
+struct posix_acl *sf_get_acl(struct inode *inode, int type, bool rcu);
+int sf_set_acl(SF_IDMAP idmap, SF_ACL_OF of, struct posix_acl *acl, int type);
+
+/* ioctl.c */
+long sf_ioctl(struct file *file, unsigned int command, unsigned long argument);
+
+/* export.c */
+extern const struct export_operations sf_export_operations;
+
+/* share.c */
+ssize_t sf_copy_file_range(struct file *in, loff_t in_at, struct file *out, loff_t out_at,
+			   size_t length, unsigned int flags);
+loff_t sf_remap_file_range(struct file *in, loff_t in_at, struct file *out, loff_t out_at,
+			   loff_t length, unsigned int flags);
+
+#endif
