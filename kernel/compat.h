@@ -52,13 +52,6 @@
 #define sf_fillattr(idmap, mask, inode, stat) generic_fillattr(idmap, inode, stat)
 #endif
 
-/* 6.6: generic_perform_write moves the position itself. */
-#if SF_SINCE(6, 6)
-#define sf_moved_by_write 0
-#else
-#define sf_moved_by_write 1
-#endif
-
 /* 6.5: splice from the page cache has a new name. */
 #if SF_SINCE(6, 5)
 #define sf_splice_read filemap_splice_read

@@ -141,8 +141,9 @@ static ssize_t write_piece(struct kiocb *iocb, struct iov_iter *from)
 	struct sf_info *info = sf_info(file_inode(iocb->ki_filp)->i_sb);
 	size_t all = iov_iter_count(from);
 	size_t piece = min_t(size_t, PROMISE_MAX, all);
-	u64 first = iocb->ki_pos >> PAGE_SHIFT;
-	u64 last = (iocb->ki_pos + piece - 1) >> PAGE_SHIFT;
+	loff_t at = iocb->ki_pos;
+	u64 first = at >> PAGE_SHIFT;
+	u64 last = (at + piece - 1) >> PAGE_SHIFT;
 	u64 promise = (last - first + 1) * info->unit;
 	ssize_t done;
 
@@ -151,8 +152,9 @@ static ssize_t write_piece(struct kiocb *iocb, struct iov_iter *from)
 	iov_iter_truncate(from, piece);
 	done = generic_perform_write(iocb, from);
 	iov_iter_reexpand(from, all - (piece - iov_iter_count(from)));
-	if (done > 0 && sf_moved_by_write)
-		iocb->ki_pos += done;
+	/* Whether the function above moves the position differs between kernels. */
+	if (done > 0)
+		iocb->ki_pos = at + done;
 	/* The pages that became dirty have promises of their own now. */
 	sf_room_return(info, promise);
 	return done;

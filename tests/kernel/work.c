@@ -1,0 +1,407 @@
+// The operations of the VFS on a mounted volume, each compared with what it must do. One line for
+// each failure; the exit code is their number. `work DIR` runs all; `work full DIR` fills the
+// volume; `work write DIR FIRST` writes for ever and acknowledges what fsync has confirmed.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+static int failures;
+
+#define CHECK(condition)                                                               \
+    do {                                                                               \
+        if (!(condition)) {                                                            \
+            printf("FAILED line %d: %s (errno %d)\n", __LINE__, #condition, errno);    \
+            failures++;                                                                \
+        }                                                                              \
+    } while (0)
+#define FAILS(call, number) CHECK((call) == -1 && errno == (number))
+
+static char buffer[1 << 20], other[1 << 20];
+
+static void fill(char *data, size_t length, unsigned seed)
+{
+    for (size_t i = 0; i < length; i++)
+        data[i] = (char)((i * 31 + seed) ^ (i >> 9));
+}
+
+static int same(int fd, off_t at, const char *data, size_t length)
+{
+    return pread(fd, other, length, at) == (ssize_t)length && !memcmp(other, data, length);
+}
+
+static ino_t number(const char *name)
+{
+    struct stat st;
+    return lstat(name, &st) ? 0 : st.st_ino;
+}
+
+static int links(const char *name)
+{
+    struct stat st;
+    return lstat(name, &st) ? -1 : (int)st.st_nlink;
+}
+
+static void names(void)
+{
+    char target[100] = "";
+    struct stat st;
+
+    CHECK(mkdir("d", 0755) == 0);
+    FAILS(mkdir("d", 0755), EEXIST);
+    CHECK(links("d") == 2);
+    CHECK(mkdir("d/e", 0700) == 0 && links("d") == 3);
+    FAILS(rmdir("d"), ENOTEMPTY);
+    CHECK(close(open("d/f", O_CREAT | O_EXCL | O_WRONLY, 0640)) == 0);
+    FAILS(open("d/f", O_CREAT | O_EXCL | O_WRONLY, 0640), EEXIST);
+    CHECK(stat("d/f", &st) == 0 && (st.st_mode & 07777) == 0640 && st.st_size == 0);
+    CHECK(link("d/f", "d/g") == 0 && links("d/g") == 2 && number("d/f") == number("d/g"));
+    CHECK(symlink("f", "d/s") == 0 && readlink("d/s", target, 99) == 1 && target[0] == 'f');
+    CHECK(number("d/s") != number("d/f"));
+    CHECK(mkfifo("d/p", 0600) == 0 && lstat("d/p", &st) == 0 && S_ISFIFO(st.st_mode));
+    CHECK(mknod("d/c", S_IFCHR | 0600, 0x1234567) == 0 && lstat("d/c", &st) == 0 &&
+          st.st_rdev == 0x1234567);
+    CHECK(rename("d/g", "d/h") == 0 && number("d/h") == number("d/f"));
+    FAILS(rename("d/none", "d/x"), ENOENT);
+    CHECK(close(creat("d/i", 0644)) == 0);
+    CHECK(syscall(316, AT_FDCWD, "d/i", AT_FDCWD, "d/h", 1) == -1 && errno == EEXIST);
+    ino_t i = number("d/i"), h = number("d/h");
+    CHECK(syscall(316, AT_FDCWD, "d/i", AT_FDCWD, "d/h", 2) == 0);
+    CHECK(number("d/i") == h && number("d/h") == i);
+    CHECK(syscall(316, AT_FDCWD, "d/i", AT_FDCWD, "d/w", 4) == 0 && lstat("d/i", &st) == 0 &&
+          S_ISCHR(st.st_mode) && st.st_rdev == 0);
+    FAILS(rename("d", "d/e/d"), EINVAL);
+    CHECK(rename("d/e", "e") == 0 && links("d") == 2 && rename("e", "d/e") == 0 && links("d") == 3);
+    CHECK(rename("d/h", "d/f") == 0);
+    FAILS(unlink("d/e"), EISDIR);
+    FAILS(rmdir("d/f"), ENOTDIR);
+    CHECK(rmdir("d/e") == 0 && links("d") == 2);
+    memset(buffer, 'n', 256);
+    buffer[256] = 0;
+    FAILS(open(buffer, O_CREAT | O_WRONLY, 0644), ENAMETOOLONG);
+}
+
+static void directory(void)
+{
+    char name[40], seen[1000] = "";
+    int dots = 0;
+    struct dirent *entry;
+
+    CHECK(mkdir("many", 0755) == 0);
+    for (int i = 0; i < 1000; i++) {
+        sprintf(name, "many/a rather long name %d", i);
+        CHECK(close(creat(name, 0600)) == 0);
+    }
+    DIR *dir = opendir("many");
+    while ((entry = readdir(dir))) {
+        int i = atoi(strrchr(entry->d_name, ' ') ?: "");
+        if (entry->d_name[0] == '.')
+            dots++;
+        else if (seen[i]++)
+            CHECK(!"an entry twice");
+        else
+            CHECK(entry->d_type == DT_REG);
+    }
+    CHECK(dots == 2 && memchr(seen, 0, 1000) == NULL);
+    /* Removing while reading, and a position that is taken up again. */
+    rewinddir(dir);
+    readdir(dir), readdir(dir), readdir(dir);
+    long at = telldir(dir);
+    entry = readdir(dir);
+    strcpy(name, entry->d_name);
+    seekdir(dir, at);
+    CHECK(strcmp(readdir(dir)->d_name, name) == 0);
+    rewinddir(dir);
+    CHECK(chdir("many") == 0);
+    while ((entry = readdir(dir)))
+        if (entry->d_name[0] != '.')
+            CHECK(unlink(entry->d_name) == 0);
+    CHECK(chdir("..") == 0);
+    closedir(dir);
+    CHECK(rmdir("many") == 0);
+}
+
+static void data(void)
+{
+    struct stat st;
+    int fd = open("data", O_CREAT | O_RDWR, 0644);
+
+    fill(buffer, sizeof(buffer), 1);
+    CHECK(pwrite(fd, buffer, 1 << 20, 0) == 1 << 20 && same(fd, 0, buffer, 1 << 20));
+    CHECK(fsync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+    CHECK(same(fd, 0, buffer, 1 << 20));
+    CHECK(pwrite(fd, "in the middle", 13, 4090) == 13 && same(fd, 4090, "in the middle", 13));
+    CHECK(fsync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+    memcpy(buffer + 4090, "in the middle", 13);
+    CHECK(same(fd, 0, buffer, 1 << 20));
+    CHECK(ftruncate(fd, 5000) == 0 && fstat(fd, &st) == 0 && st.st_size == 5000);
+    CHECK(ftruncate(fd, 20000) == 0);
+    memset(buffer + 5000, 0, 15000);
+    CHECK(same(fd, 0, buffer, 20000));
+    CHECK(pwrite(fd, "far", 3, 10 << 20) == 3 && fsync(fd) == 0);
+    CHECK(lseek(fd, 0, SEEK_HOLE) <= 8192 && lseek(fd, 100000, SEEK_DATA) == 10 << 20);
+    FAILS(lseek(fd, 11 << 20, SEEK_DATA), ENXIO);
+    CHECK(fallocate(fd, 0, 1 << 20, 1 << 20) == 0 && fstat(fd, &st) == 0);
+    CHECK(st.st_blocks >= (1 << 20) / 512);
+    CHECK(fallocate(fd, FALLOC_FL_KEEP_SIZE, 12 << 20, 4096) == 0 && fstat(fd, &st) == 0 &&
+          st.st_size == (10 << 20) + 3);
+    CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 100, 200) == 0);
+    memset(buffer + 100, 0, 200);
+    CHECK(same(fd, 0, buffer, 20000));
+    CHECK(fallocate(fd, FALLOC_FL_ZERO_RANGE, 4000, 300) == 0);
+    memset(buffer + 4000, 0, 300);
+    CHECK(same(fd, 0, buffer, 20000));
+    close(fd);
+    fd = open("data", O_WRONLY | O_APPEND);
+    CHECK(write(fd, "end", 3) == 3 && fstat(fd, &st) == 0 && st.st_size == (10 << 20) + 6);
+    close(fd);
+    CHECK(truncate("data", 0) == 0 && stat("data", &st) == 0 && st.st_size == 0);
+    /* O_DIRECT beside the page cache. */
+    char *aligned = aligned_alloc(4096, 65536);
+    fill(aligned, 65536, 7);
+    fd = open("direct", O_CREAT | O_RDWR | O_DIRECT, 0644);
+    int cached = open("direct", O_RDWR);
+    CHECK(pwrite(cached, "cached", 6, 0) == 6);
+    CHECK(pwrite(fd, aligned, 65536, 4096) == 65536 && same(cached, 4096, aligned, 65536));
+    CHECK(pwrite(cached, "again", 5, 4096) == 5 && pread(fd, other, 4096, 4096) == 4096);
+    CHECK(!memcmp(other, "again", 5) && !memcmp(other + 5, aligned + 5, 4091));
+    close(fd), close(cached), free(aligned);
+}
+
+static void maps(void)
+{
+    int fd = open("map", O_CREAT | O_RDWR, 0644);
+
+    CHECK(ftruncate(fd, 100000) == 0);
+    char *map = mmap(NULL, 100000, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(map != MAP_FAILED);
+    fill(map, 100000, 3);
+    fill(buffer, 100000, 3);
+    CHECK(same(fd, 0, buffer, 100000));
+    CHECK(msync(map, 100000, MS_SYNC) == 0);
+    CHECK(pwrite(fd, "by write", 8, 50000) == 8 && !memcmp(map + 50000, "by write", 8));
+    map[50000] = 'B';
+    CHECK(munmap(map, 100000) == 0 && fsync(fd) == 0);
+    CHECK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 && same(fd, 50000, "By write", 8));
+    close(fd);
+}
+
+static void removed(void)
+{
+    struct stat st;
+    char path[64];
+    int fd = open("gone", O_CREAT | O_RDWR, 0644);
+
+    fill(buffer, 300000, 9);
+    CHECK(write(fd, buffer, 300000) == 300000 && unlink("gone") == 0);
+    sync();
+    CHECK(fstat(fd, &st) == 0 && st.st_nlink == 0 && same(fd, 0, buffer, 300000));
+    CHECK(write(fd, "more", 4) == 4 && fsync(fd) == 0 && same(fd, 300000, "more", 4));
+    close(fd);
+    fd = open(".", O_TMPFILE | O_RDWR, 0600);
+    CHECK(fd >= 0 && write(fd, "unnamed", 7) == 7 && fstat(fd, &st) == 0 && st.st_nlink == 0);
+    sprintf(path, "/proc/self/fd/%d", fd);
+    CHECK(linkat(AT_FDCWD, path, AT_FDCWD, "named", AT_SYMLINK_FOLLOW) == 0);
+    CHECK(links("named") == 1 && same(fd, 0, "unnamed", 7));
+    close(fd);
+    CHECK(mkdir("left", 0755) == 0 && chdir("left") == 0 && rmdir("../left") == 0);
+    FAILS(creat("x", 0644), ENOENT);
+    CHECK(chdir("/mnt") == 0);
+}
+
+static void attributes(void)
+{
+    struct stat st;
+    struct statx sx;
+    struct timespec times[2] = { { 1000, 123456789 }, { -5, 1 } };
+    char value[70000];
+
+    CHECK(close(creat("attr", 0644)) == 0 && chmod("attr", 04711) == 0);
+    CHECK(chown("attr", 12, 34) == 0 && stat("attr", &st) == 0 && st.st_uid == 12);
+    CHECK(utimensat(AT_FDCWD, "attr", times, 0) == 0 && stat("attr", &st) == 0);
+    CHECK(st.st_atim.tv_nsec == 123456789 && st.st_mtim.tv_sec == -5 && st.st_mtim.tv_nsec == 1);
+    CHECK(statx(AT_FDCWD, "attr", 0, STATX_BTIME, &sx) == 0 && (sx.stx_mask & STATX_BTIME) &&
+          sx.stx_btime.tv_sec > 1500000000);
+    CHECK(setxattr("attr", "user.a", "value", 5, XATTR_CREATE) == 0);
+    FAILS(setxattr("attr", "user.a", "x", 1, XATTR_CREATE), EEXIST);
+    FAILS(setxattr("attr", "user.b", "x", 1, XATTR_REPLACE), ENODATA);
+    CHECK(getxattr("attr", "user.a", value, 100) == 5 && !memcmp(value, "value", 5));
+    FAILS(getxattr("attr", "user.a", value, 2), ERANGE);
+    CHECK(setxattr("attr", "trusted.t", "", 0, 0) == 0 && setxattr("attr", "security.s", "1", 1, 0) == 0);
+    CHECK(listxattr("attr", value, 1000) == 7 + 10 + 11);
+    fill(value, 60000, 5);
+    CHECK(setxattr("attr", "user.big", value, 60000, 0) == 0);
+    CHECK(getxattr("attr", "user.big", buffer, 65536) == 60000 && !memcmp(value, buffer, 60000));
+    CHECK(removexattr("attr", "user.big") == 0);
+    FAILS(removexattr("attr", "user.big"), ENODATA);
+    /* user::rw-, user:7:r--, group::r--, mask::r--, other::--- */
+    static const unsigned acl[] = { 2, 6u << 16 | 1, -1u, 4u << 16 | 2, 7, 4u << 16 | 4, -1u,
+                                    4u << 16 | 16, -1u, 0u << 16 | 32, -1u };
+    CHECK(setxattr("attr", "system.posix_acl_access", acl, sizeof(acl), 0) == 0);
+    CHECK(stat("attr", &st) == 0 && (st.st_mode & 0777) == 0640);
+    CHECK(chmod("attr", 0600) == 0 && getxattr("attr", "system.posix_acl_access", value, 100) == 44);
+    CHECK(value[4 + 3 * 8 + 2] == 0);
+    CHECK(mkdir("acl", 0755) == 0 && setxattr("acl", "system.posix_acl_default", acl, sizeof(acl), 0) == 0);
+    CHECK(close(creat("acl/f", 0666)) == 0 && stat("acl/f", &st) == 0 && (st.st_mode & 0777) == 0640);
+    CHECK(getxattr("acl/f", "system.posix_acl_access", value, 100) == 44);
+    CHECK(setxattr("acl", "system.posix_acl_default", "", 0, 0) == -1 ||
+          getxattr("acl", "system.posix_acl_default", value, 100) == -1);
+}
+
+static void handles(void)
+{
+    struct { struct file_handle h; char bytes[128]; } handle = { .h.handle_bytes = 128 };
+    int mount, fd, dir = open("/mnt", O_RDONLY | O_DIRECTORY);
+
+    CHECK(name_to_handle_at(AT_FDCWD, "attr", &handle.h, &mount, 0) == 0);
+    CHECK((fd = open_by_handle_at(dir, &handle.h, O_RDONLY)) >= 0);
+    struct stat a, b;
+    CHECK(fstat(fd, &a) == 0 && stat("attr", &b) == 0 && a.st_ino == b.st_ino);
+    close(fd);
+    CHECK(close(creat("short", 0644)) == 0);
+    handle.h.handle_bytes = 128;
+    CHECK(name_to_handle_at(AT_FDCWD, "short", &handle.h, &mount, 0) == 0 && unlink("short") == 0);
+    FAILS(open_by_handle_at(dir, &handle.h, O_RDONLY), ESTALE);
+    close(dir);
+}
+
+static void sharing(void)
+{
+    int from = open("from", O_CREAT | O_RDWR, 0644), to = open("to", O_CREAT | O_RDWR, 0644);
+    loff_t a = 0, b = 0;
+
+    fill(buffer, 500000, 11);
+    CHECK(write(from, buffer, 500000) == 500000);
+    CHECK(copy_file_range(from, &a, to, &b, 500000, 0) == 500000 && same(to, 0, buffer, 500000));
+    CHECK(pwrite(from, "changed", 7, 0) == 7 && same(to, 0, buffer, 500000));
+    CHECK(ftruncate(to, 0) == 0 && ioctl(to, FICLONE, from) == 0 && same(to, 0, "changed", 7));
+    CHECK(same(to, 7, buffer + 7, 499993));
+    close(from), close(to);
+}
+
+static void commands(void)
+{
+    int dir = open("/mnt", O_RDONLY | O_DIRECTORY);
+    unsigned mask[2];
+    unsigned char info[304];
+
+    CHECK(ioctl(dir, _IO(0xd5, 1)) == 0 && ioctl(dir, _IO(0xd5, 6)) == 0);
+    CHECK(ioctl(dir, 0x8008d503, mask) == 0 && mask[1] == 5000);
+    mask[1] = 4000;
+    CHECK(ioctl(dir, 0x4008d504, mask) == 0 && ioctl(dir, 0x8008d503, mask) == 0 && mask[1] == 4000);
+    CHECK(ioctl(dir, 0x8130d505, info) == 0 && *(unsigned *)(info + 4) == 4096);
+    FAILS(ioctl(dir, _IO(0xd5, 99)), ENOTTY);
+    CHECK(syncfs(dir) == 0 && fsync(dir) == 0);
+    close(dir);
+}
+
+/* Fills the volume: write reports it, and what was accepted is there. */
+static int fill_up(void)
+{
+    char name[40];
+    long long accepted[1000];
+    int files = 0, full = 0;
+    struct statfs fs;
+
+    fill(buffer, sizeof(buffer), 21);
+    for (; !full && files < 1000; files++) {
+        sprintf(name, "full%d", files);
+        int fd = open(name, O_CREAT | O_RDWR, 0644);
+        accepted[files] = 0;
+        while (fd >= 0 && accepted[files] < 3 << 20) {
+            ssize_t done = write(fd, buffer, 100000);
+            if (done < 0) {
+                CHECK(errno == ENOSPC);
+                full = 1;
+                break;
+            }
+            accepted[files] += done;
+        }
+        if (fd < 0) {
+            CHECK(errno == ENOSPC);
+            full = 1;
+        } else {
+            CHECK(close(fd) == 0);
+        }
+    }
+    sync();
+    CHECK(full && statfs(".", &fs) == 0);
+    printf("full: %d files, %llu blocks left\n", files, (unsigned long long)fs.f_bavail);
+    for (int i = 0; i < files; i++) {
+        struct stat st;
+        sprintf(name, "full%d", i);
+        int fd = open(name, O_RDWR);
+        if (fd < 0)
+            continue;
+        /* The page cache is of no help here. */
+        CHECK(fsync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+        CHECK(fstat(fd, &st) == 0 && st.st_size == accepted[i]);
+        for (long long at = 0; at < accepted[i]; at += 100000)
+            CHECK(same(fd, at, buffer, accepted[i] - at < 100000 ? accepted[i] - at : 100000));
+        /* A full volume can be overwritten. */
+        if (i < 5)
+            CHECK(pwrite(fd, buffer, 4096, 8192) == 4096 && fsync(fd) == 0);
+        close(fd);
+    }
+    for (int i = 0; i < files; i++) {
+        sprintf(name, "full%d", i);
+        CHECK(unlink(name) == 0 || errno == ENOENT);
+    }
+    int fd = creat("after", 0644);
+    CHECK(fd >= 0 && write(fd, buffer, 1 << 20) == 1 << 20 && fsync(fd) == 0 && close(fd) == 0);
+    return failures;
+}
+
+/* File N has 12,000 bytes of the number; the last 50 stay. */
+static void write_for_ever(int n)
+{
+    char name[40], text[12000];
+
+    for (;; n++) {
+        sprintf(name, "n%d", n - 50);
+        unlink(name);
+        sprintf(name, "n%d", n);
+        for (size_t i = 0; i + 10 <= sizeof(text); i += 10)
+            sprintf(text + i, "%9d", n), text[i + 9] = '\n';
+        int fd = creat(name, 0644);
+        if (fd < 0 || write(fd, text, sizeof(text)) != sizeof(text) || fsync(fd) || close(fd)) {
+            printf("FAILED to write: errno %d\n", errno);
+            exit(1);
+        }
+        printf("ACK %d\n", n);
+        fflush(stdout);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    umask(022);
+    if (chdir(argv[argc > 2 ? 2 : 1]))
+        return 99;
+    if (argc > 3)
+        write_for_ever(atoi(argv[3]));
+    if (argc > 2)
+        return fill_up();
+    names();
+    directory();
+    data();
+    maps();
+    removed();
+    attributes();
+    handles();
+    sharing();
+    commands();
+    return failures;
+}
