@@ -177,12 +177,16 @@ int sf_getattr(SF_IDMAP idmap, const struct path *path, struct kstat *stat, u32 
 
 	/* Background work frees blocks without a call of the VFS. */
 	if (mask & STATX_BLOCKS) {
+		u64 waiting = atomic_read(&sf_inode(inode)->promised) * info->unit;
 		struct sfk_attributes found;
 		long result = SF_CORE(info, sfk_attributes_get(info->volume, inode->i_ino,
 							       &found));
 		if (result)
 			return result;
-		inode->i_blocks = found.allocated >> 9;
+		/* Dirty pages count where the file has no blocks for them yet. */
+		waiting = min_t(u64, found.allocated + waiting,
+				round_up((u64)i_size_read(inode), info->unit));
+		inode->i_blocks = max(found.allocated, waiting) >> 9;
 		inode->i_blkbits = ilog2(found.block_size);
 	}
 	sf_fillattr(idmap, mask, inode, stat);
@@ -220,6 +224,12 @@ int sf_setattr(SF_IDMAP idmap, struct dentry *dentry, struct iattr *attr)
 
 	if (result)
 		return result;
+	/* truncate(2) leaves the times to the file system, and wants none if the size stays. */
+	if ((attr->ia_valid & ATTR_SIZE) && attr->ia_size != i_size_read(inode) &&
+	    !(attr->ia_valid & ATTR_MTIME)) {
+		attr->ia_valid |= ATTR_MTIME | ATTR_CTIME;
+		attr->ia_mtime = attr->ia_ctime = current_time(inode);
+	}
 	change.changed = sf_time(attr->ia_valid & ATTR_CTIME ? attr->ia_ctime :
 							      current_time(inode));
 	if (attr->ia_valid & ATTR_MODE) {

@@ -41,6 +41,7 @@ bool sf_promise_page(struct page *page)
 	if (PagePrivate(page))
 		return false;
 	attach_page_private(page, (void *)1);
+	atomic_inc(&sf_inode(page->mapping->host)->promised);
 	atomic64_add(info->unit, &info->promised);
 	return true;
 }
@@ -52,6 +53,7 @@ static void unpromise(struct inode *inode, struct folio *folio)
 	if (!folio_test_private(folio))
 		return;
 	folio_detach_private(folio);
+	atomic_dec(&sf_inode(inode)->promised);
 	sf_room_return(info, info->unit);
 }
 

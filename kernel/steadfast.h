@@ -46,6 +46,7 @@ struct sf_info {
 /* An inode in memory. */
 struct sf_inode {
 	struct timespec64 created;
+	atomic_t promised; /* pages with a promise of room */
 	bool acquired; /* keeps its data although its last name is gone */
 	struct inode vfs;
 };

@@ -19,6 +19,7 @@ static struct inode *sf_alloc_inode(struct super_block *sb)
 	if (!inode)
 		return NULL;
 	inode->acquired = false;
+	atomic_set(&inode->promised, 0);
 	return &inode->vfs;
 }
 

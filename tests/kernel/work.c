@@ -1,6 +1,7 @@
 // The operations of the VFS on a mounted volume, each compared with what it must do. One line for
 // each failure; the exit code is their number. `work DIR` runs all; `work full DIR` fills the
-// volume; `work write DIR FIRST` writes for ever and acknowledges what fsync has confirmed.
+// volume; `work write DIR FIRST` writes for ever and acknowledges what fsync has confirmed;
+// `work panic DIR` makes the core panic while others use it.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -384,6 +386,31 @@ static void write_for_ever(int n)
     }
 }
 
+/* Several processes work while one makes the core panic: all of them end with EIO. */
+static int panic(void)
+{
+    int dir = open(".", O_RDONLY | O_DIRECTORY), status;
+    char name[40];
+
+    for (int i = 0; i < 4; i++) {
+        if (fork())
+            continue;
+        for (int n = 0;; n++) {
+            sprintf(name, "p%d-%d", i, n);
+            int fd = creat(name, 0644);
+            if (fd < 0 || fsync(fd) || close(fd))
+                _exit(errno == EIO ? 0 : 1);
+        }
+    }
+    usleep(300000);
+    CHECK(ioctl(dir, _IO(0xd5, 0xff)) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(wait(&status) > 0 && status == 0);
+    FAILS(mkdir("after", 0755), EIO);
+    FAILS(fsync(dir), EIO);
+    return failures;
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -392,6 +419,8 @@ int main(int argc, char **argv)
         return 99;
     if (argc > 3)
         write_for_ever(atoi(argv[3]));
+    if (argc > 2 && argv[1][0] == 'p')
+        return panic();
     if (argc > 2)
         return fill_up();
     names();

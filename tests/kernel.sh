@@ -1,0 +1,209 @@
+#!/usr/bin/env bash
+# The kernel module in a virtual machine: every operation of the VFS, a full volume, the same image
+# by turns with FUSE, power cuts under load, and a panic of the core. The machine is emulated, with
+# the kernel of the distribution; nothing is loaded into this machine's own kernel.
+source "$(dirname "$0")/lib.sh"
+plain && { echo "kernel: a directory cannot be tested" && exit 0; }
+start kernel
+[ "$(uname -m)" = x86_64 ] || skip_all "the module is for x86_64 only"
+need qemu-system-x86_64 cpio gcc dpkg-deb
+
+# The stack that the core may need, of the 16 KiB that a task has.
+STACK_MAX=6144
+MACHINE_SECONDS=$(bounded 150 300)
+
+# The headers of the distribution, and the kernel of the same version.
+headers=$(dpkg-query -W -f '${Depends}' linux-headers-amd64 2>/dev/null | grep -o 'linux-headers-[^ ,]*' | head -n 1) ||
+    skip_all "no package linux-headers-amd64"
+kver=${headers#linux-headers-}
+cache=${CARGO_TARGET_DIR:-$REPO/target}/kernel
+build=$cache/$kver
+mkdir -p "$cache"
+if [ ! -e "$cache/image-$kver/boot/vmlinuz-$kver" ]; then
+    (cd "$WORK" && apt-get download "linux-image-$kver" >download.log 2>&1) ||
+        skip_all "linux-image-$kver cannot be fetched: $(tail -n 1 "$WORK/download.log")"
+    dpkg-deb -x "$WORK/linux-image-$kver"_*.deb "$cache/image-$kver"
+    rm "$WORK/linux-image-$kver"_*.deb
+fi
+busybox=$(command -v busybox) || skip_all "no busybox"
+ldd "$busybox" >/dev/null 2>&1 && skip_all "busybox is not static: install busybox-static"
+(cd "$REPO" && KVER=$kver scripts/kernel.sh) >"$WORK/build.log" 2>&1 ||
+    die "make kernel: $(tail -n 5 "$WORK/build.log")"
+! grep -E 'warning|WARNING' "$WORK/build.log" || die "the build has warnings"
+ok "the module builds for $kver, without a warning of the compiler or of objtool"
+
+# The first part of the machine's memory disk; the second has the job.
+root=$WORK/root
+modules=$cache/image-$kver/lib/modules/$kver/kernel
+mkdir -p "$root"/{bin,proc,sys,dev,mnt,modules}
+cp "$busybox" "$root/bin/busybox"
+gcc -O1 -static -o "$root/bin/work" "$TESTS/kernel/work.c"
+cp "$build/steadfast.ko" "$root/modules/"
+suite_target=x86_64-unknown-linux-musl
+(cd "$REPO" && { ! command -v rustup >/dev/null || rustup target add "$suite_target"; } &&
+    cargo build --release -q -p steadfast-posix --target "$suite_target") >"$WORK/suite.log" 2>&1 ||
+    die "the suite for the machine: $(tail -n 5 "$WORK/suite.log")"
+cp "${CARGO_TARGET_DIR:-$REPO/target}/$suite_target/release/posix-suite" "$root/bin/"
+drivers=(crypto/crc32c_generic lib/libcrc32c drivers/virtio/virtio_ring drivers/virtio/virtio
+    drivers/virtio/virtio_pci_modern_dev drivers/virtio/virtio_pci_legacy_dev
+    drivers/virtio/virtio_pci drivers/block/virtio_blk)
+{
+    printf '%s\n' '#!/bin/busybox sh' 'export PATH=/bin' '/bin/busybox --install -s /bin' \
+        'mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev'
+    for driver in "${drivers[@]}"; do
+        cp "$modules/$driver.ko" "$root/modules/"
+        echo "insmod /modules/${driver##*/}.ko"
+    done
+    # What the kernel says of the module from here on must be nothing but what is expected.
+    printf '%s\n' 'echo' '. /job' 'echo LOG; dmesg | sed "1,/taints kernel/d"; echo END' 'poweroff -f'
+} >"$root/init"
+chmod +x "$root/init"
+(cd "$root" && find . | cpio -o -H newc 2>/dev/null) >"$WORK/system.cpio"
+
+# begin_machine JOB: starts the machine on $IMAGE, with the commands of the job.
+begin_machine() {
+    mkdir -p "$WORK/job"
+    echo "$1" >"$WORK/job/job"
+    { cat "$WORK/system.cpio" && (cd "$WORK/job" && echo job | cpio -o -H newc 2>/dev/null); } >"$WORK/initrd"
+    timeout "$MACHINE_SECONDS" qemu-system-x86_64 -accel tcg -smp 2 -m 512 -cpu max -nographic -no-reboot \
+        -kernel "$cache/image-$kver/boot/vmlinuz-$kver" -initrd "$WORK/initrd" \
+        -append "console=ttyS0 no_timer_check quiet panic=-1" \
+        -drive "file=$IMAGE,format=raw,if=virtio" </dev/null >"$WORK/machine.log" 2>&1 &
+    MACHINE=$!
+    own "$MACHINE"
+}
+
+# run_machine JOB: runs it to its end. The kernel's log must be clean.
+run_machine() {
+    begin_machine "$1"
+    wait "$MACHINE" || die "the machine did not end: $(tail -n 5 "$WORK/machine.log")"
+    tr -d '\r' <"$WORK/machine.log" >"$WORK/said"
+    grep -q '^END' "$WORK/said" || die "the machine ended early: $(tail -n 20 "$WORK/said")"
+    ! grep '^FAILED' "$WORK/said" || die "an operation failed in the machine"
+    ! sed -n '/^LOG/,/^END/p' "$WORK/said" | grep -E 'BUG|WARNING|Oops|Call Trace|hung|leak|refcount' ||
+        die "the kernel's log has a fault"
+}
+
+said() { grep -q "^$1" "$WORK/said" || die "the machine did not say '$1': $(tail -n 30 "$WORK/said")"; }
+
+# The deepest stack of the core, of all calls of the module.
+check_stack() {
+    local deepest
+    deepest=$(sed -n 's/.*stack of \(.*\): \([0-9]*\) bytes$/\2 \1/p' "$WORK/said" | sort -rn | head -n 1)
+    [ -n "$deepest" ] || die "no stack was measured"
+    [ "${deepest% *}" -le "$STACK_MAX" ] ||
+        die "the core took ${deepest% *} bytes of stack in ${deepest#* }, more than $STACK_MAX"
+    ok "the core took at most ${deepest% *} bytes of stack, in ${deepest#* }"
+}
+
+# Every operation, on a fresh volume; the stack of the core is measured.
+make_volume 64M
+run_machine 'insmod /modules/steadfast.ko stack=1
+mount -t steadfast -o noatime,timer=5s /dev/vda /mnt && echo MOUNTED
+grep " /mnt " /proc/mounts
+work /mnt; echo "WORK $?"
+mount -o remount,ro /mnt && ! touch /mnt/x 2>/dev/null && mount -o remount,rw /mnt && touch /mnt/x && echo REMOUNTED
+umount /mnt && echo UMOUNTED
+mount -t steadfast -o ro /dev/vda /mnt && [ -e /mnt/x ] && ! touch /mnt/y 2>/dev/null && echo READ-ONLY
+umount /mnt
+mount -t steadfast /dev/vda /mnt && work full /mnt; echo "FULL $?"
+umount /mnt && rmmod steadfast && echo UNLOADED'
+for word in MOUNTED 'WORK 0' REMOUNTED UMOUNTED READ-ONLY 'FULL 0' UNLOADED; do said "$word"; done
+grep -q 'steadfast rw,noatime,timer=5000ms' "$WORK/said" || die "the options are not shown"
+check_volume "after every operation and a full volume"
+ok "every operation, remounts and a full volume"
+check_stack
+
+# The suite that FUSE mounts pass, with every optional operation of Linux. One check fails on every
+# file system of this kernel: its BPF security module bypasses the rule that only root may set
+# `security.` attributes.
+make_volume 512M
+run_machine 'insmod /modules/steadfast.ko stack=1
+mount -t steadfast /dev/vda /mnt && mkdir -m 777 /mnt/suite
+posix-suite /mnt/suite --require-all --deviation=xattr/security-by-user-is-eperm-read-is-free >/suite
+echo "SUITE $?"; grep -v "^ok" /suite
+umount /mnt && echo UMOUNTED'
+said 'SUITE 0'
+said UMOUNTED
+check_volume "after the suite"
+ok "the POSIX suite: $(sed -n '/^SUITE/,/^UMOUNTED/p' "$WORK/said" | tail -n 2 | head -n 1)"
+check_stack
+
+# The same image by turns: here by FUSE, there by the module.
+make_volume 64M
+for round in 1 2 3; do
+    mount_volume
+    mkdir "$MNT/fuse-$round"
+    head -c 300000 /dev/urandom >"$MNT/fuse-$round/file"
+    (cd "$MNT" && md5sum */file >sums)
+    umount_volume
+    run_machine "insmod /modules/steadfast.ko
+mount -t steadfast /dev/vda /mnt && cd /mnt && md5sum -c sums >/dev/null && echo SAME
+mkdir module-$round && cp fuse-$round/file module-$round/file && echo more >>module-$round/file
+md5sum */file >sums; cd /; umount /mnt && echo UMOUNTED"
+    said SAME
+    said UMOUNTED
+    mount_volume
+    (cd "$MNT" && md5sum --quiet -c sums) || die "what the module wrote is not what FUSE reads"
+    umount_volume
+done
+check_volume "module and FUSE by turns"
+
+# Power cuts: what fsync acknowledged is there, and what was removed before it is not.
+make_volume 64M
+mount_volume && mkdir "$MNT/load" && umount_volume
+first=1
+for round in $(seq "$(bounded 5 40)"); do
+    begin_machine "insmod /modules/steadfast.ko
+mount -t steadfast /dev/vda /mnt && work write /mnt/load $first"
+    for _ in $(seq 300); do
+        grep -q 'ACK' "$WORK/machine.log" && break
+        sleep 0.2
+    done
+    sleep "$((RANDOM % 3)).$((RANDOM % 1000))"
+    # timeout passes only some signals on, so its child is the one to kill.
+    pkill -9 -P "$MACHINE" || die "the machine ended early: $(tail -n 5 "$WORK/machine.log")"
+    wait "$MACHINE" 2>/dev/null || true
+    # The last line may be cut off in the middle of its number.
+    last=$(tr -d '\r' <"$WORK/machine.log" | sed '$d' | sed -n 's/.*ACK \([0-9]*\)$/\1/p' | tail -n 1)
+    [ -n "$last" ] || die "round $round: nothing was acknowledged: $(tail -n 5 "$WORK/machine.log")"
+    [ $((round % 2)) = 0 ] && check_volume "cut $round, before the mount"
+    mount_volume
+    for n in $(seq $((last > 49 ? last - 49 : 1)) "$last"); do
+        [ "$(sort -u "$MNT/load/n$n" 2>/dev/null | tr -d ' ')" = "$n" ] && [ "$(stat -c %s "$MNT/load/n$n")" = 12000 ] ||
+            die "cut $round: file $n was acknowledged and is not there, or not whole"
+    done
+    for n in $(seq 1 $((last - 50))); do
+        [ ! -e "$MNT/load/n$n" ] || die "cut $round: file $n is back"
+    done
+    umount_volume
+    ok "cut $round: all of $last acknowledged files as they must be"
+    first=$((last + 1))
+done
+check_volume "after the cuts"
+
+# A panic of the core: EIO for everybody, and the machine goes on. The image has the last point.
+make_volume 64M
+begin_machine 'insmod /modules/steadfast.ko selftest=1
+mount -t steadfast /dev/vda /mnt && echo kept >/mnt/kept && sync
+work panic /mnt; echo "PANIC $?"
+umount /mnt && echo UMOUNTED; rmmod steadfast && echo UNLOADED'
+wait "$MACHINE" || die "the machine did not end: $(tail -n 5 "$WORK/machine.log")"
+tr -d '\r' <"$WORK/machine.log" >"$WORK/said"
+for word in 'PANIC 0' UMOUNTED UNLOADED END; do said "$word"; done
+grep -q 'internal error, the volume is out of use' "$WORK/said" || die "the log does not name the panic"
+mount_volume
+[ "$(cat "$MNT/kept")" = kept ] || die "after the panic the last point is lost"
+umount_volume
+check_volume "after a panic"
+ok "a panic of the core: EIO for everybody, and the machine goes on"
+
+# What is no volume is refused, and the log says why.
+head -c 64M /dev/urandom >"$IMAGE"
+run_machine 'insmod /modules/steadfast.ko
+mount -t steadfast /dev/vda /mnt 2>&1; echo "REFUSED $?"
+mount -t steadfast -o timer=never /dev/vda /mnt 2>/dev/null || echo OPTION'
+said OPTION
+grep -q 'not a Steadfast volume' "$WORK/said" || die "the log does not say why a foreign image is refused"
+ok "a foreign image and a wrong option are refused"
+finish
