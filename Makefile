@@ -8,7 +8,7 @@ CARGO ?= cargo
 export CARGO IMAGE MOUNT SIZE
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop test fmt lint embedded fuzz bench install deb static clean
+.PHONY: help run stop test fmt lint embedded kernel fuzz bench install deb static clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ lint: ## Formatting, clippy, documentation, licences: anything that would be ref
 
 embedded: ## Build the core for a microcontroller without an operating system
 	@scripts/embedded.sh
+
+kernel: ## Build the Linux kernel module for the running kernel, or for KVER
+	@scripts/kernel.sh
 
 fuzz: ## Fuzz images and operations, FUZZ_SECONDS (60) for each target; needs a nightly compiler
 	@scripts/fuzz.sh

@@ -12,6 +12,11 @@ need_cargo
 # The firmware is a workspace of its own, and its programs need a target without an operating system.
 (cd boards && "$cargo" fmt --check && CARGO_TARGET_DIR=$boards "$cargo" clippy --quiet --locked \
     --target thumbv7em-none-eabihf -- -D warnings)
+# What only the kernel module has: memory and panics of a target without an operating system.
+if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx x86_64-unknown-none; then
+    rustup target add x86_64-unknown-none
+fi
+"$cargo" clippy -p steadfast-kernel --lib --target x86_64-unknown-none --locked -- -D warnings
 # Links to private items are allowed: this documentation is for developers.
 RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' "$cargo" doc --workspace --no-deps --document-private-items --locked --quiet
 
