@@ -6,10 +6,7 @@
 #ifndef STEADFAST_COMPAT_H
 #define STEADFAST_COMPAT_H
 
-#include <linux/fs.h>
-#include <linux/pagemap.h>
 #include <linux/version.h>
-#include <linux/writeback.h>
 
 #define SF_SINCE(major, minor) (LINUX_VERSION_CODE >= KERNEL_VERSION(major, minor, 0))
 
@@ -19,6 +16,18 @@
 #if SF_SINCE(6, 12)
 #error "write_begin and write_end of Linux 6.12 and later are not supported yet"
 #endif
+
+/* 6.4: the hint for code that no function ends has a new name. */
+#if SF_SINCE(6, 4)
+#define SF_UNWIND_NOTHING UNWIND_HINT_END_OF_STACK
+#else
+#define SF_UNWIND_NOTHING UNWIND_HINT_EMPTY
+#endif
+
+#ifndef __ASSEMBLY__
+#include <linux/fs.h>
+#include <linux/pagemap.h>
+#include <linux/writeback.h>
 
 /* 6.3: mounts map ids through their own type. */
 #if SF_SINCE(6, 3)
@@ -79,4 +88,5 @@
 #define SF_GET_ACL .get_acl
 #endif
 
+#endif /* __ASSEMBLY__ */
 #endif

@@ -115,7 +115,8 @@ static int make(struct inode *dir, struct dentry *dentry, struct sfk_new *new)
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
 	d_instantiate(dentry, inode);
-	return sf_refresh(dir);
+	sf_refresh(dir);
+	return 0;
 }
 
 static int sf_create(SF_IDMAP idmap, struct inode *dir, struct dentry *dentry, umode_t mode,
@@ -193,7 +194,8 @@ static int sf_link(struct dentry *old, struct inode *dir, struct dentry *dentry)
 	sf_set_ctime(inode, sf_timespec(found.changed));
 	ihold(inode);
 	d_instantiate(dentry, inode);
-	return sf_refresh(dir);
+	sf_refresh(dir);
+	return 0;
 }
 
 static int sf_unlink(struct inode *dir, struct dentry *dentry)
@@ -209,7 +211,8 @@ static int sf_unlink(struct inode *dir, struct dentry *dentry)
 		return result;
 	sf_room_spend(info, 0);
 	sf_refresh(inode);
-	return sf_refresh(dir);
+	sf_refresh(dir);
+	return 0;
 }
 
 static int sf_rmdir(struct inode *dir, struct dentry *dentry)
@@ -225,7 +228,8 @@ static int sf_rmdir(struct inode *dir, struct dentry *dentry)
 		return result;
 	sf_room_spend(info, 0);
 	clear_nlink(inode);
-	return sf_refresh(dir);
+	sf_refresh(dir);
+	return 0;
 }
 
 static int sf_rename(SF_IDMAP idmap, struct inode *from, struct dentry *old, struct inode *to,
@@ -257,7 +261,8 @@ static int sf_rename(SF_IDMAP idmap, struct inode *from, struct dentry *old, str
 	}
 	if (to != from)
 		sf_refresh(to);
-	return sf_refresh(from);
+	sf_refresh(from);
+	return 0;
 }
 
 const struct inode_operations sf_dir_inode_operations = {

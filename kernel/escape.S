@@ -5,6 +5,8 @@
 #include <asm/unwind_hints.h>
 #include <asm/nospec-branch.h>
 
+#include "compat.h"
+
 	.text
 
 SYM_FUNC_START(sf_save)
@@ -22,7 +24,7 @@ SYM_FUNC_START(sf_save)
 SYM_FUNC_END(sf_save)
 
 SYM_CODE_START(sf_escape)
-	UNWIND_HINT_EMPTY
+	SF_UNWIND_NOTHING
 	movq	16(%rdi), %rbx
 	movq	24(%rdi), %rbp
 	movq	32(%rdi), %r12

@@ -107,7 +107,8 @@ struct inode *sf_iget_number(struct super_block *sb, u64 number)
 	return result ? ERR_PTR(result) : sf_iget(sb, &found);
 }
 
-/* After an operation that changed the inode by way of the core. Size and times of a regular file
+/* After an operation that changed the inode by way of the core. The operation is done, so its caller
+ * ignores an error: what the VFS then shows is as old as before. Size and times of a regular file
  * are the kernel's: its pages may not have been written yet. */
 int sf_refresh(struct inode *inode)
 {
