@@ -105,7 +105,7 @@ grep " /mnt " /proc/mounts
 work /mnt; echo "WORK $?"
 mount -o remount,ro /mnt && ! touch /mnt/x 2>/dev/null && mount -o remount,rw /mnt && touch /mnt/x && echo REMOUNTED
 umount /mnt && echo UMOUNTED
-mount -t steadfast -o ro /dev/vda /mnt && [ -e /mnt/x ] && ! touch /mnt/y 2>/dev/null && echo READ-ONLY
+mount -t steadfast -o ro /dev/vda /mnt && [ -e /mnt/x ] && ! touch /mnt/y 2>/dev/null && work again /mnt && echo READ-ONLY
 umount /mnt
 mount -t steadfast /dev/vda /mnt && work full /mnt; echo "FULL $?"
 umount /mnt && rmmod steadfast && echo UNLOADED'

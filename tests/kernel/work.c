@@ -1,6 +1,6 @@
 // The operations of the VFS on a mounted volume, each compared with what it must do. One line for
-// each failure; the exit code is their number. `work DIR` runs all; `work full DIR` fills the
-// volume; `work write DIR FIRST` writes for ever and acknowledges what fsync has confirmed;
+// each failure; the exit code is their number. `work DIR` runs all; `work again DIR` opens the
+// handle of an earlier run; `work full DIR` fills the volume; `work write DIR FIRST` writes for ever and acknowledges what fsync has confirmed;
 // `work panic DIR` makes the core panic while others use it.
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +179,8 @@ static void data(void)
     CHECK(pwrite(fd, aligned, 65536, 4096) == 65536 && same(cached, 4096, aligned, 65536));
     CHECK(pwrite(cached, "again", 5, 4096) == 5 && pread(fd, other, 4096, 4096) == 4096);
     CHECK(!memcmp(other, "again", 5) && !memcmp(other + 5, aligned + 5, 4091));
+    CHECK(pwrite(fd, aligned + 1, 333, 777) == 333 && same(cached, 777, aligned + 1, 333));
+    CHECK(pread(fd, other, 99, 801) == 99 && !memcmp(other, aligned + 25, 99));
     close(fd), close(cached), free(aligned);
 }
 
@@ -271,6 +274,9 @@ static void handles(void)
     struct stat a, b;
     CHECK(fstat(fd, &a) == 0 && stat("attr", &b) == 0 && a.st_ino == b.st_ino);
     close(fd);
+    /* `work again` opens it after a remount. */
+    int saved = creat("/handle", 0600);
+    CHECK(write(saved, &handle, sizeof(handle)) == sizeof(handle) && close(saved) == 0);
     CHECK(close(creat("short", 0644)) == 0);
     handle.h.handle_bytes = 128;
     CHECK(name_to_handle_at(AT_FDCWD, "short", &handle.h, &mount, 0) == 0 && unlink("short") == 0);
@@ -278,8 +284,22 @@ static void handles(void)
     close(dir);
 }
 
+static int handle_again(void)
+{
+    struct { struct file_handle h; char bytes[128]; } handle;
+    int fd, saved = open("/handle", O_RDONLY), dir = open("/mnt", O_RDONLY | O_DIRECTORY);
+    struct stat a, b;
+
+    CHECK(read(saved, &handle, sizeof(handle)) == sizeof(handle));
+    CHECK((fd = open_by_handle_at(dir, &handle.h, O_RDONLY)) >= 0);
+    CHECK(fstat(fd, &a) == 0 && stat("attr", &b) == 0 && a.st_ino == b.st_ino);
+    return failures;
+}
+
 static void sharing(void)
 {
+    struct { struct file_dedupe_range range; struct file_dedupe_range_info info; } same_range = {
+        .range = { .src_length = 491520, .dest_count = 1 } };
     int from = open("from", O_CREAT | O_RDWR, 0644), to = open("to", O_CREAT | O_RDWR, 0644);
     loff_t a = 0, b = 0;
 
@@ -288,6 +308,13 @@ static void sharing(void)
     CHECK(copy_file_range(from, &a, to, &b, 500000, 0) == 500000 && same(to, 0, buffer, 500000));
     CHECK(pwrite(from, "changed", 7, 0) == 7 && same(to, 0, buffer, 500000));
     CHECK(ftruncate(to, 0) == 0 && ioctl(to, FICLONE, from) == 0 && same(to, 0, "changed", 7));
+    CHECK(same(to, 7, buffer + 7, 499993));
+    CHECK(ftruncate(to, 0) == 0 && pwrite(to, buffer, 500000, 0) == 500000);
+    same_range.info.dest_fd = to;
+    CHECK(ioctl(from, FIDEDUPERANGE, &same_range) == 0);
+    CHECK(same_range.info.status == FILE_DEDUPE_RANGE_DIFFERS);
+    CHECK(pwrite(to, "changed", 7, 0) == 7 && ioctl(from, FIDEDUPERANGE, &same_range) == 0);
+    CHECK(same_range.info.status == 0 && same_range.info.bytes_deduped == 491520);
     CHECK(same(to, 7, buffer + 7, 499993));
     close(from), close(to);
 }
@@ -305,6 +332,13 @@ static void commands(void)
     CHECK(ioctl(dir, 0x8130d505, info) == 0 && *(unsigned *)(info + 4) == 4096);
     FAILS(ioctl(dir, _IO(0xd5, 99)), ENOTTY);
     CHECK(syncfs(dir) == 0 && fsync(dir) == 0);
+    /* Changes that no transaction point covers: sync and a freeze leave none. */
+#define UNCOMMITTED (ioctl(dir, 0x8130d505, info) ? -1L : *(long *)(info + 152))
+    CHECK(mkdir("point", 0755) == 0 && UNCOMMITTED > 0);
+    sync();
+    CHECK(UNCOMMITTED == 0);
+    CHECK(rmdir("point") == 0 && UNCOMMITTED > 0 && ioctl(dir, FIFREEZE, 0) == 0);
+    CHECK(UNCOMMITTED == 0 && ioctl(dir, FITHAW, 0) == 0);
     close(dir);
 }
 
@@ -317,6 +351,8 @@ static int fill_up(void)
     struct statfs fs;
 
     fill(buffer, sizeof(buffer), 21);
+    int hole = open("hole", O_CREAT | O_RDWR, 0644), status;
+    CHECK(ftruncate(hole, 4 << 20) == 0);
     for (; !full && files < 1000; files++) {
         sprintf(name, "full%d", files);
         int fd = open(name, O_CREAT | O_RDWR, 0644);
@@ -338,6 +374,14 @@ static int fill_up(void)
         }
     }
     sync();
+    /* A store into a map has no room: a signal, and no data that is lost later. */
+    if (!fork()) {
+        char *map = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, hole, 0);
+        memset(map, 1, 4 << 20);
+        _exit(0);
+    }
+    CHECK(wait(&status) > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    CHECK(fsync(hole) == 0);
     CHECK(full && statfs(".", &fs) == 0);
     printf("full: %d files, %llu blocks left\n", files, (unsigned long long)fs.f_bavail);
     for (int i = 0; i < files; i++) {
@@ -419,6 +463,8 @@ int main(int argc, char **argv)
         return 99;
     if (argc > 3)
         write_for_ever(atoi(argv[3]));
+    if (argc > 2 && argv[1][0] == 'a')
+        return handle_again();
     if (argc > 2 && argv[1][0] == 'p')
         return panic();
     if (argc > 2)
