@@ -220,9 +220,10 @@ check_volume "after a panic"
 ok "a panic of the core: EIO for everybody, and the machine goes on"
 
 # Hostile images: damaged ones, most with right checksums. They may be refused, or give errors; the
-# machine goes on, and the next image is mounted.
+# machine goes on, and the next image is mounted. A file may seem to be endless, and a directory to be
+# its own ancestor, so what walks and reads is bounded. SEED chooses other images.
 count=$(bounded 60 2000)
-seed=${SEED:-$RANDOM}
+seed=${SEED:-7611}
 (cd "$REPO" && cargo run --release -q -p steadfast-torture --example hostile_images -- "$WORK" "$count" "$seed") ||
     die "the hostile images cannot be made"
 make_volume 64M
@@ -238,8 +239,8 @@ while [ \$i -lt $count ]; do
     losetup -o \$((i * 1048576)) /dev/loop0 /dev/vda
     if mount -t steadfast /dev/loop0 /mnt 2>/dev/null; then
         mounted=\$((mounted + 1))
-        ls -lR /mnt >/dev/null 2>&1; find /mnt -type f -exec cat {} + >/dev/null 2>&1
-        echo new >/mnt/new; mkdir /mnt/d; rm -rf /mnt/*; sync; umount /mnt
+        timeout 3 ls -lR /mnt >/dev/null 2>&1; timeout 3 find /mnt -type f -exec head -q -c 300000 {} + >/dev/null 2>&1
+        echo new >/mnt/new; mkdir /mnt/d; timeout 3 rm -rf /mnt/*; sync; umount /mnt
     fi 2>/dev/null
     losetup -d /dev/loop0
     i=\$((i + 1))
