@@ -202,7 +202,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.zero_mapped(&parameters, inode, whole_end, end.min(size))?;
         let (mut at, to) = (whole_start / block, whole_end / block);
         let first = map::overlap(&self.engine.reader()?, &parameters, inode, at, to)?;
-        let class = self.engine.class_of_hole(first.is_some_and(|first| first.surrounds(at, to)));
+        let split = first.and_then(|first| first.split_by(at, to));
+        let class = self.engine.class_of_hole(split)?;
         while at < to {
             at = self.update(class, |tx| {
                 let mut attributes = Inode::load_regular(tx, inode)?;

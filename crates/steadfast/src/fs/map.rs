@@ -12,7 +12,7 @@ use crate::format::inode::{Inode, damaged};
 use crate::format::key::{Key, Kind};
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::types::InodeNumber;
+use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
 /// An extent and the index of its first block within the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,9 +27,19 @@ impl Mapped {
         self.index + u64::from(self.extent.length)
     }
 
-    /// Whether it extends before and after `from..end`: a hole there splits it in two.
-    pub fn surrounds(&self, from: u64, end: u64) -> bool {
-        self.index < from && end < self.end()
+    /// The blocks of `from..end`, if it extends before and after them: a hole there splits it in
+    /// two.
+    pub fn split_by(&self, from: u64, end: u64) -> Option<BlockRun> {
+        (self.index < from && end < self.end()).then(|| self.run_within(from, end))
+    }
+
+    /// Its blocks in `from..end`, which it overlaps.
+    pub fn run_within(&self, from: u64, end: u64) -> BlockRun {
+        let (from, end) = (from.max(self.index), end.min(self.end()));
+        BlockRun {
+            start: BlockAddress(self.extent.address.0 + (from - self.index)),
+            count: end.saturating_sub(from),
+        }
     }
 
     /// The part within `from..end`, which it overlaps.

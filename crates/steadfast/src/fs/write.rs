@@ -191,7 +191,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (old, _pins) = self.old_extents(parameters, inode, offset, end)?;
         let from = if old.inline > 0 { 0 } else { parameters.block_of(offset) };
         let image = self.image(parameters, inode, from, offset, data)?;
-        let class = self.class_of_write(from, &old);
+        let class = self.class_of_write(from, &old)?;
         let mut plan = self.reserve_parts(parameters, from, &old, class)?;
         plan.size = end.min(plan.end * block);
         plan.times = times;
@@ -296,13 +296,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Space class of a write. A write that replaces blocks of this file alone frees as many as it
     /// takes.
-    fn class_of_write(&self, from: u64, old: &Old) -> SpaceClass {
-        let alone = |mapped: &Mapped| {
-            mapped.extent.unwritten || self.engine.is_unshared(mapped.extent.birth)
-        };
-        let replaces =
-            old.mapped(from) == old.end.saturating_sub(from) && old.extents.iter().all(alone);
-        if replaces { SpaceClass::Rewrite } else { SpaceClass::Normal }
+    fn class_of_write(&self, from: u64, old: &Old) -> Result<SpaceClass> {
+        self.engine.ready_for_change()?;
+        if old.mapped(from) < old.end.saturating_sub(from) {
+            return Ok(SpaceClass::Normal);
+        }
+        for mapped in &old.extents {
+            let run = mapped.run_within(from, old.end);
+            let extent = &mapped.extent;
+            if !extent.unwritten && !self.engine.is_unshared(run, extent.birth)? {
+                return Ok(SpaceClass::Normal);
+            }
+        }
+        Ok(SpaceClass::Rewrite)
     }
 
     /// Finds blocks for a write: those of unwritten extents in place, and new ones for the rest.

@@ -85,9 +85,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let done =
             self.zero_parts(&parameters, inode, &edges, &old, whole, &mut plan).and_then(|fits| {
                 let class = match plan.parts.is_empty() {
-                    true => self
-                        .engine
-                        .class_of_hole(old.first().is_some_and(|first| first.surrounds(from, to))),
+                    true => {
+                        let split = old.first().and_then(|first| first.split_by(from, to));
+                        self.engine.class_of_hole(split)?
+                    }
                     false => SpaceClass::Normal,
                 };
                 if fits {

@@ -37,6 +37,7 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::keyspace::SpaceClass;
 use crate::engine::state::Working;
+use crate::error::Result;
 use crate::format::extent::EXTENT_HEADER_LEN;
 use crate::format::{
     NodePointer, RESERVE_NODES_MIN, Root, dead_item_len, entries_max, item_capacity, item_size,
@@ -44,7 +45,7 @@ use crate::format::{
 };
 use crate::platform::Platform;
 use crate::profile::SNAPSHOTS;
-use crate::types::Generation;
+use crate::types::{BlockRun, Generation};
 
 /// What a change touches beside its own nodes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -163,24 +164,25 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// The space class for making a hole. A hole in the middle of an extent (`splits`) makes two
-    /// keys of one. If a snapshot or another file may share the blocks, nothing comes back for
-    /// that, so it is no removal.
-    pub(crate) fn class_of_hole(&self, splits: bool) -> SpaceClass {
-        let held = || {
-            // If this fails, the change fails too.
-            let _ = self.catch_up();
-            let snapshots = self.working.lock().snapshots;
-            snapshots.newest.0 > 0 || snapshots.shared_extents > 0
-        };
-        if splits && held() { SpaceClass::Normal } else { SpaceClass::Freeing }
+    /// The space class for making a hole. A hole in the middle of an extent makes two keys of one.
+    /// If a snapshot or another file may share its blocks (`split`), nothing comes back for that,
+    /// so it is no removal.
+    pub(crate) fn class_of_hole(&self, split: Option<BlockRun>) -> Result<SpaceClass> {
+        let Some(run) = split else { return Ok(SpaceClass::Freeing) };
+        self.ready_for_change()?;
+        let snapshots = self.working.lock().snapshots;
+        let held = snapshots.newest.0 > 0
+            || snapshots.shared_extents > 0 && self.is_shared(self.reader()?.root(), run)?;
+        Ok(if held { SpaceClass::Normal } else { SpaceClass::Freeing })
     }
 
-    /// Whether no snapshot has blocks of this birth. If files share blocks at all, also whether no
-    /// other file has them.
-    pub(crate) fn is_unshared(&self, birth: Generation) -> bool {
-        let working = self.working.lock();
-        working.snapshots.shared_extents == 0 && !working.belongs_to_snapshot(birth)
+    /// Whether neither a snapshot nor another file has blocks of `run`, which were born in `birth`.
+    pub(crate) fn is_unshared(&self, run: BlockRun, birth: Generation) -> Result<bool> {
+        let (held, shared) = {
+            let working = self.working.lock();
+            (working.belongs_to_snapshot(birth), working.snapshots.shared_extents > 0)
+        };
+        Ok(!held && !(shared && self.is_shared(self.reader()?.root(), run)?))
     }
 
     /// Blocks kept for removals under the newest snapshot.

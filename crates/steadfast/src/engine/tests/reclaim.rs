@@ -135,6 +135,37 @@ fn a_full_volume_takes_rewrites_and_what_was_allocated() {
     }
 }
 
+/// Blocks that two files share are no reason to refuse overwrites of other files, or holes in them.
+#[test]
+fn a_full_volume_with_a_clone_takes_rewrites_of_other_files() {
+    for (size, block_size) in VOLUMES.into_iter().filter(|volume| volume.0 > 4 << 20) {
+        let (medium, volume) = format(size, block_size);
+        let block = u64::from(block_size);
+        let [source, clone, old, rest] =
+            ["source", "clone", "old", "rest"].map(|name| make(&volume, name));
+        let length = 64 * block;
+        for inode in [source, old] {
+            volume.write(inode, 0, &vec![1; length as usize], false).unwrap();
+        }
+        assert_eq!(volume.clone_range(source, 0, clone, 0, length), Ok(length));
+        fill(&volume, rest);
+        for round in 0..20 {
+            for at in (0..length).step_by(8 * block as usize) {
+                let written = volume.write(old, at, &vec![2; block as usize], false);
+                assert_eq!(written, Ok(()), "{size}: at {at} in round {round}");
+            }
+            volume.transact().unwrap();
+        }
+        // A hole in the middle of an extent gives back more than its second key takes.
+        for at in (0..length).step_by(8 * block as usize) {
+            let hole = volume.allocate(old, at + 3 * block, block, AllocateMode::PunchHole);
+            assert_eq!(hole, Ok(()), "{size}: at {at}");
+        }
+        volume.checkpoint().unwrap();
+        assert_clean(&medium);
+    }
+}
+
 /// Removing a large file is background work, and its blocks wait for a transaction point.
 #[test]
 fn space_that_was_just_removed_can_be_taken() {
