@@ -142,6 +142,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if self.looks_always() { self.look(&others) } else { Ok(()) }
     }
 
+    /// Before blocks that are free in this state change: a newer state of another writer may use
+    /// them. Without `always` it checks only if the last check is too old.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub(super) fn check_alone(&self, always: bool) -> Result<()> {
+        self.write_alone(always, || Ok(()), |_| {})
+    }
+
     /// Runs `discard`, after which blocks of the log may read as anything: they are no longer
     /// checked.
     pub(super) fn discard_alone(&self, discard: impl FnOnce()) {

@@ -32,7 +32,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// byte offsets on the volume. Returns the number of discarded bytes, and where to go on.
     pub(crate) fn trim_step(&self, from: u64, to: u64, least: u64) -> Result<(u64, Option<u64>)> {
         self.ready_for_change()?;
-        self.look_now_and_then()?;
         let working = self.working.lock();
         // A volume that has failed does not know which state is the durable one.
         self.check_going_on()?;
@@ -47,6 +46,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // No state uses anything in the groups before it.
         let begin = group.as_ref().map_or(end, |group| group.start.clamp(from, end));
         let behind = group.as_ref().map_or(end, |group| group.end().min(end)).max(from + 1);
+        self.check_alone(true)?;
         let mut discarded = 0;
         let mut discard = |start: u64, stop: u64| -> Result<()> {
             let length = stop.saturating_sub(start) * block_size;

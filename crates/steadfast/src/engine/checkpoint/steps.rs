@@ -80,9 +80,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let written = if nodes.is_empty() {
             self.write_metaroot(&metaroot).map(|()| 0)
         } else {
-            // Blocks that are free in this state may be in use in a newer state of another writer.
-            let alone = self.write_alone(begins, || Ok(()), |_| {});
-            alone.and_then(|()| self.write_nodes(&metaroot, &nodes, bytes))
+            self.check_alone(begins).and_then(|()| self.write_nodes(&metaroot, &nodes, bytes))
         };
         let written = written.map_err(|error| match error {
             // It occurs before anything that counts is written.
@@ -149,13 +147,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         since.0.zip(now).is_some_and(|(since, now)| now.saturating_sub(since) > bytes)
     }
 
-    /// Writes the frozen state at once and makes it the durable one. No log record before it is
-    /// given up.
+    /// Writes the frozen state at once and makes it the durable one. The log gives up no record.
     ///
     /// # Errors
     /// The medium's; `OutOfMemory`. The volume cannot be used after one.
     pub(crate) fn write_frozen(&self, working: &mut Working, metaroot: Metaroot) -> Result<()> {
         let nodes = working.frozen.take().map_or_else(Vec::new, |frozen| frozen.nodes);
+        self.check_alone(true)?;
         for part in nodes.chunks(self.nodes_of(self.step_bytes())) {
             self.store.write_nodes(part)?;
             part.iter().for_each(|sealed| self.store.set_clean(sealed.pointer.addresses[0]));

@@ -115,11 +115,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             drop(restored);
         }
         self.find_held_data(working);
-        // On a disk that may be shared the caller holds the watch for other writers, which writing a
-        // metaroot needs. Small devices are not shared.
-        let at_once = self.may_be_shared();
+        // At once: a cache full of changed nodes asks for a checkpoint, so this log has few.
         let replayed =
-            self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found, at_once));
+            self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found, true));
         working.log.raise_epoch(epoch);
         // Commit numbers continue, so an old commit is never taken for a new one.
         working.sequence = sequence + 1;

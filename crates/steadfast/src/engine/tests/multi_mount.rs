@@ -36,6 +36,11 @@ impl Medium for Shared {
         self.0.flush()
     }
 
+    /// Discarded bytes may read as anything.
+    fn discard(&self, offset: u64, length: u64) -> Result<(), MediumError> {
+        self.0.write(offset, &vec![0xdd; length as usize])
+    }
+
     fn may_be_shared(&self) -> bool {
         true
     }
@@ -164,6 +169,24 @@ fn an_operation_looks_before_it_writes() {
     assert!(found.iter().all(|byte| *byte == 7));
 }
 
+/// A trim discards nothing that another writer has allocated since, even shortly after a check.
+#[test]
+fn a_trim_looks_before_it_discards() {
+    let bench = Bench::new();
+    let (one, two) = (bench.open(), bench.open());
+    create(&one, "kept").unwrap();
+    let file = one.lookup(InodeNumber::ROOT, b"kept").unwrap().inode;
+    assert!(two.trim_step(0, u64::MAX, 0).unwrap().0 > 0);
+    one.write(file, 0, &vec![7; 100_000], false).unwrap();
+    one.checkpoint().unwrap();
+    assert_stopped(two.trim_step(0, u64::MAX, 0), &two);
+    one.close().unwrap();
+    let volume = bench.checked();
+    let mut found = vec![0; 100_000];
+    assert_eq!(volume.read(file, 0, &mut found).unwrap(), 100_000);
+    assert!(found.iter().all(|byte| *byte == 7));
+}
+
 /// A later writer continues behind the records that it has found, while the first writer still
 /// changes them. At most one of the two goes on, and what that one acknowledges is there.
 #[test]
@@ -181,12 +204,12 @@ fn of_two_that_take_turns_one_goes_on() {
             let mut acknowledged = [vec![], vec![]];
             let mut stopped = [false; 2];
             for turn in 0..40 {
-                let who = usize::from((turn % 2 == 0) == first);
+                let index = usize::from((turn % 2 == 0) == first);
                 bench.wait();
-                let name = alloc::format!("{who}-{turn}");
-                match create(writers[who], &name).and_then(|()| writers[who].transact()) {
-                    Ok(()) => acknowledged[who].push(name),
-                    Err(_) => stopped[who] = true,
+                let name = alloc::format!("{index}-{turn}");
+                match create(writers[index], &name).and_then(|()| writers[index].transact()) {
+                    Ok(()) => acknowledged[index].push(name),
+                    Err(_) => stopped[index] = true,
                 }
             }
             let case = alloc::format!("{before} {first} {stopped:?}");
@@ -226,7 +249,7 @@ fn a_volume_made_anew_is_left_alone() {
 
 /// A lone writer that moves the log and the metaroots detects no other writer.
 #[test]
-fn who_is_alone_finds_nobody() {
+fn a_single_writer_is_not_stopped() {
     let bench = Bench::new();
     let mut volume = bench.open();
     for round in 0..400_u32 {
