@@ -395,7 +395,7 @@ pub fn is_locked(path: &Path) -> Outcome<bool> {
 /// The process that has the image open for writing, if the kernel reveals it.
 pub fn lock_owner(path: &Path) -> Option<u32> {
     if window::is_part(path) {
-        // The table of locks does not tell who has which part of a file.
+        // The table of locks does not tell which process has which part of a file.
         return ending::daemon_of(path);
     }
     let options = FileOptions { read_only: true, ..FileOptions::default() };

@@ -115,7 +115,7 @@ fn metrics_on_a_port_and_on_a_socket() {
     assert_eq!(page.value("steadfast_failed", &[]), Some(0.0));
     scratch.kill_daemon();
     scratch.ok("umount --quiet mnt");
-    assert!(socket.exists(), "nobody was left to remove it");
+    assert!(socket.exists(), "no process was left to remove it");
     scratch.mounted(&format!("-o metrics={}", socket.display()));
     scrape(UnixStream::connect(&socket).unwrap());
     scratch.ok("umount mnt");

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use common::{STEADFAST, Scratch, failed};
 
-/// Puts a program into `directory` that says who it is and what it was told.
+/// Puts a program into `directory` that prints its name and its arguments.
 fn stand_in(scratch: &Scratch, directory: &str) {
     fs::create_dir_all(scratch.path(directory)).unwrap();
     let script = format!("#!/bin/sh\necho \"{directory} $*\"\nexit 7\n");

@@ -137,7 +137,7 @@ mod tests {
         two.send(true).unwrap();
         waiting.push(two);
         for _ in 0..3 {
-            let next = said.recv_timeout(LONG).expect("one who stood by listens");
+            let next = said.recv_timeout(LONG).expect("a listener that stood by is told");
             next.send(true).unwrap();
             waiting.push(next);
         }

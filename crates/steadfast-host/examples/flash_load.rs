@@ -292,5 +292,5 @@ fn verify(directory: &Path) -> Result<(), Box<dyn Error>> {
     println!("verify_wrong {wrong}");
     println!("verify_newest {}", present.iter().max().map_or(-1, |number| *number as i64));
     println!("verify_overwrites {}", present.len());
-    if wrong == 0 { Ok(()) } else { Err("there are bytes that nobody wrote".into()) }
+    if wrong == 0 { Ok(()) } else { Err("there are bytes that no writer wrote".into()) }
 }

@@ -123,7 +123,7 @@ pub(crate) struct Noted(pub(crate) (u64, u64));
 
 impl Witness for Noted {
     fn note(&self, _uuid: &[u8; 16], _order: (u64, u64)) -> Result<(), String> {
-        Err("who only looks notes nothing".to_owned())
+        Err("a reader notes nothing".to_owned())
     }
 
     fn newest(&self, _uuid: &[u8; 16]) -> Option<(u64, u64)> {

@@ -511,5 +511,5 @@ fn a_planted_fault_is_refused() {
     };
     assert!(leaves(2, &[]) && leaves(2, &[(path(0), 9)]) && leaves(5, &[(path(0), 9)]));
     assert!(!leaves(5, &[]), "acknowledged and lost");
-    assert!(!leaves(5, &[(path(0), 9), (path(1), 10)]), "nobody has committed the second file");
+    assert!(!leaves(5, &[(path(0), 9), (path(1), 10)]), "no call has committed the second file");
 }

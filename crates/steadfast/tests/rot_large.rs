@@ -144,7 +144,7 @@ fn rot(copies: u8) {
     println!(
         "{copies} copies: {flips} bits in {images} images: {lost} files lost, {refused} did not open"
     );
-    assert!(lost > 0, "nobody has noticed anything");
+    assert!(lost > 0, "no reader has noticed anything");
     let volume = Device::open(&medium, options(), TestPlatform::new()).expect("open");
     assert_eq!(read_all(&volume, 1, "sound"), 0);
 }

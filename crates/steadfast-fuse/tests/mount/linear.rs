@@ -301,7 +301,7 @@ fn corrupted_is_refused(start: &State, history: &History, found: &Found, random:
     }
     let mut ghost = found.clone();
     ghost.insert(Path { directory: 0, name: NAMES }, 1 << 40);
-    assert!(explains(start, history, &ghost).is_err(), "a name that nobody made is accepted");
+    assert!(explains(start, history, &ghost).is_err(), "a name that no call made is accepted");
 }
 
 fn round(place: &Place, seed: u64) {

@@ -186,7 +186,7 @@ impl At<'_> {
         if !block_device && self.options.lock == LockMode::Exclusive {
             let exclusive = !self.options.read_only;
             let (locked, owner) = match self.options.part {
-                // Of those who have a part of the file the table of locks does not tell which.
+                // The table of locks does not tell which process has which part of the file.
                 Some(part) => (lock::lock_part(&file, part, exclusive), None),
                 None => (lock::lock_file(&file, exclusive), Some(())),
             };

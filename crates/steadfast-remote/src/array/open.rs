@@ -196,7 +196,7 @@ impl<F: Fleet> Array<F> {
             return Err(ArrayError::Unsure(absent));
         }
         let contacts: Vec<Contact> =
-            contacts.into_iter().map(|contact| contact.unwrap_or(NOBODY)).collect();
+            contacts.into_iter().map(|contact| contact.unwrap_or(UNREACHED)).collect();
         let map = Map::new(&newest.shape, options.hold_bytes)?;
         if options.read_only {
             // Later connections must reach the servers found here. For a writer, the next epoch
@@ -284,7 +284,7 @@ impl<F: Fleet> Array<F> {
 }
 
 /// Contact of a server that does not answer.
-const NOBODY: Contact = Contact { size: 0, block_min: 1, fua: false, flush: true, trim: false };
+const UNREACHED: Contact = Contact { size: 0, block_min: 1, fua: false, flush: true, trim: false };
 
 fn usable(contacts: &[Contact]) -> Result<(), ArrayError> {
     match contacts.iter().position(|contact| contact.block_min as usize > SECTOR) {

@@ -128,8 +128,8 @@ fn the_next_member_is_asked_where_one_does_not_answer_but_not_where_it_refuses()
     let refused = gateway(&[&refusing.place, &good.place]).grant(5);
     assert_eq!(refused, Err(StoreError::Refused("etcdserver: no".to_owned())));
     assert_eq!(good.asked.load(Ordering::Relaxed), before);
-    let nobody = gateway(&[&closed(), &noise.place]).grant(5);
-    assert!(matches!(nobody, Err(StoreError::Unreachable(why)) if why.contains("502")));
+    let unreachable = gateway(&[&closed(), &noise.place]).grant(5);
+    assert!(matches!(unreachable, Err(StoreError::Unreachable(why)) if why.contains("502")));
 }
 
 #[test]

@@ -160,7 +160,9 @@ fn judge(store: &Fake<'_>) -> Result<(), String> {
         }
     }
     match claimed.pop_first() {
-        Some((left, server)) => Err(format!("{left:?} is claimed of {server} by nobody")),
+        Some((left, server)) => {
+            Err(format!("{left:?} is claimed of {server}, but no client claimed it"))
+        }
         None => Ok(()),
     }
 }

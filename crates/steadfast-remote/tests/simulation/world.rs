@@ -538,7 +538,7 @@ impl World {
         let before = self.fleet.changes();
         let read_only = ArrayOptions { read_only: true, ..self.options() };
         let array = Array::open(self.fleet.clone(), read_only)
-            .map_err(|error| format!("nobody can look: {error}"))?;
+            .map_err(|error| format!("no reader can look: {error}"))?;
         let found =
             self.looked_at(&array).map_err(|error| format!("looking at everything: {error}"))?;
         for (index, bytes) in found.chunks_exact(BLOCK).enumerate() {
@@ -554,7 +554,7 @@ impl World {
             }
         }
         if array.write(0, &found[..BLOCK]).is_ok() || array.discard(0, BLOCK as u64).is_ok() {
-            return Err("who only looks has changed something".to_owned());
+            return Err("a reader has changed something".to_owned());
         }
         array.flush().map_err(|error| format!("flushing nothing: {error}"))?;
         drop(array);
@@ -564,7 +564,7 @@ impl World {
                 self.tally.looks += 1;
                 Ok(())
             }
-            false => Err("a server was asked to change something by who only looks".to_owned()),
+            false => Err("a reader asked a server to change something".to_owned()),
         }
     }
 

@@ -256,7 +256,7 @@ mod tests {
         assert!(!with(0, Found(11)), "everybody else saw another inode");
         assert!(!with(1, Found(12)), "two creators of one name");
         assert!(!with(3, Missing), "the name was there");
-        assert!(!with(4, Found(9)), "an inode that nobody made");
+        assert!(!with(4, Found(9)), "an inode that no call made");
         assert!(!with(5, Missing), "the renamed name has to be there");
         // A name that reappears: a lookup finds it after its removal has returned.
         let ghost = [
@@ -297,7 +297,7 @@ mod tests {
         assert!(accepts(&calls, &[(B, 10)]), "the rename too, and before it");
         assert!(!accepts(&calls, &[(B, 11)]));
         assert!(!accepts(&calls, &[]));
-        assert!(!accepts(&calls[..3], &[(A, 10), (B, 11)]), "nobody asked for a commit of B");
+        assert!(!accepts(&calls[..3], &[(A, 10), (B, 11)]), "no call asked for a commit of B");
     }
 
     #[test]

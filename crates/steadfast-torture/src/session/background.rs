@@ -50,7 +50,7 @@ impl<S: Subject> Session<'_, S> {
             let asked = timer || witness.mask.contains(TransactionMask::VOLUME_FULL);
             if !asked && self.dirty_since_ms.is_some() {
                 return Err(
-                    "background work set a transaction point that nobody asked for".to_owned()
+                    "background work set a transaction point that no caller asked for".to_owned()
                 );
             }
             self.point(format!("in {label}"), begun);

@@ -1,4 +1,4 @@
-//! What works on whole volumes: for people who look after one.
+//! Tools for whole volumes, for administrators.
 
 pub mod check;
 mod diff;

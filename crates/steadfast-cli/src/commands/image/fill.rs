@@ -129,7 +129,7 @@ impl Filler<'_> {
                     Exit::Failed,
                     format!("is shorter than it was: {offset} of {size} bytes"),
                     origin.display(),
-                    "nobody may change what an image is built from",
+                    "no program may change what an image is built from",
                 ));
             }
             for (start, run) in transfer::data_runs(&buffer[..got]) {

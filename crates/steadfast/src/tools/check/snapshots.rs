@@ -282,8 +282,8 @@ fn locate<M: Medium, P: Platform>(
     let mut names: Vec<Name> = Vec::new();
     // Unreadable nodes have been reported.
     let mut quiet = |_| {};
-    let mut nobody = Reporter::new(0, &mut quiet);
-    walk(store, &record.root, Copies::Any, None, &mut nobody, &mut |event, _| {
+    let mut unheard = Reporter::new(0, &mut quiet);
+    walk(store, &record.root, Copies::Any, None, &mut unheard, &mut |event, _| {
         if let Event::Item(key, value) = event
             && key.kind() == Some(Kind::Dirent)
             && let Ok(entry) = Dirent::decode(value)
@@ -308,9 +308,9 @@ fn verify_shared_data<M: Medium, P: Platform>(
     let granules = store.superblock.block_size / store.superblock.checksum_granule();
     // Errors of nodes are reported when the tree as a whole is verified.
     let mut quiet = |_| {};
-    let mut nobody = Reporter::new(0, &mut quiet);
+    let mut unheard = Reporter::new(0, &mut quiet);
     reporter.snapshot = Some(record.name.clone());
-    walk(store, &record.root, Copies::Any, None, &mut nobody, &mut |event, _| {
+    walk(store, &record.root, Copies::Any, None, &mut unheard, &mut |event, _| {
         if let Event::Item(key, value) = event
             && key.kind() == Some(Kind::Extent)
             && let Ok(extent) = Extent::decode(value, granules)
