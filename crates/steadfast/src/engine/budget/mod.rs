@@ -182,7 +182,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let working = self.working.lock();
             (working.belongs_to_snapshot(birth), working.snapshots.shared_extents > 0)
         };
-        Ok(!held && !(shared && self.is_shared(self.reader()?.root(), run)?))
+        Ok(!(held || shared && self.is_shared(self.reader()?.root(), run)?))
     }
 
     /// Blocks kept for removals under the newest snapshot.
