@@ -7,8 +7,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     atomically, cat, check, clone, completions, defrag, df, dump, extents, flash, get, image, info,
-    ls, map, mask, mkfs, mount, put, remote, rm, rollback, scrub, serve, snapshot, top, transact,
-    tree, trim, tune, umount,
+    ls, map, mask, mkfs, mount, put, rados, remote, rm, rollback, scrub, serve, snapshot, top,
+    transact, tree, trim, tune, umount,
 };
 use crate::exit;
 use crate::exit::refuse;
@@ -73,6 +73,7 @@ enum Command {
     Lab(lab_program::Args),
     Serve(serve::Args),
     Remote(remote::Args),
+    Rados(rados::Args),
     Completions(completions::Args),
 }
 
@@ -136,6 +137,7 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Lab(args) => lab_program::run(&[], args),
         Command::Serve(args) => serve::run(args),
         Command::Remote(args) => remote::run(args),
+        Command::Rados(args) => rados::run(args),
         Command::Completions(args) => completions::run(args, grammar()),
     };
     done.map(|()| 0)

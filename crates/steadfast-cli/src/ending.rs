@@ -19,7 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Exit, Outcome};
-use crate::{daemon, mounts, window};
+use crate::{daemon, mounts, rados, window};
 
 /// Pause between two tries.
 const LOOK: Duration = Duration::from_millis(5);
@@ -90,6 +90,11 @@ fn is_same(process: &Path, named: &Path, image: &Path) -> bool {
 /// Whether another process has the image open, as far as this process may see.
 fn has_open(process: &Path, image: &Path) -> bool {
     let own = std::process::id().to_string();
+    if rados::is_rados(image) {
+        // No descriptor leads to the image, but its lock names the process.
+        let number = process.file_name().and_then(|name| name.to_str()?.parse().ok());
+        return number.is_some_and(|number| rados::is_open_here(image, number));
+    }
     process.file_name() != Some(OsStr::new(&own))
         && fs::read_dir(process.join("fd"))
             .into_iter()

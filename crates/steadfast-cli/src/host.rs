@@ -15,7 +15,7 @@ use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::medium::{HostMedium, HostVolume};
 use crate::open_failure;
-use crate::{ending, mtd, remote, size, window};
+use crate::{ending, mtd, network, rados, remote, size, window};
 
 /// The default block size, bytes.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -54,6 +54,9 @@ pub fn open_medium(path: &Path, read_only: bool, way: Way) -> Outcome<HostMedium
 fn open_medium_at_once(path: &Path, read_only: bool, way: Way) -> Outcome<HostMedium> {
     if remote::is_remote(path) {
         return remote::open(path, read_only);
+    }
+    if rados::is_rados(path) {
+        return rados::open(path, read_only);
     }
     if mtd::is_mtd(path) {
         return mtd::open(path, read_only);
@@ -159,6 +162,10 @@ pub fn with_medium_to_write<T>(
 /// # Errors
 /// As [`open_medium`], and `NotAVolume` if there is no volume.
 pub fn identify(path: &Path) -> Outcome<Identity> {
+    if rados::is_rados(path) {
+        let found = tools::identify(&rados::open(path, true)?, &HostPlatform::new());
+        return found.map_err(|error| Failure::core(error, path.display()));
+    }
     let attempt = |block_size: u32| -> Outcome<_> {
         let options = FileOptions { lock: LockMode::None, ..small_sectors(true, block_size) };
         let medium = match mtd::is_mtd(path) {
@@ -203,7 +210,9 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
         return remote::address(path).map(drop);
     }
     let unit = small_sectors(true, options.block_size).atomic_unit.unwrap_or(SECTOR);
-    let geometry = if path.exists() || mtd::is_mtd(path) || window::is_part(path) {
+    let geometry = if rados::is_rados(path) {
+        rados::geometry_when_created(path, options.size)?
+    } else if path.exists() || mtd::is_mtd(path) || window::is_part(path) {
         let found = match mtd::is_mtd(path) {
             true => mtd::geometry_when_formatted(path)?,
             false => open_medium(path, true, Way::Cached)?.geometry(),
@@ -265,6 +274,9 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
     if remote::is_remote(path) {
         return remote::create(path);
     }
+    if rados::is_rados(path) {
+        return rados::create(path, size);
+    }
     if mtd::is_mtd(path) {
         return mtd::format(path);
     }
@@ -289,6 +301,15 @@ pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome
     }
     wipe_ends(&medium).map_err(|error| Failure::core(error.into(), path.display()))?;
     Ok(medium)
+}
+
+/// Removes an image that [`create_medium`] made. It is left over after a failure, so an error says
+/// nothing new.
+pub fn remove(path: &Path) {
+    let _ = match rados::is_rados(path) {
+        true => rados::remove(path).is_ok(),
+        false => fs::remove_file(path).is_ok(),
+    };
 }
 
 /// Opens an image that was made with blocks of `block_size` bytes, for writing.
@@ -333,6 +354,9 @@ pub fn holds_data(path: &Path) -> Outcome<bool> {
     if remote::is_remote(path) {
         return remote::holds_data(path);
     }
+    if rados::is_rados(path) {
+        return rados::exists(path);
+    }
     if mtd::is_mtd(path) {
         return mtd::holds_data(path);
     }
@@ -369,6 +393,9 @@ pub fn holds_data(path: &Path) -> Outcome<bool> {
 pub fn is_locked(path: &Path) -> Outcome<bool> {
     if remote::is_remote(path) {
         return Ok(remote::is_locked(path));
+    }
+    if rados::is_rados(path) {
+        return Ok(rados::is_locked(path));
     }
     let cannot = |error: io::Error| Failure::host(&error, "look at the lock of", path);
     if mtd::is_mtd(path) {
@@ -408,7 +435,7 @@ pub fn lock_owner(path: &Path) -> Option<u32> {
 /// Whether the path is that of a device or an array and not of an image file: its size and its units
 /// are given. An image of a NAND part counts as its part, and a part of a file as a partition.
 pub fn is_device(path: &Path) -> bool {
-    remote::is_remote(path)
+    network::is_address(path)
         || window::is_part(path)
         || fs::metadata(path).is_ok_and(|metadata| !metadata.file_type().is_file())
         || mtd::is_mtd(path)

@@ -68,7 +68,7 @@ pub fn of_source(source: &Path) -> io::Result<Option<Mount>> {
 /// `path` without symbolic links and dots. If the kernel cannot resolve the path itself, only its
 /// parent is resolved: a mount point that does not answer keeps its name.
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
-    if crate::remote::is_remote(path) {
+    if crate::network::is_address(path) {
         return Ok(path.to_owned());
     }
     window::with_path(path, absolute_file)

@@ -27,7 +27,7 @@ impl Target {
     /// # Errors
     /// `path` does not exist, is neither kind of target, or is a mount whose daemon has ended.
     pub fn find(path: &Path) -> Outcome<Target> {
-        if crate::remote::is_remote(path) {
+        if crate::network::is_address(path) {
             return match mounts::of_source(path) {
                 Ok(Some(mount)) => Live::open(&mount.directory).map(Target::Mounted),
                 _ => Ok(Target::Image(path.to_owned())),

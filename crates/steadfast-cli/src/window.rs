@@ -106,7 +106,7 @@ fn divide(path: &Path) -> Option<(PathBuf, String)> {
     let at = bytes.iter().rposition(|byte| *byte == b'?')?;
     let text = std::str::from_utf8(&bytes[at + 1..]).ok()?;
     let is_parameter = text.contains('=') && !text.contains('/');
-    if !is_parameter || crate::remote::is_remote(path) || fs::symlink_metadata(path).is_ok() {
+    if !is_parameter || crate::network::is_address(path) || fs::symlink_metadata(path).is_ok() {
         return None;
     }
     let file: OsString = OsString::from_vec(bytes[..at].to_vec());

@@ -15,7 +15,7 @@ use crate::open_failure;
 use crate::output::{self, Output};
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
-use crate::{host, interval, mask_text, size, window};
+use crate::{host, interval, mask_text, network, rados, size, window};
 
 /// Make a volume in an image file or on a block device
 #[derive(Debug, clap::Args)]
@@ -98,7 +98,11 @@ pub fn run(args: &Args) -> Outcome {
         mtd::format_defaults(page, given, &mut options);
     }
     let existed = exists(path)?;
-    if !existed && let Some(failure) = open_failure::without_directory(path) {
+    let in_directory = !network::is_address(path);
+    if !existed
+        && in_directory
+        && let Some(failure) = open_failure::without_directory(path)
+    {
         return Err(failure);
     }
     if !existed && args.size.is_none() {
@@ -115,7 +119,7 @@ pub fn run(args: &Args) -> Outcome {
     host::try_format(path, &options)?;
     let result = format(path, args.size, &options);
     if result.is_err() && !existed {
-        let _ = fs::remove_file(path);
+        host::remove(path);
     }
     let info = result?;
     if args.json {
@@ -170,6 +174,9 @@ fn random_uuid() -> Outcome<[u8; 16]> {
 }
 
 fn exists(path: &Path) -> Outcome<bool> {
+    if rados::is_rados(path) {
+        return rados::exists(path);
+    }
     if crate::remote::is_remote(path) || mtd::is_mtd(path) {
         return Ok(true);
     }

@@ -19,6 +19,7 @@ pub mod mask;
 pub mod mkfs;
 pub mod mount;
 pub mod put;
+pub mod rados;
 pub mod remote;
 pub mod rm;
 pub mod rollback;

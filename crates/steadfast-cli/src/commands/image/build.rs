@@ -155,7 +155,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn check_target(args: &Args) -> Outcome {
-    if crate::remote::is_remote(&args.image) {
+    if crate::network::is_address(&args.image) {
         return Err(Failure::new(
             Exit::Usage,
             "is not an image file",

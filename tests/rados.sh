@@ -1,0 +1,240 @@
+#!/usr/bin/env bash
+# An image in RADOS with a real Ceph: one monitor and one OSD on this machine, with keys. What keeps
+# a client out is said in one line. Killed mounts, a second machine, an eviction of a stopped mount,
+# and an OSD that does not answer lose nothing that was made durable.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+NAME=rados
+plain && skip_all "this is about images in RADOS"
+need ceph-mon ceph-osd ceph ceph-authtool monmaptool rados
+start rados
+
+CONF=$WORK/ceph.conf
+export CEPH_CONF=$CONF
+PORT=
+MON=
+OSD=
+
+# Ceph listens on this machine only. The port is below those that the kernel uses for outgoing
+# connections. If it is taken, the monitor ends, and the next one is tried.
+configure() {
+    PORT=$((20000 + RANDOM % 10000))
+    cat >"$CONF" <<CONF
+[global]
+fsid = $(cat /proc/sys/kernel/random/uuid)
+mon_host = [v2:127.0.0.1:$PORT]
+mon_initial_members = a
+public_network = 127.0.0.0/8
+ms_bind_ipv6 = false
+auth_cluster_required = cephx
+auth_service_required = cephx
+auth_client_required = cephx
+keyring = $WORK/keyring
+log_file = $WORK/\$name.log
+mon_cluster_log_file = $WORK/cluster.log
+admin_socket =
+pid_file =
+run_dir = $WORK
+crash_dir = $WORK
+mon_data = $WORK/mon
+osd_data = $WORK/osd
+osd_pool_default_size = 1
+mon_allow_pool_size_one = true
+paxos_propose_interval = 0.05
+paxos_min_wait = 0.01
+bluestore_block_size = 4294967296
+osd_memory_target = 939524096
+CONF
+}
+
+monitor_run() {
+    local fsid try
+    fsid=$(awk '/^fsid/ { print $3 }' "$CONF")
+    rm -rf "$WORK/mon"
+    mkdir "$WORK/mon"
+    monmaptool --create --clobber --addv a "[v2:127.0.0.1:$PORT]" --fsid "$fsid" "$WORK/monmap" >/dev/null
+    ceph-mon --mkfs -i a --monmap "$WORK/monmap" --keyring "$WORK/keyring" >>"$WORK/mon.out" 2>&1
+    ceph-mon -f -i a >>"$WORK/mon.out" 2>&1 &
+    MON=$!
+    own $!
+    for try in $(seq 100); do
+        [ -d "/proc/$MON" ] || return 1
+        ! timeout 5 ceph --connect-timeout 2 fsid >/dev/null 2>&1 || return 0
+        sleep 0.1
+    done
+    die "the monitor does not answer ($try): $(tail -n 5 "$WORK/mon.out")"
+}
+
+ceph_start() {
+    local try uuid
+    for try in $(seq 10); do
+        configure
+        rm -f "$WORK/keyring"
+        ceph-authtool --create-keyring "$WORK/keyring" --gen-key -n mon. --cap mon 'allow *' >/dev/null
+        ceph-authtool "$WORK/keyring" --gen-key -n client.admin --cap mon 'allow *' --cap osd 'allow *' >/dev/null
+        ! monitor_run || break
+    done
+    [ -d "/proc/$MON" ] || die "the monitor does not start ($try): $(tail -n 5 "$WORK/mon.out")"
+    uuid=$(cat /proc/sys/kernel/random/uuid)
+    mkdir "$WORK/osd"
+    ceph osd new "$uuid" >/dev/null
+    ceph auth get-or-create osd.0 mon 'allow profile osd' osd 'allow *' >"$WORK/osd/keyring"
+    truncate -s 4G "$WORK/osd/block"
+    ceph-osd -i 0 --mkfs --osd-uuid "$uuid" --keyring "$WORK/osd/keyring" >>"$WORK/osd.out" 2>&1
+    ceph-osd -f -i 0 --keyring "$WORK/osd/keyring" >>"$WORK/osd.out" 2>&1 &
+    OSD=$!
+    own $!
+    ceph osd pool create pool 8 8 >/dev/null 2>&1
+    timeout 60 rados -p pool create probe || die "the OSD does not answer: $(tail -n 5 "$WORK/osd.out")"
+    rados -p pool rm probe
+}
+
+# refused WORDS COMMAND...: the command fails with one line that has these words.
+refused() {
+    local words=$1
+    shift
+    if timeout 60 "$@" >"$WORK/said" 2>&1; then die "accepted: $*"; fi
+    [ "$(wc -l <"$WORK/said")" -eq 1 ] || die "more than a line: $(cat "$WORK/said")"
+    grep -qF -- "$words" "$WORK/said" || die "'$words' is not in: $(cat "$WORK/said")"
+}
+
+# In front of a command: as if it ran on another machine.
+ELSEWHERE=(unshare --uts sh -c 'hostname elsewhere && exec "$@"' sh)
+
+objects() { rados -p pool ls 2>/dev/null | grep -c '^disk\.[0-9a-f]*$' || true; }
+
+ceph_start
+ok "a monitor and an OSD answer"
+IMAGE=rados://pool/disk
+
+# What keeps a client out.
+refused "there is no image 'disk'" "$STEADFAST" info $IMAGE
+refused "the image does not exist" "$STEADFAST" mkfs $IMAGE
+refused "volume too small" "$STEADFAST" mkfs --size 8K $IMAGE
+refused "there is no pool 'none'" "$STEADFAST" mkfs --size 64M rados://none/disk
+refused "the name of the image is missing" "$STEADFAST" mkfs --size 64M rados://pool
+refused "configuration of Ceph cannot be read" "$STEADFAST" info "$IMAGE?conf=/no/such"
+refused "the key of client.stranger" "$STEADFAST" info "$IMAGE?user=stranger"
+sed "s/:$PORT\]/:1]/" "$CONF" >"$WORK/deaf.conf"
+refused "monitors of Ceph cannot be reached" "$STEADFAST" info "$IMAGE?conf=$WORK/deaf.conf&timeout=2"
+ceph auth get-or-create client.reader mon 'allow r' osd 'allow r pool=pool' >>"$WORK/keyring"
+ceph auth get-or-create client.writer mon 'profile rbd' osd 'profile rbd pool=pool' >>"$WORK/keyring"
+refused "client.reader may not" "$STEADFAST" mkfs --size 64M "$IMAGE?user=reader"
+library=$(ldconfig -p | awk '/librados\.so\.2/ { print $NF; exit }')
+refused "librados cannot be loaded" unshare --mount sh -c \
+    'mount --bind /dev/null "$1" && shift && exec "$@"' sh "$library" "$STEADFAST" info $IMAGE
+[ "$(rados -p pool ls | wc -l)" -eq 0 ] || die "a refused command left objects behind: $(rados -p pool ls)"
+ok "what keeps a client out is said in one line"
+
+# Everything below runs with the rights that the page asks for.
+IMAGE='rados://pool/disk?user=writer&timeout=10'
+"$STEADFAST" mkfs --quiet --size 512M "$IMAGE"
+refused "already holds" "$STEADFAST" mkfs --size 64M "$IMAGE"
+mount_volume
+refused "in use" "${ELSEWHERE[@]}" "$STEADFAST" put "$IMAGE" "$CONF" /conf
+refused "in use" "${ELSEWHERE[@]}" "$STEADFAST" rados remove --force "$IMAGE"
+"$STEADFAST" rados status "$IMAGE" | grep -q "process $DAEMON on $(hostname)" || die "status names no owner"
+fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --fsync=64 --verify=crc32c \
+    --randseed=7 --output="$WORK/fio.log" >/dev/null 2>&1 || die "fio: $(tail -n 5 "$WORK/fio.log")"
+umount_volume
+check_volume "random writes"
+mount_volume
+fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --verify=crc32c --verify_only \
+    --randseed=7 --output="$WORK/fio.log" >/dev/null 2>&1 || die "fio: $(tail -n 5 "$WORK/fio.log")"
+ok "fio reads what it wrote, after a remount"
+
+# Killed and mounted again: the lock of the dead process is taken over.
+for round in $(seq "$(bounded 5 50)"); do
+    (
+        for file in $(seq 1000); do
+            echo "$round-$file" >"$MNT/f$file" && sync "$MNT/f$file" && echo "$file" >>"$WORK/acknowledged"
+        done
+    ) >/dev/null 2>&1 &
+    writer=$!
+    own $writer
+    : >"$WORK/acknowledged"
+    sleep "0.$((RANDOM % 6 + 2))"
+    kill -9 "$DAEMON"
+    # Before the mount point is that of the host again.
+    kill -9 $writer 2>/dev/null || true
+    wait $writer 2>/dev/null || true
+    kill_daemon
+    mount_volume
+    while read -r file; do
+        [ "$(cat "$MNT/f$file")" = "$round-$file" ] || die "round $round: file $file is lost"
+    done <"$WORK/acknowledged"
+    total=$((${total:-0} + $(wc -l <"$WORK/acknowledged")))
+done
+[ "$total" -gt 10 ] || die "only $total files were acknowledged"
+umount_volume
+check_volume "$round kills"
+ok "$round kills lost none of $total files that were synced"
+
+# A stopped machine is evicted. The next one mounts; what the first still holds is refused.
+mount_volume
+first=$DAEMON
+echo kept >"$MNT/kept"
+sync "$MNT/kept"
+echo lost >"$MNT/lost"
+kill -STOP "$first"
+"${ELSEWHERE[@]}" "$STEADFAST" rados evict "$IMAGE" | grep -q "process $first on $(hostname) is evicted" || die "no eviction"
+mkdir "$WORK/second"
+"${ELSEWHERE[@]}" timeout 60 "$STEADFAST" mount --log "$WORK/second.log" "$IMAGE" "$WORK/second"
+[ "$(cat "$WORK/second/kept")" = kept ] || die "what the first machine synced is lost"
+for file in $(seq 50); do echo "$file" >"$WORK/second/s$file"; done
+sync "$WORK/second/s50"
+kill -CONT "$first"
+if timeout 30 sync "$MNT/lost" 2>/dev/null; then die "the evicted machine acknowledges a sync"; fi
+timeout 60 "$STEADFAST" umount "$WORK/second" >/dev/null
+if timeout 60 "$STEADFAST" umount "$MNT" >"$WORK/umount.log" 2>&1; then die "the evicted machine says that all is durable"; fi
+gone "$first" 30 || die "the evicted daemon does not end"
+DAEMON=
+check_volume "an eviction"
+mount_volume
+[ "$(cat "$MNT/kept" "$MNT/s50")" = "$(printf 'kept\n50')" ] || die "the second machine's files are lost"
+umount_volume
+ok "an evicted mount acknowledges nothing and changes nothing"
+
+# An OSD that does not answer.
+IMAGE='rados://pool/disk?user=writer&timeout=3'
+mount_volume
+echo before >"$MNT/before"
+sync "$MNT/before"
+kill -STOP "$OSD"
+begin=$(date +%s)
+if { echo after >"$MNT/after" && timeout 60 sync "$MNT/after"; } 2>/dev/null; then die "a sync without an OSD succeeds"; fi
+took=$(($(date +%s) - begin))
+[ $took -lt 30 ] || die "a sync without an OSD took $took s"
+kill -CONT "$OSD"
+timeout 60 "$STEADFAST" umount "$MNT" >"$WORK/umount.log" 2>&1 || true
+gone "$DAEMON" 30 || die "the daemon does not end"
+DAEMON=
+mount_volume
+[ "$(cat "$MNT/before")" = before ] || die "what was synced before is lost"
+umount_volume
+check_volume "an OSD that stopped"
+ok "a sync that the OSD does not answer fails"
+
+# Sizes and discards.
+count=$(objects)
+mount_volume
+rm -r "${MNT:?}"/*
+"$STEADFAST" trim "$MNT" >/dev/null
+umount_volume
+[ "$(objects)" -lt "$count" ] || die "a trim gives nothing back: $count, then $(objects) objects"
+"$STEADFAST" image resize --quiet "$IMAGE" 1G
+"$STEADFAST" put "$IMAGE" "$CONF" /conf
+"$STEADFAST" image resize --quiet "$IMAGE" 64M
+"$STEADFAST" cat "$IMAGE" /conf | cmp - "$CONF" || die "resizing lost a file"
+check_volume "resizing"
+"$STEADFAST" mkfs --quiet --force --size 128M "$IMAGE"
+"$STEADFAST" rados status --json "$IMAGE" | grep -q '"size": 134217728' || die "mkfs --force keeps the old size"
+check_volume "formatting again"
+refused "no process has the image open" "$STEADFAST" rados evict "$IMAGE"
+"$STEADFAST" rados remove --force "$IMAGE" >/dev/null
+[ "$(rados -p pool ls | wc -l)" -eq 0 ] || die "objects are left: $(rados -p pool ls | head)"
+printf 'something else' | rados -p pool put disk.steadfast -
+refused "not one of Steadfast" "$STEADFAST" mount "$IMAGE" "$MNT"
+refused "not one of Steadfast" "$STEADFAST" mkfs --force --size 64M "$IMAGE"
+ok "an image grows, shrinks, gives space back and is removed"
+finish
