@@ -191,6 +191,8 @@ static ssize_t sf_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	result = generic_write_checks(iocb, from);
 	if (result > 0) {
 		result = file_modified(file);
+		if (!result && iocb->ki_pos > i_size_read(inode))
+			sf_clear_tail(inode, i_size_read(inode));
 		if (!result)
 			result = iocb->ki_flags & IOCB_DIRECT ? write_past_cache(iocb, from) :
 								write_cached(iocb, from);
@@ -250,7 +252,8 @@ static long sf_fallocate(struct file *file, int mode, loff_t offset, loff_t leng
 	result = keep_size ? 0 : inode_newsize_ok(inode, end);
 	if (!result)
 		result = file_modified(file);
-	/* What is dirty anywhere has a promise that allocation must not take. */
+	/* What is dirty anywhere has a promise that allocation must not take. The write-back below also
+	 * clears what maps have stored behind the end. */
 	if (!result && kind != SFK_PUNCH_HOLE && atomic64_read(&info->promised))
 		sf_room_write_back(info);
 	filemap_invalidate_lock(mapping);

@@ -208,6 +208,8 @@ static long change_size(struct inode *inode, struct sfk_change *change,
 	filemap_invalidate_lock(inode->i_mapping);
 	if (change->size < old)
 		truncate_setsize(inode, change->size);
+	else if (change->size > old)
+		sf_clear_tail(inode, old);
 	result = SF_CORE(info, sfk_attributes_set(info->volume, inode->i_ino, change, found));
 	if (!result && change->size > old)
 		truncate_setsize(inode, change->size);

@@ -32,6 +32,24 @@ static void unmapped(struct page **pages, unsigned int count, void *memory)
 		vm_unmap_ram(memory, count);
 }
 
+/* Before a file with the size `size` becomes longer than it, with a gap: bytes that a program has
+ * stored through a map behind the end must not become data. Write-back clears them too, but may
+ * not have come yet. */
+void sf_clear_tail(struct inode *inode, loff_t size)
+{
+	struct page *page = NULL;
+
+	if (offset_in_page(size))
+		page = find_lock_page(inode->i_mapping, size >> PAGE_SHIFT);
+	if (!page)
+		return;
+	/* The core sums what it writes, so nobody may change it meanwhile. */
+	wait_on_page_writeback(page);
+	zero_user_segment(page, offset_in_page(size), PAGE_SIZE);
+	unlock_page(page);
+	put_page(page);
+}
+
 /* Gives a locked page a promise of room that the caller already has, so it does not fail. Returns
  * whether the page needed one. */
 bool sf_promise_page(struct page *page)

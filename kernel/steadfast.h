@@ -104,6 +104,7 @@ int sf_fsync(struct file *file, loff_t start, loff_t end, int datasync);
 /* pages.c */
 extern const struct address_space_operations sf_pages_operations;
 bool sf_promise_page(struct page *page);
+void sf_clear_tail(struct inode *inode, loff_t size);
 
 /* mapped.c */
 int sf_mmap(struct file *file, struct vm_area_struct *vma);

@@ -1,48 +1,9 @@
 // The operations of the VFS on a mounted volume, each compared with what it must do. One line for
 // each failure; the exit code is their number. `work DIR` runs all; `work again DIR` opens the
-// handle of an earlier run; `work full DIR` fills the volume; `work write DIR FIRST` writes for ever and acknowledges what fsync has confirmed;
-// `work panic DIR` makes the core panic while others use it.
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/falloc.h>
-#include <linux/fs.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/wait.h>
-#include <sys/xattr.h>
-#include <unistd.h>
-
-static int failures;
-
-#define CHECK(condition)                                                               \
-    do {                                                                               \
-        if (!(condition)) {                                                            \
-            printf("FAILED line %d: %s (errno %d)\n", __LINE__, #condition, errno);    \
-            failures++;                                                                \
-        }                                                                              \
-    } while (0)
-#define FAILS(call, number) CHECK((call) == -1 && errno == (number))
-
-static char buffer[1 << 20], other[1 << 20];
-
-static void fill(char *data, size_t length, unsigned seed)
-{
-    for (size_t i = 0; i < length; i++)
-        data[i] = (char)((i * 31 + seed) ^ (i >> 9));
-}
-
-static int same(int fd, off_t at, const char *data, size_t length)
-{
-    return pread(fd, other, length, at) == (ssize_t)length && !memcmp(other, data, length);
-}
+// handle of an earlier run; `work full DIR` fills the volume; `work write DIR FIRST` writes for ever
+// and acknowledges what fsync has confirmed; `work panic DIR` makes the core panic while others use
+// it. The last three are in load.c.
+#include "check.h"
 
 static ino_t number(const char *name)
 {
@@ -202,6 +163,50 @@ static void maps(void)
     close(fd);
 }
 
+/* Each way in which a file of 100 bytes becomes longer within or behind its only page. */
+static int lengthen(int way, int fd, int from)
+{
+    loff_t a = 0, b = 250;
+
+    switch (way) {
+    case 0:
+        return ftruncate(fd, 300);
+    case 1:
+        return pwrite(fd, "y", 1, 299) == 1 ? 0 : -1;
+    case 2:
+        return pwrite(fd, "y", 1, 8192) == 1 ? 0 : -1;
+    case 3:
+        return fallocate(fd, 0, 250, 50);
+    default:
+        return copy_file_range(from, &a, fd, &b, 50, 0) == 50 ? 0 : -1;
+    }
+}
+
+/* What a program stores through a map behind the end is no data: the file becomes longer by zeros,
+ * in the page cache and in the volume. */
+static void behind_the_end(void)
+{
+    int from = open("tail-source", O_CREAT | O_RDWR, 0644);
+
+    fill(buffer, 4096, 13);
+    CHECK(write(from, buffer, 50) == 50);
+    for (int way = 0; way < 5; way++) {
+        int fd = open("tail", O_CREAT | O_TRUNC | O_RDWR, 0644);
+        char zeros[149] = "";
+
+        CHECK(write(fd, buffer, 100) == 100);
+        char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        map[200] = 'x';
+        CHECK(lengthen(way, fd, from) == 0 && map[200] == 0);
+        CHECK(same(fd, 0, buffer, 100) && same(fd, 100, zeros, 149));
+        CHECK(munmap(map, 4096) == 0 && fsync(fd) == 0);
+        CHECK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 && same(fd, 100, zeros, 149));
+        close(fd);
+    }
+    close(from);
+    CHECK(unlink("tail-source") == 0 && unlink("tail") == 0);
+}
+
 static void removed(void)
 {
     struct stat st;
@@ -342,118 +347,6 @@ static void commands(void)
     close(dir);
 }
 
-/* Fills the volume: write reports it, and what was accepted is there. */
-static int fill_up(void)
-{
-    char name[40];
-    long long accepted[1000];
-    int files = 0, full = 0;
-    struct statfs fs;
-
-    fill(buffer, sizeof(buffer), 21);
-    int hole = open("hole", O_CREAT | O_RDWR, 0644), status;
-    CHECK(ftruncate(hole, 4 << 20) == 0);
-    for (; !full && files < 1000; files++) {
-        sprintf(name, "full%d", files);
-        int fd = open(name, O_CREAT | O_RDWR, 0644);
-        accepted[files] = 0;
-        while (fd >= 0 && accepted[files] < 3 << 20) {
-            ssize_t done = write(fd, buffer, 100000);
-            if (done < 0) {
-                CHECK(errno == ENOSPC);
-                full = 1;
-                break;
-            }
-            accepted[files] += done;
-        }
-        if (fd < 0) {
-            CHECK(errno == ENOSPC);
-            full = 1;
-        } else {
-            CHECK(close(fd) == 0);
-        }
-    }
-    sync();
-    /* A store into a map has no room: a signal, and no data that is lost later. */
-    if (!fork()) {
-        char *map = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, hole, 0);
-        memset(map, 1, 4 << 20);
-        _exit(0);
-    }
-    CHECK(wait(&status) > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
-    CHECK(fsync(hole) == 0);
-    CHECK(full && statfs(".", &fs) == 0);
-    printf("full: %d files, %llu blocks left\n", files, (unsigned long long)fs.f_bavail);
-    for (int i = 0; i < files; i++) {
-        struct stat st;
-        sprintf(name, "full%d", i);
-        int fd = open(name, O_RDWR);
-        if (fd < 0)
-            continue;
-        /* The page cache is of no help here. */
-        CHECK(fsync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
-        CHECK(fstat(fd, &st) == 0 && st.st_size == accepted[i]);
-        for (long long at = 0; at < accepted[i]; at += 100000)
-            CHECK(same(fd, at, buffer, accepted[i] - at < 100000 ? accepted[i] - at : 100000));
-        if (i < 5)
-            CHECK(pwrite(fd, buffer, 4096, 8192) == 4096 && fsync(fd) == 0);
-        close(fd);
-    }
-    for (int i = 0; i < files; i++) {
-        sprintf(name, "full%d", i);
-        CHECK(unlink(name) == 0 || errno == ENOENT);
-    }
-    int fd = creat("after", 0644);
-    CHECK(fd >= 0 && write(fd, buffer, 1 << 20) == 1 << 20 && fsync(fd) == 0 && close(fd) == 0);
-    return failures;
-}
-
-/* File N has 12,000 bytes of the number; the last 50 stay. */
-static void write_for_ever(int n)
-{
-    char name[40], text[12000];
-
-    for (;; n++) {
-        sprintf(name, "n%d", n - 50);
-        unlink(name);
-        sprintf(name, "n%d", n);
-        for (size_t i = 0; i + 10 <= sizeof(text); i += 10)
-            sprintf(text + i, "%9d", n), text[i + 9] = '\n';
-        int fd = creat(name, 0644);
-        if (fd < 0 || write(fd, text, sizeof(text)) != sizeof(text) || fsync(fd) || close(fd)) {
-            printf("FAILED to write: errno %d\n", errno);
-            exit(1);
-        }
-        printf("ACK %d\n", n);
-        fflush(stdout);
-    }
-}
-
-/* Several processes work while one makes the core panic: all of them end with EIO. */
-static int panic(void)
-{
-    int dir = open(".", O_RDONLY | O_DIRECTORY), status;
-    char name[40];
-
-    for (int i = 0; i < 4; i++) {
-        if (fork())
-            continue;
-        for (int n = 0;; n++) {
-            sprintf(name, "p%d-%d", i, n);
-            int fd = creat(name, 0644);
-            if (fd < 0 || fsync(fd) || close(fd))
-                _exit(errno == EIO ? 0 : 1);
-        }
-    }
-    usleep(300000);
-    CHECK(ioctl(dir, _IO(0xd5, 0xff)) == 0);
-    for (int i = 0; i < 4; i++)
-        CHECK(wait(&status) > 0 && status == 0);
-    FAILS(mkdir("after", 0755), EIO);
-    FAILS(fsync(dir), EIO);
-    return failures;
-}
-
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -472,6 +365,7 @@ int main(int argc, char **argv)
     directory();
     data();
     maps();
+    behind_the_end();
     removed();
     attributes();
     handles();
