@@ -88,7 +88,7 @@ static ssize_t sf_read_iter(struct kiocb *iocb, struct iov_iter *to)
 }
 
 /* Writes to the core at once, up to the first error: O_DIRECT, and writes without a promise of
- * room. The bytes count as promised meanwhile, so that nobody else is promised their room. */
+ * room. */
 static ssize_t write_past_cache(struct kiocb *iocb, struct iov_iter *from)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
@@ -109,18 +109,16 @@ static ssize_t write_past_cache(struct kiocb *iocb, struct iov_iter *from)
 			result = -EFAULT;
 			break;
 		}
+		/* Before the lock: it waits for others, who may need the lock for a page fault. */
+		sf_room_take(info, copied);
 		filemap_invalidate_lock(mapping);
 		result = filemap_write_and_wait_range(mapping, at, at + copied - 1);
 		if (!result)
 			result = invalidate_inode_pages2_range(mapping, at >> PAGE_SHIFT,
 							       (at + copied - 1) >> PAGE_SHIFT);
-		if (!result) {
-			atomic64_add(copied, &info->promised);
-			sf_room_spend(info, copied);
+		if (!result)
 			result = SF_CORE(info, sfk_write(info->volume, inode->i_ino, at, buffer,
 							 copied));
-			sf_room_return(info, copied);
-		}
 		if (!result) {
 			iocb->ki_pos += copied;
 			done += copied;
@@ -128,6 +126,7 @@ static ssize_t write_past_cache(struct kiocb *iocb, struct iov_iter *from)
 				i_size_write(inode, iocb->ki_pos);
 		}
 		filemap_invalidate_unlock(mapping);
+		sf_room_return(info, copied);
 	}
 	kvfree(buffer);
 	if (done)
@@ -147,8 +146,11 @@ static ssize_t write_piece(struct kiocb *iocb, struct iov_iter *from)
 	u64 promise = (last - first + 1) * info->unit;
 	ssize_t done;
 
-	if (sf_room_promise(info, promise))
+	down_read(&info->pieces);
+	if (sf_room_promise(info, promise, false)) {
+		up_read(&info->pieces);
 		return -ENOSPC;
+	}
 	iov_iter_truncate(from, piece);
 	done = generic_perform_write(iocb, from);
 	iov_iter_reexpand(from, all - (piece - iov_iter_count(from)));
@@ -157,6 +159,7 @@ static ssize_t write_piece(struct kiocb *iocb, struct iov_iter *from)
 		iocb->ki_pos = at + done;
 	/* The pages that became dirty have promises of their own now. */
 	sf_room_return(info, promise);
+	up_read(&info->pieces);
 	return done;
 }
 

@@ -19,10 +19,10 @@ static vm_fault_t sf_page_mkwrite(struct vm_fault *fault)
 	file_update_time(fault->vma->vm_file);
 	/* A page that is dirty has its promise; whether it still has is seen under its lock. */
 	if (!PagePrivate(page)) {
-		result = sf_room_promise(info, info->unit);
+		result = sf_room_promise(info, info->unit, true);
 		if (result) {
 			sb_end_pagefault(inode->i_sb);
-			return VM_FAULT_SIGBUS;
+			return result == -EAGAIN ? VM_FAULT_NOPAGE : VM_FAULT_SIGBUS;
 		}
 		promised = true;
 	}

@@ -38,31 +38,64 @@ static bool has_room(struct sf_info *info, u64 bytes)
 	return room >= wanted;
 }
 
-/* Writes back what is dirty on this volume. No page may be locked. */
+/* Writes back all that is dirty on this volume, also where the flusher is at work already: the
+ * functions of the VFS that only try return at once then. No page may be locked. */
 void sf_room_write_back(struct sf_info *info)
 {
-	try_to_writeback_inodes_sb(info->sb, WB_REASON_FS_FREE_SPACE);
+	down_read(&info->sb->s_umount);
+	sync_inodes_sb(info->sb);
+	up_read(&info->sb->s_umount);
 }
 
-/* Promises room. -ENOSPC: there may be none, and nothing is promised. */
-int sf_room_promise(struct sf_info *info, u64 bytes)
+/* The same in a page fault. A freeze waits for faults with this lock held, so nobody may wait for
+ * the lock here. */
+static bool try_write_back(struct sf_info *info)
 {
+	if (!down_read_trylock(&info->sb->s_umount))
+		return false;
+	sync_inodes_sb(info->sb);
+	up_read(&info->sb->s_umount);
+	return true;
+}
+
+/* Promises room. -ENOSPC: there may be none, and nothing is promised. -EAGAIN, for a page fault
+ * only: the fault is to be repeated. */
+int sf_room_promise(struct sf_info *info, u64 bytes, bool fault)
+{
+	bool again = false;
 	int tries;
 
-	for (tries = 0; tries < TRIES; tries++) {
+	for (tries = 0; tries < TRIES && !again; tries++) {
 		atomic64_add(bytes, &info->promised);
 		if (has_room(info, 0))
 			return 0;
 		atomic64_sub(bytes, &info->promised);
 		mutex_lock(&info->full);
-		if (tries == 0)
-			sf_room_write_back(info);
-		else
+		if (tries > 0)
 			(void)SF_CORE(info, sfk_make_room(info->volume,
 					    atomic64_read(&info->promised) + bytes));
+		else if (fault)
+			again = !try_write_back(info);
+		else
+			sf_room_write_back(info);
 		mutex_unlock(&info->full);
 	}
-	return -ENOSPC;
+	return again ? -EAGAIN : -ENOSPC;
+}
+
+/* Before `bytes` go to the core past the page cache; sf_room_return follows. The core takes room
+ * without asking who has a promise. So they count as promised from here on, and if there is no room
+ * for all promises, those from before are fulfilled first. */
+void sf_room_take(struct sf_info *info, u64 bytes)
+{
+	atomic64_add(bytes, &info->promised);
+	if (!has_room(info, 0)) {
+		/* A promise may not have reached its pages yet. */
+		down_write(&info->pieces);
+		sf_room_write_back(info);
+		up_write(&info->pieces);
+	}
+	sf_room_spend(info, bytes);
 }
 
 void sf_room_return(struct sf_info *info, u64 bytes)

@@ -8,6 +8,7 @@
 #include <linux/fs_parser.h>
 #include <linux/mutex.h>
 #include <linux/posix_acl.h>
+#include <linux/rwsem.h>
 #include <linux/xattr.h>
 
 #include "compat.h"
@@ -41,6 +42,7 @@ struct sf_info {
 	u64 room;
 	u64 unit; /* what one dirty page may need */
 	struct mutex full;
+	struct rw_semaphore pieces; /* for reading: a write between promise and dirty pages */
 };
 
 /* An inode in memory. */
@@ -111,7 +113,8 @@ int sf_mmap(struct file *file, struct vm_area_struct *vma);
 
 /* room.c */
 void sf_room_spend(struct sf_info *info, u64 bytes);
-int sf_room_promise(struct sf_info *info, u64 bytes);
+int sf_room_promise(struct sf_info *info, u64 bytes, bool fault);
+void sf_room_take(struct sf_info *info, u64 bytes);
 void sf_room_return(struct sf_info *info, u64 bytes);
 void sf_room_for_names(struct sf_info *info);
 void sf_room_write_back(struct sf_info *info);

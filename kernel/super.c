@@ -289,6 +289,7 @@ int sf_init_fs_context(struct fs_context *fc)
 		return -ENOMEM;
 	info->options.cache_size = SF_CACHE_DEFAULT;
 	mutex_init(&info->full);
+	init_rwsem(&info->pieces);
 	fc->s_fs_info = info;
 	fc->ops = &context_operations;
 	return 0;
