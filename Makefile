@@ -73,6 +73,10 @@ install: ## Install commands, mount helpers and the library for C below $(PREFIX
 deb: ## Build Debian packages: the commands, the library for C, its development files
 	@scripts/deb.sh
 
+.PHONY: dkms
+dkms: ## Build the Debian package steadfast-dkms: the kernel module, compiled for each kernel
+	@scripts/dkms.sh
+
 static: ## Build the command as one file that needs no library (musl)
 	@scripts/static.sh
 

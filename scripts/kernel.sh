@@ -33,9 +33,7 @@ mkdir -p "$output/$kver"
 # of `core` needs no memory on the stack.
 flags=(-Crelocation-model=static -Ccode-model=kernel -Cforce-unwind-tables=no -Zplt=yes
     -Zfunction-return=thunk-extern -Zretpoline-external-thunk=yes -Zfunction-sections=no)
-ibt=no
 if grep -qs '^CONFIG_X86_KERNEL_IBT=y' "$headers/.config"; then
-    ibt=yes
     flags+=(-Zcf-protection=branch)
 fi
 RUSTC_BOOTSTRAP=1 RUSTFLAGS=${flags[*]} "${CARGO:-cargo}" build --locked --quiet --profile kernel \
@@ -48,26 +46,8 @@ object=$(ar t "$archive" | grep '^steadfast_kernel-.*\.o$') || die "no object of
 [ "$(wc -l <<<"$object")" -eq 1 ] || die "more than one object of the core in $archive"
 build=$output/$kver
 cp kernel/*.[chS] kernel/Kbuild "$build/"
-ar p "$archive" "$object" >"$build/core.o_shipped"
-# modpost wants to know how each object was made.
-: >"$build/.core.o.cmd"
-
-run_kbuild() {
-    make -k -s -C "$headers" M="$build" KBUILD_MODPOST_WARN="${MODPOST_WARN:-}" modules
-}
-run_kbuild
-if [ "$ibt" = no ]; then
-    # kbuild runs objtool only on what it compiles. Without it the core has no unwind data, and its
-    # returns are not patched.
-    command=$(grep -o '[^;]*tools/objtool/objtool [^;]*' "$build/.shim.o.cmd" | head -n 1 || true)
-    if [ -n "$command" ]; then
-        arguments=$(sed -E 's/.*objtool\/objtool //; s/[^ ]*shim\.o *$//' <<<"$command")
-        cp "$build/core.o_shipped" "$build/core.o"
-        # shellcheck disable=SC2086
-        "$headers/tools/objtool/objtool" $arguments "$build/core.o"
-        cp "$build/core.o" "$build/core.o_shipped"
-        run_kbuild
-    fi
-fi
-strip -g "$build/steadfast.ko"
+# For every kernel of this kind; objtool changes the copy below for one of them.
+ar p "$archive" "$object" >"$output/core.o"
+cp "$output/core.o" "$build/core.o_shipped"
+kernel/build.sh "$headers" "$build"
 echo "kernel: $build/steadfast.ko for $kver"
