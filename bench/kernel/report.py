@@ -37,6 +37,7 @@ ROWS = (
     ("read.cached-4k", "cached read in 4 KiB, MiB", 1.0),
     ("read.mapped", "mapped read, MiB", 1.0),
     ("read.cold-sequential", "cold sequential read, MiB", 1.0),
+    ("read.cold-overwritten", "the same after random overwrites, MiB", None),
     ("read.cold-random", "cold 4 KiB random read", None),
     ("update", "update of 100 files of 4 KiB", 0.1),
     ("mount.cut", "mount after a cut", 0.5),
