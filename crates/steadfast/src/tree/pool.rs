@@ -13,7 +13,7 @@ use crate::types::BlockAddress;
 /// Blank nodes that are kept for the next change.
 const BLANK_KEPT: usize = 4;
 
-/// Places whose memory the lists of taken and released nodes keep.
+/// Lists of taken and released nodes with more places than this give their memory back.
 const LISTS_KEPT: usize = 32;
 
 /// See the module.
@@ -105,12 +105,8 @@ impl NodePool {
     }
 
     /// Takes the memory of the lists of [`settle`](Self::settle) back.
-    pub fn settled(&mut self, mut taken: Vec<[BlockAddress; 2]>, mut released: Vec<NodePointer>) {
-        taken.clear();
-        released.clear();
-        taken.shrink_to(LISTS_KEPT);
-        released.shrink_to(LISTS_KEPT);
-        (self.taken, self.released) = (taken, released);
+    pub fn settled(&mut self, taken: Vec<[BlockAddress; 2]>, released: Vec<NodePointer>) {
+        (self.taken, self.released) = (emptied(taken), emptied(released));
     }
 
     /// Returns every address that was not taken.
@@ -122,4 +118,14 @@ impl NodePool {
     pub fn pop_beyond(&mut self, count: usize) -> Option<[BlockAddress; 2]> {
         if self.free.len() > count { self.free.pop() } else { None }
     }
+}
+
+/// An empty list, in the same memory if that is little. It does not shrink: for that an allocator
+/// may need a new block, and a list cannot report that there is none.
+fn emptied<T>(mut list: Vec<T>) -> Vec<T> {
+    if list.capacity() > LISTS_KEPT {
+        return Vec::new();
+    }
+    list.clear();
+    list
 }
