@@ -8,7 +8,7 @@ CARGO ?= cargo
 export CARGO IMAGE MOUNT SIZE
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop test fmt lint embedded kernel fuzz bench install deb static clean
+.PHONY: help run stop test fmt lint embedded kernel fuzz bench install deb static archives clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ dkms: ## Build the Debian package steadfast-dkms: the kernel module, compiled fo
 
 static: ## Build the command as one file that needs no library (musl)
 	@scripts/static.sh
+
+archives: ## Build the package for firmware without Rust: archives, headers, CMake package, example
+	@scripts/archives.sh
 
 clean: ## Remove what was built (images and mounts stay)
 	$(CARGO) clean

@@ -2,7 +2,8 @@
  *
  * The interface for C opens volumes in the process of the program, without a mount. A volume lies
  * in an image file or on functions of the program (RTOS). Link with `pkg-config --libs steadfast`.
- * docs/C-API.md is the guide; examples/c has examples.
+ * docs/C-API.md is the guide; examples/c has examples. Firmware without an operating system also
+ * includes steadfast-port.h.
  *
  * - Functions return 0, a count, or a negative error number such as -SF_ENOENT. The numbers are
  *   those of Linux' errno.h on every system. sf_strerror(number) names an error.
@@ -91,6 +92,9 @@
 // The buffer is too small for the value.
 #define SF_ERANGE 34
 
+// A function that the library has called calls the library (without an operating system).
+#define SF_EDEADLK 35
+
 // A name is too long.
 #define SF_ENAMETOOLONG 36
 
@@ -103,8 +107,14 @@
 // No such extended attribute.
 #define SF_ENODATA 61
 
+// The medium is smaller than its description says, or than the volume on it.
+#define SF_EOVERFLOW 75
+
 // Not supported by this build, or the volume has a newer format.
 #define SF_EOPNOTSUPP 95
+
+// The arena is too small to make or open this volume (without an operating system).
+#define SF_ENOBUFS 105
 
 // The file does not exist any more: it was deleted, or a rollback went back to before its
 // creation.
@@ -430,7 +440,7 @@ typedef struct sf_format_options {
     // Permissions of the root directory. Default 0755.
     uint32_t root_mode;
     // Identity of the volume, which is also the key of the hash of names. All zeros: random bytes.
-    // Without an operating system the caller must supply 16 random bytes.
+    // Without an operating system they come from `sf_port.entropy`.
     uint8_t uuid[16];
     // Label of the volume: UTF-8, at most 32 bytes and a zero.
     char label[40];
@@ -576,12 +586,11 @@ typedef struct sf_device {
     int (*discard)(void *user, uint64_t offset, uint64_t length);
 } sf_device;
 
+
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
-
-// Frees memory from `sf_bare_allocate`.
-extern void sf_bare_release(void *memory, size_t size, size_t alignment);
 
 // Returns the meaning of an error number, which may be negative (as functions return it) or
 // positive. Never NULL; do not free it.
@@ -866,10 +875,14 @@ uint32_t sf_abi_version(void);
 const char *sf_version(void);
 
 // Creates a volume on a device. All data on the device is lost. `options` may be NULL.
+// -SF_EOVERFLOW: the device has fewer bytes than its `size`; nothing has changed.
+// -SF_ENOBUFS: as for `sf_open`.
 int sf_format(const struct sf_device *device, const struct sf_format_options *options);
 
 // Opens the volume on a device. The description is copied; its functions and `user` are used until
-// the volume is closed. `options` may be NULL. On failure `*volume` is unchanged.
+// the volume is closed. `options` may be NULL. On failure `*volume` is unchanged. -SF_EOVERFLOW:
+// the volume is larger than the device. -SF_ENOBUFS: the arena is too small to open the volume
+// (without an operating system); nothing is lost.
 int sf_open(const struct sf_device *device, const struct sf_open_options *options, struct sf_volume **volume);
 
 // Closes a volume. Sets a last transaction point if the mask has SF_ON_UNMOUNT; otherwise
@@ -909,27 +922,3 @@ int64_t sf_xattr_list(struct sf_volume *volume, const char *path, void *buffer, 
 #endif  // __cplusplus
 
 #endif  /* STEADFAST_H */
-
-#ifdef STEADFAST_BARE
-/* Functions that the program implements for the library without an operating system (built with
- * --no-default-features). */
-#ifdef __cplusplus
-extern "C" {
-#endif
-/* Returns `size` bytes at a multiple of `alignment` (a power of two), or NULL. */
-void *sf_bare_allocate(size_t size, size_t alignment);
-/* Frees memory from sf_bare_allocate. */
-void sf_bare_release(void *memory, size_t size, size_t alignment);
-/* Nanoseconds since 1970-01-01 UTC, for time stamps. */
-int64_t sf_bare_now_ns(void);
-/* Monotonic milliseconds since any fixed moment, for the transaction timer. */
-uint64_t sf_bare_monotonic_ms(void);
-/* Called repeatedly while another task holds a lock: lets that task run. May be empty in a program
- * with one task. */
-void sf_bare_yield(void);
-/* Called after an internal error, with a line about it. Must not return: reset the machine. */
-void sf_bare_panic(const char *text);
-#ifdef __cplusplus
-}
-#endif
-#endif /* STEADFAST_BARE */

@@ -50,6 +50,8 @@ pub const SF_EROFS: c_int = 30;
 pub const SF_EMLINK: c_int = 31;
 /// The buffer is too small for the value.
 pub const SF_ERANGE: c_int = 34;
+/// A function that the library has called calls the library (without an operating system).
+pub const SF_EDEADLK: c_int = 35;
 /// A name is too long.
 pub const SF_ENAMETOOLONG: c_int = 36;
 /// The directory is not empty, or newer snapshots exist.
@@ -58,8 +60,12 @@ pub const SF_ENOTEMPTY: c_int = 39;
 pub const SF_ELOOP: c_int = 40;
 /// No such extended attribute.
 pub const SF_ENODATA: c_int = 61;
+/// The medium is smaller than its description says, or than the volume on it.
+pub const SF_EOVERFLOW: c_int = 75;
 /// Not supported by this build, or the volume has a newer format.
 pub const SF_EOPNOTSUPP: c_int = 95;
+/// The arena is too small to make or open this volume (without an operating system).
+pub const SF_ENOBUFS: c_int = 105;
 /// The file does not exist any more: it was deleted, or a rollback went back to before its
 /// creation.
 pub const SF_ESTALE: c_int = 116;
@@ -96,11 +102,14 @@ const TEXTS: &[(c_int, &CStr)] = &[
     (SF_EROFS, c"read-only volume"),
     (SF_EMLINK, c"too many links"),
     (SF_ERANGE, c"buffer too small"),
+    (SF_EDEADLK, c"called from a function that the library has called"),
     (SF_ENAMETOOLONG, c"name too long"),
     (SF_ENOTEMPTY, c"not empty"),
     (SF_ELOOP, c"too many levels of symbolic links"),
     (SF_ENODATA, c"no such extended attribute"),
+    (SF_EOVERFLOW, c"the medium is too small"),
     (SF_EOPNOTSUPP, c"not supported"),
+    (SF_ENOBUFS, c"the arena is too small"),
     (SF_ESTALE, c"the file is gone"),
     (SF_EUCLEAN, c"damaged metadata"),
     (SF_EMEDIUMTYPE, c"not a Steadfast volume"),
@@ -145,9 +154,9 @@ pub fn of(error: &Error) -> c_int {
         CorruptMetadata { .. }
         | CorruptLog { .. }
         | SuperblockDamaged
-        | Truncated { .. }
         | NoMetaroot
         | NewerStateLost(_) => SF_EUCLEAN,
+        Truncated { .. } => SF_EOVERFLOW,
         NotSteadfast => SF_EMEDIUMTYPE,
         _ => SF_EIO,
     }

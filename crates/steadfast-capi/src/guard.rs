@@ -69,10 +69,10 @@ fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     })
 }
 
-/// Without an operating system a panic does not unwind; it ends in `sf_bare_panic`.
+/// Without an operating system a panic does not unwind; it ends in `sf_port.panic`.
 #[cfg(not(feature = "std"))]
 fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    body()
+    crate::bare::inside(body)
 }
 
 /// Converts a pointer to a reference, after checking alignment and NULL.

@@ -11,8 +11,8 @@
 //!   it copies.
 //!
 //! With the feature `std` (the default) the crate has image files, a background thread and the
-//! clock of the system. Without it the crate needs no operating system. The program then links in
-//! the functions for memory, clock, waiting and panics ([`bare`]).
+//! clock of the system. Without it the crate needs no operating system. The program then gives
+//! memory, clocks and a lock to `sf_start` ([`bare`]).
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![allow(non_camel_case_types)] // The names follow C.
 #![allow(unsafe_code)] // Raw pointers from C: each block states why it is sound.
@@ -22,6 +22,8 @@
 
 extern crate alloc;
 
+#[cfg(any(not(feature = "std"), test))]
+mod arena;
 #[cfg(not(feature = "std"))]
 mod bare;
 mod codes;
@@ -36,6 +38,7 @@ mod image;
 mod medium;
 mod names;
 mod options;
+mod probe;
 mod report;
 mod snapshot;
 mod transaction;

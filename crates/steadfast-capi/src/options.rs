@@ -7,7 +7,7 @@
 use alloc::string::String;
 use core::ffi::{c_char, c_int};
 
-use engine::{FormatOptions, OpenOptions, TransactionMask};
+use engine::{Error, FormatOptions, OpenOptions, TransactionMask};
 
 use crate::codes;
 use crate::error::Failure;
@@ -66,7 +66,7 @@ pub struct sf_format_options {
     /// Permissions of the root directory. Default 0755.
     pub root_mode: u32,
     /// Identity of the volume, which is also the key of the hash of names. All zeros: random bytes.
-    /// Without an operating system the caller must supply 16 random bytes.
+    /// Without an operating system they come from `sf_port.entropy`.
     pub uuid: [u8; 16],
     /// Label of the volume: UTF-8, at most 32 bytes and a zero.
     pub label: [c_char; 40],
@@ -204,12 +204,15 @@ pub unsafe fn format(options: *const sf_format_options) -> Outcome<(FormatOption
     // SAFETY: the caller keeps the contract in `# Safety`.
     let options = unsafe { read(options) }?;
     check_flags(options.flags, SF_FORMAT_OVERWRITE)?;
-    let label: alloc::vec::Vec<u8> =
-        options.label.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
-    let label = String::from_utf8(label).map_err(|_| Failure::invalid("label is not UTF-8"))?;
+    let label = options.label.map(|byte| byte.to_ne_bytes()[0]);
+    let label = label.split(|byte| *byte == 0).next().unwrap_or_default();
     if label.len() > 32 {
         return Err(Failure::invalid("label has more than 32 bytes"));
     }
+    let text = str::from_utf8(label).map_err(|_| Failure::invalid("label is not UTF-8"))?;
+    let mut label = String::new();
+    label.try_reserve_exact(text.len()).map_err(|_| Error::OutOfMemory)?;
+    label.push_str(text);
     let metadata_copies = match options.metadata_copies {
         0 => None,
         copies => Some(
@@ -246,7 +249,10 @@ fn identity(given: [u8; 16]) -> Outcome<[u8; 16]> {
 }
 
 #[cfg(not(feature = "std"))]
-fn identity(given: [u8; 16]) -> Outcome<[u8; 16]> {
+fn identity(mut given: [u8; 16]) -> Outcome<[u8; 16]> {
+    if given == [0; 16] {
+        crate::bare::port::entropy(&mut given)?;
+    }
     Ok(given)
 }
 

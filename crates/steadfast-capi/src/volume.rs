@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::guard::{Outcome, call_int, check_place, reference, store};
 use crate::medium::AnyMedium;
 use crate::options::{self, sf_format_options, sf_open_options};
-use crate::{Core, Surroundings};
+use crate::{Core, Surroundings, probe};
 
 /// Version of the interface, which is the number in the name of the shared library. It changes when
 /// programs compiled with an older header stop working.
@@ -144,6 +144,15 @@ pub unsafe fn open(core: Core, background: bool, volume: *mut *mut sf_volume) ->
     unsafe { store(volume, pointer, "volume") }
 }
 
+#[cfg(not(feature = "std"))]
+pub use crate::bare::failure_of_mount;
+
+/// A failure of making or opening a volume.
+#[cfg(feature = "std")]
+pub fn failure_of_mount(error: engine::Error) -> Failure {
+    error.into()
+}
+
 /// Returns the interface version of the linked or loaded library. Compare it with SF_ABI_VERSION.
 #[unsafe(no_mangle)]
 pub extern "C" fn sf_abi_version() -> u32 {
@@ -157,6 +166,8 @@ pub extern "C" fn sf_version() -> *const c_char {
 }
 
 /// Creates a volume on a device. All data on the device is lost. `options` may be NULL.
+/// -SF_EOVERFLOW: the device has fewer bytes than its `size`; nothing has changed.
+/// -SF_ENOBUFS: as for `sf_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_format(
     device: *const sf_device,
@@ -167,12 +178,16 @@ pub unsafe extern "C" fn sf_format(
         let device = Callbacks::new(unsafe { reference(device, "device") }?)?;
         // SAFETY: the header requires options that are NULL or of the size that they state.
         let (options, _) = unsafe { options::format(options) }?;
-        Ok(Core::format(&AnyMedium::Device(device), &options, &Surroundings::default())?)
+        probe::check_size(&device, options.size)?;
+        Core::format(&AnyMedium::Device(device), &options, &Surroundings::default())
+            .map_err(failure_of_mount)
     })
 }
 
 /// Opens the volume on a device. The description is copied; its functions and `user` are used until
-/// the volume is closed. `options` may be NULL. On failure `*volume` is unchanged.
+/// the volume is closed. `options` may be NULL. On failure `*volume` is unchanged. -SF_EOVERFLOW:
+/// the volume is larger than the device. -SF_ENOBUFS: the arena is too small to open the volume
+/// (without an operating system); nothing is lost.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_open(
     device: *const sf_device,
@@ -186,7 +201,8 @@ pub unsafe extern "C" fn sf_open(
         // SAFETY: the header requires options that are NULL or of the size that they state.
         let (mut options, background) = unsafe { options::open(options) }?;
         options.read_only |= device.is_read_only();
-        let core = Core::open(AnyMedium::Device(device), options, Surroundings::default())?;
+        let core = Core::open(AnyMedium::Device(device), options, Surroundings::default())
+            .map_err(failure_of_mount)?;
         // SAFETY: the header requires room for a pointer.
         unsafe { open(core, background, volume) }
     })

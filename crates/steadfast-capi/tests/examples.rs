@@ -61,7 +61,7 @@ fn the_header_is_cplusplus_too() {
     let source = directory.path().join("all.cpp");
     std::fs::write(
         &source,
-        "#define STEADFAST_BARE\n#include <steadfast.h>\n#include <steadfast-ioctl.h>\n",
+        "#include <steadfast.h>\n#include <steadfast-port.h>\n#include <steadfast-ioctl.h>\n",
     )
     .unwrap();
     let mut command = Command::new(std::env::var("CXX").unwrap_or_else(|_| "c++".into()));
