@@ -4,6 +4,7 @@ mod bench;
 mod cuts;
 mod golden;
 mod life;
+mod nor;
 mod random;
 mod rebuild;
 mod shifted;
@@ -16,7 +17,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{FlashError, Ftl, format};
-use crate::model::{Ageing, NandModel};
+use crate::model::{Ageing, Interrupted, NandModel};
 use crate::nand::{Nand, NandError, NandGeometry, Pairing};
 use crate::part::Part;
 
@@ -162,14 +163,33 @@ pub fn step<N: Nand>(ftl: &mut Ftl<N>, oracle: &mut Oracle, step: &Step) -> Resu
     }
 }
 
+/// A part whose power can be cut.
+pub trait Powered: Nand + Clone {
+    fn is_powered(&self) -> bool;
+    fn power_on(&mut self);
+    fn cut_after(&mut self, operations: u64, outcome: Interrupted);
+}
+
+impl Powered for NandModel {
+    fn is_powered(&self) -> bool {
+        NandModel::is_powered(self)
+    }
+    fn power_on(&mut self) {
+        NandModel::power_on(self);
+    }
+    fn cut_after(&mut self, operations: u64, outcome: Interrupted) {
+        NandModel::cut_after(self, operations, outcome);
+    }
+}
+
 /// Runs the steps, with power cuts as armed on the part. Returns the part and whether the power was
 /// cut.
-pub fn run(mut nand: NandModel, oracle: &mut Oracle, steps: &[Step]) -> (NandModel, bool) {
+pub fn run<N: Powered>(mut nand: N, oracle: &mut Oracle, steps: &[Step]) -> (N, bool) {
     let cut = run_inner(&mut nand, oracle, steps);
     (nand, cut)
 }
 
-fn run_inner(mut nand: &mut NandModel, oracle: &mut Oracle, steps: &[Step]) -> bool {
+fn run_inner<N: Powered>(mut nand: &mut N, oracle: &mut Oracle, steps: &[Step]) -> bool {
     let mut ftl = match Ftl::mount(&mut *nand, false) {
         Ok(ftl) => ftl,
         Err(FlashError::Nand(NandError::Gone)) => return true,
@@ -213,11 +233,11 @@ pub fn formatted(part: &Part, seed: u64, ageing: Ageing) -> NandModel {
 }
 
 /// Mounts after a power cut, and again if the recovery is cut too.
-pub fn recover(
-    mut nand: NandModel,
+pub fn recover<N: Powered>(
+    mut nand: N,
     oracle: &mut Oracle,
-    mut cuts: Vec<(u64, crate::model::Interrupted)>,
-) -> NandModel {
+    mut cuts: Vec<(u64, Interrupted)>,
+) -> N {
     loop {
         nand.power_on();
         if let Some((operations, outcome)) = cuts.pop() {
