@@ -18,6 +18,9 @@ pub struct Failure {
     length: usize,
 }
 
+/// Result of everything behind the interface.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
 impl Failure {
     pub fn new(code: c_int, text: impl fmt::Display) -> Failure {
         let mut failure = Failure { code, text: [0; TEXT_MAX], length: 0 };

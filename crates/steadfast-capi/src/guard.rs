@@ -6,7 +6,7 @@ use core::slice;
 use crate::codes;
 use crate::error::{self, Failure};
 
-pub type Outcome<T = ()> = Result<T, Failure>;
+pub use crate::error::Outcome;
 
 /// The value that a function returns on success.
 pub trait Answer {

@@ -10,12 +10,16 @@ use crate::codes;
 use crate::device::Callbacks;
 use crate::error::Failure;
 use crate::guard::Outcome;
-use crate::volume::failure_of_mount;
 
 /// Writes a mark to the last unit and to the units at all powers of two, one after the other, and
 /// looks where it is. What was there is put back, because the wishes of the caller may still be
 /// refused. A power cut leaves at most one unit changed.
-pub fn check_size(device: &Callbacks, wanted: Option<u64>) -> Outcome {
+/// `failed` makes the failure for a lack of memory.
+pub fn check_size(
+    device: &Callbacks,
+    wanted: Option<u64>,
+    failed: fn(Error) -> Failure,
+) -> Outcome {
     let geometry = device.geometry();
     let unit = u64::from(geometry.atomic_unit);
     let size = wanted.unwrap_or(geometry.size).min(geometry.size) / unit * unit;
@@ -23,8 +27,8 @@ pub fn check_size(device: &Callbacks, wanted: Option<u64>) -> Outcome {
         // Formatting says what is wrong.
         return Ok(());
     }
-    let mut before = zeros(geometry.atomic_unit as usize)?;
-    let mut found = zeros(geometry.atomic_unit as usize)?;
+    let mut before = zeros(geometry.atomic_unit as usize).map_err(failed)?;
+    let mut found = zeros(geometry.atomic_unit as usize).map_err(failed)?;
     let last = size.saturating_sub(unit);
     let powers = (0..u64::BITS).map(|bit| 1_u64 << bit);
     for offset in powers.filter(|at| *at >= unit && *at < last).chain([last]) {
@@ -47,9 +51,9 @@ pub fn check_size(device: &Callbacks, wanted: Option<u64>) -> Outcome {
     Ok(())
 }
 
-fn zeros(length: usize) -> Outcome<Vec<u8>> {
+fn zeros(length: usize) -> Result<Vec<u8>, Error> {
     let mut buffer = Vec::new();
-    buffer.try_reserve_exact(length).map_err(|_| failure_of_mount(Error::OutOfMemory))?;
+    buffer.try_reserve_exact(length).map_err(|_| Error::OutOfMemory)?;
     buffer.resize(length, 0);
     Ok(buffer)
 }

@@ -145,11 +145,11 @@ pub unsafe fn open(core: Core, background: bool, volume: *mut *mut sf_volume) ->
 }
 
 #[cfg(not(feature = "std"))]
-pub use crate::bare::failure_of_mount;
+use crate::bare::failure_of_mount;
 
 /// A failure of making or opening a volume.
 #[cfg(feature = "std")]
-pub fn failure_of_mount(error: engine::Error) -> Failure {
+fn failure_of_mount(error: engine::Error) -> Failure {
     error.into()
 }
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn sf_format(
         let device = Callbacks::new(unsafe { reference(device, "device") }?)?;
         // SAFETY: the header requires options that are NULL or of the size that they state.
         let (options, _) = unsafe { options::format(options) }?;
-        probe::check_size(&device, options.size)?;
+        probe::check_size(&device, options.size, failure_of_mount)?;
         Core::format(&AnyMedium::Device(device), &options, &Surroundings::default())
             .map_err(failure_of_mount)
     })

@@ -13,8 +13,7 @@ use core::alloc::{GlobalAlloc, Layout};
 use engine::{Error, Platform, Timestamp};
 
 use crate::codes;
-use crate::error::Failure;
-use crate::guard::Outcome;
+use crate::error::{Failure, Outcome};
 
 struct Memory;
 

@@ -8,8 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arena::Arena;
 use crate::codes;
-use crate::error::{self, Failure};
-use crate::guard::{Outcome, reference, store};
+use crate::error::{self, Failure, Outcome};
 
 /// What the library gets from the program. Set `struct_size` and the memory, and whatever else
 /// there is; every other field may be 0 or NULL. The library calls these functions with its lock
@@ -255,8 +254,11 @@ fn begin(port: *const sf_port) -> Outcome {
     if STARTED.load(Ordering::Acquire) {
         return Err(Failure::new(codes::SF_EBUSY, "sf_start was called before"));
     }
-    // SAFETY: the header requires a valid structure.
-    let port = *unsafe { reference(port, "port") }?;
+    if port.is_null() {
+        return Err(Failure::null("port"));
+    }
+    // SAFETY: not NULL, and the header requires a valid structure.
+    let port = unsafe { port.read_unaligned() };
     if port.struct_size as usize != size_of::<sf_port>() || port.reserved != 0 {
         return Err(Failure::invalid("port.struct_size is not that of this version"));
     }
@@ -318,7 +320,13 @@ pub extern "C" fn sf_stop() -> c_int {
 /// Returns the use of memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_memory(place: *mut sf_memory_use) -> c_int {
-    // SAFETY: the header requires room for the structure.
-    let found = Turn::take().and_then(|_turn| unsafe { store(place, memory(), "memory") });
+    let found = Turn::take().and_then(|_turn| {
+        if place.is_null() {
+            return Err(Failure::null("memory"));
+        }
+        // SAFETY: not NULL, and the header requires room for the structure.
+        unsafe { place.write_unaligned(memory()) };
+        Ok(())
+    });
     number("sf_memory", found)
 }
