@@ -122,6 +122,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// go first; otherwise the old and the new entries would exist together for a moment. Short
     /// steps also help because a longer plan reserves more beyond what it uses. With a small cache
     /// they are shorter: the nodes of a plan are in memory together.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
     fn change_keys_in_steps(
         &self,
         working: &mut Working,
@@ -281,6 +283,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Updates the counters and the next log record after a mutation.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
     fn note(&self, working: &mut Working, mutation: &Mutation, origin: Origin, limit: usize) {
         let key = mutation.key;
         match key.kind() {
@@ -339,6 +343,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// None on a sound volume. After an error the volume is read-only.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
     pub(super) fn change_tree<T>(
         &self,
         working: &mut Working,

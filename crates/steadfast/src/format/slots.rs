@@ -130,6 +130,8 @@ impl Metaroot {
     /// may be there, and an older one must not be taken for it. But permanently unreadable copies
     /// cause no such error. A power cut leaves such copies on flash, or on a disk whose checksums
     /// no longer match.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
     pub fn read_newest(
         medium: &impl Medium,
         superblock: &Superblock,

@@ -48,6 +48,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Prepares a file for an end of `size` bytes. It finishes a pending truncation and zeroes a
     /// stale tail, unless the blocks to be written include the tail.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
     pub(crate) fn prepare_growth(
         &self,
         inode: InodeNumber,

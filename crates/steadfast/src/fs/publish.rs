@@ -52,6 +52,8 @@ pub(crate) fn extents_needed(blocks: u64, extent_max: u32) -> usize {
 ///
 /// # Errors
 /// `Unsupported` if the plan needs more than one batch.
+// Its variables must not stay on the stack of the caller.
+#[inline(never)]
 pub(crate) fn publish<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,

@@ -146,8 +146,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if inline.is_some() && end <= inline_max as u64 {
             let grows = inline.flatten().is_none_or(|value| end > value.len() as u64);
             let class = if grows { SpaceClass::Normal } else { SpaceClass::Rewrite };
-            self.update(class, |tx| publish::write_inline(tx, inode, offset as usize, data))?;
-            return Ok(data.len());
+            return self.write_inline(class, inode, offset as usize, data);
         }
         if let Some(Some(value)) = inline
             && parameters.block_of(offset) > parameters.blocks_for(value.len() as u64)
@@ -157,6 +156,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.write_extents(&parameters, inode, 0, &value, false)?;
         }
         self.write_extents(&parameters, inode, offset, data, true)
+    }
+
+    /// Not inlined: what it needs would be on the stack below a write to blocks.
+    #[inline(never)]
+    fn write_inline(
+        &self,
+        class: SpaceClass,
+        inode: InodeNumber,
+        offset: usize,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.update(class, |tx| publish::write_inline(tx, inode, offset, data))?;
+        Ok(data.len())
     }
 
     /// The largest size of inline data, and the file's inline data if it is an inline file.
@@ -296,6 +308,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Space class of a write. A write that replaces blocks of this file alone frees as many as it
     /// takes.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
     fn class_of_write(&self, from: u64, old: &Old) -> Result<SpaceClass> {
         self.engine.ready_for_change()?;
         if old.mapped(from) < old.end.saturating_sub(from) {

@@ -194,6 +194,8 @@ impl Space {
     ///
     /// # Errors
     /// `OutOfMemory`.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
     pub fn groups_of(&self, runs: &[BlockRun]) -> Result<Vec<u64>> {
         let mut indexes =
             memory::collect(runs.iter().flat_map(|run| self.parts(*run)).map(|part| part.0))?;

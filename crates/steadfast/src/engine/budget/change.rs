@@ -191,6 +191,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// A change together with what the freeze after it puts: the bitmaps of `groups`, and a dead
     /// list longer by `entries`.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
     fn with_freeze(
         &self,
         working: &Working,
@@ -222,6 +224,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 }
 
 /// Adds numbers to an ordered list, each once.
+// Its variables must not stay on the stack of the caller.
+#[inline(never)]
 fn add_new(list: &mut Vec<u64>, more: &[u64]) -> Result<()> {
     memory::extend(list, more)?;
     sort(list);

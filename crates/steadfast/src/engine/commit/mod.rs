@@ -143,7 +143,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// The next record, and the bytes of data that replay would read to check it. `None` if the log
-    /// cannot take it.
+    /// cannot take it. Not inlined, as [`write_mark`](Self::write_mark): a checkpoint of the same
+    /// transaction point would have their variables on the stack.
+    #[inline(never)]
     fn next_record(&self, working: &mut Working) -> Result<Option<(Next, u64)>> {
         let root: Root = self.view.read().root;
         let durable = working.durable.generation;
@@ -188,6 +190,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Mark { at, bytes, next, flush_data_first, sequence: working.sequence }
     }
 
+    #[inline(never)]
     fn write_mark(&self, mark: &Mark) -> Result<()> {
         if mark.flush_data_first && !planted(Sabotage::SkipFlushOfData) {
             self.store.flush()?;
