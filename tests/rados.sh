@@ -134,12 +134,12 @@ mount_volume
 refused "in use" "${ELSEWHERE[@]}" "$STEADFAST" put "$IMAGE" "$CONF" /conf
 refused "in use" "${ELSEWHERE[@]}" "$STEADFAST" rados remove --force "$IMAGE"
 "$STEADFAST" rados status "$IMAGE" | grep -q "process $DAEMON on $(hostname)" || die "status names no owner"
-fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --fsync=64 --verify=crc32c \
+fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --fsync=64 --verify=crc32c --verify_state_save=0 \
     --randseed=7 --output="$WORK/fio.log" >/dev/null 2>&1 || die "fio: $(tail -n 5 "$WORK/fio.log")"
 umount_volume
 check_volume "random writes"
 mount_volume
-fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --verify=crc32c --verify_only \
+fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --verify=crc32c --verify_state_save=0 --verify_only \
     --randseed=7 --output="$WORK/fio.log" >/dev/null 2>&1 || die "fio: $(tail -n 5 "$WORK/fio.log")"
 ok "fio reads what it wrote, after a remount"
 
