@@ -385,7 +385,7 @@ int sfk_open(void *device,
 // Closes the volume: a checkpoint if the mask has `unmount`. `sfk_free` follows.
 int sfk_close(const struct sfk_volume *volume);
 
-// Frees the memory of a volume, which nobody uses any more.
+// Frees the memory of a volume, which no caller uses any more.
 void sfk_free(struct sfk_volume *volume);
 
 // One bounded step of background work. 1: there is more to do at once.

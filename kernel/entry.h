@@ -26,7 +26,7 @@ struct sf_entry {
 	struct sf_rwsem *read[SF_READS];
 	struct sf_mutex *mutexes;
 	struct sf_rwsem *writes;
-	/* Where the core's part of the stack begins, and how deep it was; 0 if nobody measures. */
+	/* Where the core's part of the stack begins, and how deep it was; 0 if it is not measured. */
 	unsigned long base;
 	unsigned long deepest;
 };

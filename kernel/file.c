@@ -109,7 +109,7 @@ static ssize_t write_past_cache(struct kiocb *iocb, struct iov_iter *from)
 			result = -EFAULT;
 			break;
 		}
-		/* Before the lock: it waits for others, who may need the lock for a page fault. */
+		/* Before the lock: it waits for writers, which may need the lock for a page fault. */
 		sf_room_take(info, copied);
 		filemap_invalidate_lock(mapping);
 		result = filemap_write_and_wait_range(mapping, at, at + copied - 1);

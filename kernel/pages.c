@@ -43,7 +43,7 @@ void sf_clear_tail(struct inode *inode, loff_t size)
 		page = find_lock_page(inode->i_mapping, size >> PAGE_SHIFT);
 	if (!page)
 		return;
-	/* The core sums what it writes, so nobody may change it meanwhile. */
+	/* The core sums what it writes, so the page must not change meanwhile. */
 	wait_on_page_writeback(page);
 	zero_user_segment(page, offset_in_page(size), PAGE_SIZE);
 	unlock_page(page);
@@ -196,7 +196,7 @@ static void write_batch(struct batch *batch)
 	for (i = 0; i < batch->count; i++) {
 		struct folio *folio = page_folio(batch->pages[i]);
 
-		/* While memory is short the data stays; nobody can take the page away before its
+		/* While memory is short the data stays; the page cannot be taken away before its
 		 * write-back ends. */
 		if (result == -ENOMEM)
 			filemap_dirty_folio(inode->i_mapping, folio);

@@ -47,8 +47,8 @@ void sf_room_write_back(struct sf_info *info)
 	up_read(&info->sb->s_umount);
 }
 
-/* The same in a page fault. A freeze waits for faults with this lock held, so nobody may wait for
- * the lock here. */
+/* The same in a page fault. A freeze waits for faults with this lock held, so a fault must not wait
+ * for the lock here. */
 static bool try_write_back(struct sf_info *info)
 {
 	if (!down_read_trylock(&info->sb->s_umount))
@@ -84,7 +84,7 @@ int sf_room_promise(struct sf_info *info, u64 bytes, bool fault)
 }
 
 /* Before `bytes` go to the core past the page cache; sf_room_return follows. The core takes room
- * without asking who has a promise. So they count as promised from here on, and if there is no room
+ * without asking for promises. So they count as promised from here on, and if there is no room
  * for all promises, those from before are fulfilled first. */
 void sf_room_take(struct sf_info *info, u64 bytes)
 {

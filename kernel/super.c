@@ -79,7 +79,7 @@ static void close_volume(struct sf_info *info)
 	if (result)
 		pr_err("steadfast (%s): closing failed with error %ld; what was acknowledged is safe\n",
 		       info->sb->s_id, result);
-	/* Nobody knows what a broken volume holds, so its memory is not touched again. */
+	/* The state of a broken volume is unknown, so its memory is not touched again. */
 	(void)SF_CORE(info, (sfk_free(info->volume), 0));
 	info->volume = NULL;
 	sf_stack_report();
@@ -99,7 +99,7 @@ static int sf_sync_fs(struct super_block *sb, int wait)
 	return SF_CORE(info, sfk_sync(info->volume));
 }
 
-/* Whoever copies a frozen device wants all of it, whatever the mask says. */
+/* A copy of a frozen device is to have all of it, whatever the mask says. */
 static int sf_freeze(struct super_block *sb)
 {
 	struct sf_info *info = sf_info(sb);
@@ -210,7 +210,7 @@ static int sf_fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_xattr = sf_xattr_handlers;
 	sb->s_export_op = &sf_export_operations;
 	sb->s_flags |= SB_POSIXACL;
-	/* The core takes checksums of pages and writes from them: nobody may change them then. */
+	/* The core takes checksums of pages and writes from them: no writer may change them then. */
 	sb->s_iflags |= SB_I_STABLE_WRITES;
 	result = open_volume(info, fc);
 	if (result)

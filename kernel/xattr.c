@@ -137,7 +137,7 @@ int sf_set_acl(SF_IDMAP idmap, SF_ACL_OF of, struct posix_acl *acl, int type)
 		result = SF_CORE(info, sfk_attributes_get(info->volume, inode->i_ino, &found));
 	if (result)
 		return result;
-	/* As for chmod(2): who is not in the group cannot keep its bit. */
+	/* As for chmod(2): a caller outside the group cannot keep its bit. */
 	if (acl && type == ACL_TYPE_ACCESS && (found.mode & S_ISGID) &&
 	    !in_group_p(inode->i_gid) &&
 	    !capable_wrt_inode_uidgid(SF_NO_IDMAP, inode, CAP_FSETID)) {

@@ -144,7 +144,7 @@ void names_synced(void)
     report("create.fsync", start, count_synced);
 }
 
-/* What a cut finds: synced files, and others that nobody waits for. */
+/* What a cut finds: synced files, and others that no program waits for. */
 void names_cut(void)
 {
     char *data = content(SMALL, 3);

@@ -1,4 +1,4 @@
-//! The platform of one task without interrupts: locks that nobody waits for, and a clock that the
+//! The platform of one task without interrupts: locks that no task waits for, and a clock that the
 //! program sets.
 
 use core::cell::Cell;
@@ -47,7 +47,7 @@ impl Lock {
     }
 }
 
-// SAFETY: the value is WRITER while the lock is held, and then nobody else gets it.
+// SAFETY: the value is WRITER while the lock is held, and then no other task gets it.
 unsafe impl RawMutex for Lock {
     const INIT: Lock = Lock(Cell::new(0));
     type Guard = ();

@@ -26,7 +26,7 @@ pub unsafe extern "C" fn sfk_read(
     buffer: *mut u8,
     length: usize,
 ) -> isize {
-    // SAFETY: the caller passes a valid buffer, which nobody else uses during the call.
+    // SAFETY: the caller passes a valid buffer, which no other thread uses during the call.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer, length) };
     match volume.read_unnoticed(InodeNumber(inode), offset, buffer) {
         Ok(count) => count as isize,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn sfk_write(
     data: *const u8,
     length: usize,
 ) -> c_int {
-    // SAFETY: the caller passes valid data, which nobody changes during the call.
+    // SAFETY: the caller passes valid data, which no thread changes during the call.
     let data = unsafe { slice::from_raw_parts(data, length) };
     code(volume.write(InodeNumber(inode), offset, data, false))
 }

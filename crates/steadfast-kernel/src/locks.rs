@@ -25,7 +25,7 @@ fn made(
     match slot.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => new,
         Err(other) => {
-            // SAFETY: nobody else has seen this lock.
+            // SAFETY: no other thread has seen this lock.
             unsafe { free(new) };
             other
         }
@@ -53,7 +53,7 @@ impl Drop for KernelMutex {
     fn drop(&mut self) {
         let mutex = *self.0.get_mut();
         if !mutex.is_null() {
-            // SAFETY: the owner drops the lock, so nobody holds it or waits for it.
+            // SAFETY: the owner drops the lock, so no thread holds it or waits for it.
             unsafe { shim::sfk_shim_mutex_free(mutex) }
         }
     }
@@ -99,7 +99,7 @@ impl Drop for KernelRwLock {
     fn drop(&mut self) {
         let rwsem = *self.0.get_mut();
         if !rwsem.is_null() {
-            // SAFETY: the owner drops the lock, so nobody holds it or waits for it.
+            // SAFETY: the owner drops the lock, so no thread holds it or waits for it.
             unsafe { shim::sfk_shim_rwsem_free(rwsem) }
         }
     }

@@ -149,7 +149,7 @@ pub extern "C" fn sfk_close(volume: &Core) -> c_int {
     code(volume.close())
 }
 
-/// Frees the memory of a volume, which nobody uses any more.
+/// Frees the memory of a volume, which no caller uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sfk_free(volume: *mut Core) {
     // SAFETY: `sfk_open` made it, as a slice of one.

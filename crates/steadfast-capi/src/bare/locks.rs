@@ -1,4 +1,4 @@
-//! Locks that nobody waits for: the lock of the library lets one task in at a time, and a task
+//! Locks that no task waits for: the lock of the library lets one task in at a time, and a task
 //! leaves it only after it has released every lock of the core.
 
 use core::cell::Cell;
@@ -29,7 +29,7 @@ impl Counting {
     }
 }
 
-// SAFETY: the value is WRITER while the lock is held, and then nobody else gets it.
+// SAFETY: the value is WRITER while the lock is held, and then no other task gets it.
 unsafe impl RawMutex for Counting {
     const INIT: Counting = Counting(Cell::new(0));
     type Guard = ();
