@@ -166,18 +166,26 @@ impl Transfers for Aio {
         if submitted <= 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the context belongs to this object, and there is room for this many events.
-        let ended = unsafe {
-            libc::syscall(
-                libc::SYS_io_getevents,
-                self.0,
-                submitted,
-                submitted,
-                events.as_mut_ptr(),
-                std::ptr::null_mut::<libc::timespec>(),
-            )
-        };
-        assert_eq!(ended, submitted, "io_getevents: {}", io::Error::last_os_error());
+        let mut ended = 0;
+        while ended < submitted as usize {
+            let left = &mut events[ended..submitted as usize];
+            // SAFETY: the context belongs to this object, and there is room for this many events.
+            let more = unsafe {
+                libc::syscall(
+                    libc::SYS_io_getevents,
+                    self.0,
+                    left.len(),
+                    left.len(),
+                    left.as_mut_ptr(),
+                    std::ptr::null_mut::<libc::timespec>(),
+                )
+            };
+            let error = io::Error::last_os_error();
+            // A machine that was suspended interrupts the wait.
+            let interrupted = more < 0 && error.kind() == io::ErrorKind::Interrupted;
+            assert!(more > 0 || interrupted, "io_getevents: {more}, {error}");
+            ended += more.max(0) as usize;
+        }
         assert_eq!(submitted as usize, parts.len(), "io_submit took a part of it");
         events.iter().try_for_each(|event| whole(event.result, event.data as usize))
     }
