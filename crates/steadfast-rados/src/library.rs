@@ -101,6 +101,10 @@ impl Library {
     /// # Errors
     /// `NoLibrary`. It is looked for again the next time.
     pub fn get() -> Result<&'static Library, RadosError> {
+        // Known when it is built, so a static program has nothing of the rest.
+        if cfg!(target_feature = "crt-static") {
+            return Err(RadosError::NoLibrary("this program is static".to_owned()));
+        }
         static LOADED: OnceLock<Library> = OnceLock::new();
         if let Some(library) = LOADED.get() {
             return Ok(library);
