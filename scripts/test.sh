@@ -18,10 +18,13 @@ fuse=yes
 logs=$(target_directory)/test-logs
 mkdir -p "$logs"
 results=()
+# What failed and why, in few lines: a record of this run may keep only its end.
+failures=()
 passed=0
 failed=0
 if [ "$fuse" = no ]; then
     results+=("mounts: FAILED: there is no usable /dev/fuse, nothing was mounted")
+    failures+=("mounts: there is no usable /dev/fuse, nothing was mounted")
     failed=1
 fi
 
@@ -36,8 +39,12 @@ done < <(grep -E '^test result: ' "$logs/cargo.log")
 # A failed build, or a test program that crashed, has no result line.
 if [ "$cargo_status" -ne 0 ] && ! grep -q '^test result: FAILED' "$logs/cargo.log"; then
     results+=("cargo test: exit code $cargo_status")
+    failures+=("cargo test: exit code $cargo_status: $(tail -n 3 "$logs/cargo.log" | cut -c1-300)")
     failed=$((failed + 1))
 fi
+while read -r line; do
+    failures+=("$line: $(grep -A 3 "^thread '$line' .*panicked" "$logs/cargo.log" | tail -n +2 | head -n 3 | cut -c1-300)")
+done < <(sed -nE 's/^test (.+) \.\.\. FAILED$/\1/p' "$logs/cargo.log")
 
 if "$cargo" build --release --locked --workspace --bins; then
     STEADFAST=$(realpath "$(target_directory)")/release/steadfast
@@ -55,16 +62,23 @@ if "$cargo" build --release --locked --workspace --bins; then
             passed=$((passed + 1))
         else
             results+=("$script: FAILED with exit code $status after $((SECONDS - start)) s, see $logs/$name.log")
+            failures+=("$script: exit code $status: $(grep -v '^ok' "$logs/$name.log" | tail -n 6 | cut -c1-300)")
             failed=$((failed + 1))
         fi
     done
 else
     results+=("release build: FAILED")
+    failures+=("release build")
     failed=$((failed + 1))
 fi
 
 echo
 echo "== results"
 printf '%s\n' "${results[@]}"
+if [ "${#failures[@]}" -gt 0 ]; then
+    echo
+    echo "== failures"
+    printf '%s\n' "${failures[@]}"
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

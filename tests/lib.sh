@@ -78,6 +78,17 @@ skip_all() {
 
 finish() { printf '%s: ok\n' "$NAME"; }
 
+# Prints where each thread of each process with the name $1 waits.
+waits_of() {
+    local process task
+    for process in $(pgrep -x -f ".*$1.*"); do
+        echo "process $process: $(tr '\0' ' ' <"/proc/$process/cmdline")"
+        for task in "/proc/$process/task"/*; do
+            echo "$(cat "$task/comm") in $(cat "$task/wchan"): $(cat "$task/syscall")"
+        done
+    done 2>/dev/null
+}
+
 full() { [ "$BOUND" = full ]; }
 
 # bounded CI FULL: the value for the present BOUND.

@@ -128,7 +128,21 @@ ok "what keeps a client out is said in one line"
 
 # Everything below runs with the rights that the page asks for.
 IMAGE='rados://pool/disk?user=writer&timeout=10'
-"$STEADFAST" mkfs --quiet --size 512M "$IMAGE"
+# Of several that make the image at once, one does. The others leave that one alone.
+made=()
+makers=()
+for uuid in 1 2 3 4; do
+    "$STEADFAST" mkfs --json --size 512M --uuid "00000000-0000-4000-8000-00000000000$uuid" "$IMAGE" \
+        >"$WORK/made.$uuid" 2>"$WORK/refused.$uuid" &
+    makers+=("$!")
+done
+for maker in "${makers[@]}"; do wait "$maker" || true; done
+for uuid in 1 2 3 4; do
+    if [ -s "$WORK/made.$uuid" ]; then made+=("$uuid"); fi
+done
+[ "${#made[@]}" -eq 1 ] || die "${#made[@]} of 4 made the image: $(cat "$WORK"/refused.*)"
+"$STEADFAST" info "$IMAGE" | grep -q "00000000-0000-4000-8000-00000000000${made[0]}" ||
+    die "the image is not the one that was made: $("$STEADFAST" info "$IMAGE")"
 refused "already holds" "$STEADFAST" mkfs --size 64M "$IMAGE"
 mount_volume
 refused "in use" "${ELSEWHERE[@]}" "$STEADFAST" put "$IMAGE" "$CONF" /conf

@@ -37,10 +37,15 @@ check_volume "after a killed daemon"
 
 if command -v cargo >/dev/null; then
     # With the settings of `make test`, so that existing artifacts are used.
-    mount_tests=(cargo test -q --locked --workspace --test mount)
+    mount_tests=(cargo test --locked --workspace --test mount)
     (cd "$REPO" && "${mount_tests[@]}" --no-run) >"$WORK/cargo.log" 2>&1 || die "cargo build: $(tail -n 20 "$WORK/cargo.log")"
+    # A request that waits for ever shows where: in the kernel's lists, before the limit ends all.
+    (sleep 200 && waits_of "mount" >"$WORK/waits") &
+    watcher=$!
     (cd "$REPO" && STEADFAST_TEST_IO_URING=on timeout 300 "${mount_tests[@]}") >"$WORK/cargo.log" 2>&1 ||
-        die "tests of the mount: $(tail -n 40 "$WORK/cargo.log")"
+        die "tests of the mount: $(tail -n 40 "$WORK/cargo.log")
+$(cat "$WORK/waits" 2>/dev/null)"
+    kill "$watcher"
     ok "tests of the mount: $(grep '^test result' "$WORK/cargo.log")"
     if [ -z "${POSIX_SUITE:-}" ]; then
         (cd "$REPO" && cargo build --release -q --locked -p steadfast-posix) || die "cargo build of the suite"

@@ -1,34 +1,26 @@
-//! Images and block devices of this machine: opening them, making them, and inspecting their locks.
+//! Images and block devices of this machine: opening them, and inspecting their locks.
 
 use std::fs::{self, File, OpenOptions as OpenOptionsHost, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use steadfast::tools::{self, Identity};
-use steadfast::{Error, FormatOptions, OpenOptions, Volume};
+use steadfast::{Error, OpenOptions, Volume};
 use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError, Window};
-use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::medium::{HostMedium, HostVolume};
 use crate::open_failure;
-use crate::{ending, mtd, network, rados, remote, size, window};
+use crate::{ending, mtd, network, rados, remote, window};
 
 /// The default block size, bytes.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
 
-/// Bytes inspected at each end of an image to find data that formatting would destroy.
-const PROBE: u64 = 1 << 20;
-
 /// Sector of a disk, bytes.
-const SECTOR: u32 = 512;
-
-/// Bytes wiped at each end before formatting. The fixed structures of a volume take less at each
-/// end.
-const WIPE: u64 = 256 << 10;
+pub(crate) const SECTOR: u32 = 512;
 
 /// How an image or block device uses the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,119 +191,6 @@ fn retry_small_sectors<T>(
     result.map_err(|error| Failure::core(error, path.display()))
 }
 
-/// Formats nothing. Checks whether [`create_medium`] and [`Volume::format`] would accept these
-/// parameters, before anything is made or overwritten.
-///
-/// # Errors
-/// Those of the parameters, and of opening an image that exists.
-pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
-    if remote::is_remote(path) {
-        // The size of an array depends on its servers. Making the array reports what does not fit.
-        return remote::address(path).map(drop);
-    }
-    let unit = small_sectors(true, options.block_size).atomic_unit.unwrap_or(SECTOR);
-    let geometry = if rados::is_rados(path) {
-        rados::geometry_when_created(path, options.size)?
-    } else if path.exists() || mtd::is_mtd(path) || window::is_part(path) {
-        let found = match mtd::is_mtd(path) {
-            true => mtd::geometry_when_formatted(path)?,
-            false => open_medium(path, true, Way::Cached)?.geometry(),
-        };
-        let device = is_device(path);
-        match options.size {
-            Some(size) if device && size > found.size => {
-                return Err(Failure::new(
-                    Exit::NoSpace,
-                    format!(
-                        "{} {}, less than the size asked for",
-                        if window::is_part(path) { "there are" } else { "the device has" },
-                        size::human(found.size)
-                    ),
-                    path.display(),
-                    "ask for less, or leave --size out to use all of it",
-                ));
-            }
-            _ if device => found,
-            size => Geometry { size: size.unwrap_or(found.size), atomic_unit: unit, ..found },
-        }
-    } else {
-        let size = options.size.unwrap_or(0);
-        Geometry { size, atomic_unit: unit, failure_model: FailureModel::PowerSafe }
-    };
-    let dry: HostMedium = Box::new(DryMedium(geometry));
-    let result = Volume::format(&dry, options, &HostPlatform::new());
-    result.map_err(|error| Failure::core(error, path.display()))
-}
-
-/// Accepts every write and stores none.
-struct DryMedium(Geometry);
-
-impl Medium for DryMedium {
-    fn geometry(&self) -> Geometry {
-        self.0
-    }
-
-    fn read(&self, _offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
-        buffer.fill(0);
-        Ok(())
-    }
-
-    fn write(&self, _offset: u64, _data: &[u8]) -> Result<(), MediumError> {
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<(), MediumError> {
-        Ok(())
-    }
-}
-
-/// Opens an image or block device for formatting. A missing file is made, sparse. An existing file
-/// gets `size`. The ends are wiped so that an earlier volume cannot be taken for the new one.
-///
-/// # Errors
-/// As [`open_medium`], and the host has no room for the size.
-pub fn create_medium(path: &Path, size: Option<u64>, block_size: u32) -> Outcome<HostMedium> {
-    if remote::is_remote(path) {
-        return remote::create(path);
-    }
-    if rados::is_rados(path) {
-        return rados::create(path, size);
-    }
-    if mtd::is_mtd(path) {
-        return mtd::format(path);
-    }
-    let options = small_sectors(false, block_size);
-    if let Some(size) = size.filter(|_| !window::is_part(path)) {
-        match FileMedium::create(path, size, &options) {
-            Ok(medium) => return Ok(Box::new(medium)),
-            Err(OpenError::AlreadyExists(_)) => {}
-            Err(error) => return Err(open_failure::of_file(&error, path)),
-        }
-    }
-    // The medium is locked before anything on it changes.
-    let mut medium = open_medium(path, false, Way::Cached)?;
-    if !is_device(path) {
-        if let Some(size) = size.filter(|size| *size != medium.geometry().size) {
-            let resize = |error: io::Error| Failure::host(&error, "resize", path);
-            let file = OpenOptionsHost::new().write(true).open(path).map_err(resize)?;
-            file.set_len(size).and_then(|()| file.sync_all()).map_err(resize)?;
-        }
-        drop(medium);
-        medium = open_with(path, &options)?;
-    }
-    wipe_ends(&medium).map_err(|error| Failure::core(error.into(), path.display()))?;
-    Ok(medium)
-}
-
-/// Removes an image that [`create_medium`] made. It is left over after a failure, so an error says
-/// nothing new.
-pub fn remove(path: &Path) {
-    let _ = match rados::is_rados(path) {
-        true => rados::remove(path).is_ok(),
-        false => fs::remove_file(path).is_ok(),
-    };
-}
-
 /// Opens an image that was made with blocks of `block_size` bytes, for writing.
 ///
 /// # Errors
@@ -320,7 +199,7 @@ pub fn create_open(path: &Path, block_size: u32) -> Outcome<HostMedium> {
     open_with(path, &small_sectors(false, block_size))
 }
 
-fn open_with(path: &Path, options: &FileOptions) -> Outcome<HostMedium> {
+pub(crate) fn open_with(path: &Path, options: &FileOptions) -> Outcome<HostMedium> {
     if let Some(place) = window::find(path)? {
         let opened = Window::open(&place.path, place.start, place.length, options);
         return Ok(Box::new(opened.map_err(|error| open_failure::of_file(&error, path))?));
@@ -331,58 +210,9 @@ fn open_with(path: &Path, options: &FileOptions) -> Outcome<HostMedium> {
 }
 
 /// Blocks smaller than a disk's sector are for other media; in an image file they only have to fit.
-fn small_sectors(read_only: bool, block_size: u32) -> FileOptions {
+pub(crate) fn small_sectors(read_only: bool, block_size: u32) -> FileOptions {
     let small = block_size < SECTOR && block_size.is_power_of_two();
     FileOptions { read_only, atomic_unit: small.then_some(block_size), ..FileOptions::default() }
-}
-
-fn wipe_ends(medium: &HostMedium) -> Result<(), MediumError> {
-    let geometry = medium.geometry();
-    let unit = u64::from(geometry.atomic_unit);
-    let size = geometry.size - geometry.size % unit;
-    let length = WIPE.min(size);
-    let zeros = vec![0; usize::try_from(length).unwrap_or(0)];
-    medium.write(0, &zeros)?;
-    medium.write(size - length, &zeros)
-}
-
-/// Whether the image holds anything but zeros near its beginning or its end.
-///
-/// # Errors
-/// The image cannot be read.
-pub fn holds_data(path: &Path) -> Outcome<bool> {
-    if remote::is_remote(path) {
-        return remote::holds_data(path);
-    }
-    if rados::is_rados(path) {
-        return rados::exists(path);
-    }
-    if mtd::is_mtd(path) {
-        return mtd::holds_data(path);
-    }
-    let medium = open_medium(path, true, Way::Cached)?;
-    let size = medium.geometry().size;
-    drop(medium);
-    let cannot = |error: io::Error| Failure::host(&error, "read", path);
-    let start = window::find(path)?.map_or(0, |place| place.start);
-    let file = File::open(window::split(path)).map_err(cannot)?;
-    let mut buffer = vec![0; 64 << 10];
-    let tail = size.saturating_sub(PROBE).max(PROBE);
-    for range in [0..size.min(PROBE), tail..size] {
-        let mut offset = range.start;
-        while offset < range.end {
-            let want = (range.end - offset).min(buffer.len() as u64) as usize;
-            let got = file.read_at(&mut buffer[..want], start + offset).map_err(cannot)?;
-            if got == 0 {
-                break;
-            }
-            if buffer[..got].iter().any(|byte| *byte != 0) {
-                return Ok(true);
-            }
-            offset += got as u64;
-        }
-    }
-    Ok(false)
 }
 
 /// Whether a process has the image or device locked or claimed. An image that no longer exists, or

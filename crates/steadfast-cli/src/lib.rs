@@ -27,6 +27,7 @@ pub mod interval;
 mod lab_program;
 mod live;
 mod logger;
+mod making;
 mod mask_text;
 mod medium;
 pub mod mkfs_name;

@@ -6,6 +6,7 @@ use steadfast_media::{FailureModel, Geometry, Medium};
 use steadfast_rados::{Location, Owner, RadosError, RadosMedium, is_location};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::making::{Contents, Created};
 use crate::medium::HostMedium;
 
 /// Whether the path is the address of an image in RADOS.
@@ -30,27 +31,26 @@ pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
     Ok(Box::new(medium.map_err(|error| failure(&error, path))?))
 }
 
-/// Makes the image with `size`, or removes all data of one that exists. Without a size that keeps
-/// its own.
+/// Makes the image with `size`, or removes all data of one that exists if `contents` allows it.
+/// Without a size an image keeps its own.
 ///
 /// # Errors
-/// [`failure`]; a new image has no size.
-pub fn create(path: &Path, size: Option<u64>) -> Outcome<HostMedium> {
+/// [`failure`]; a new image has no size; an image exists that another process has made meanwhile.
+pub fn create(path: &Path, size: Option<u64>, contents: Contents) -> Outcome<Created> {
     let at_path = |error| failure(&error, path);
     let location = location(path)?;
     let created = match size {
         Some(size) => RadosMedium::create(&location, size),
         None => Err(RadosError::Exists(location.name.clone())),
     };
-    let medium = match created {
-        Err(RadosError::Exists(_)) => {
+    match created {
+        Err(RadosError::Exists(_)) if contents == Contents::Overwrite => {
             let medium = RadosMedium::open(&location, false).map_err(at_path)?;
             medium.clear(size.unwrap_or(medium.geometry().size)).map_err(at_path)?;
-            medium
+            Ok(Created { medium: Box::new(medium), new: false })
         }
-        created => created.map_err(at_path)?,
-    };
-    Ok(Box::new(medium))
+        created => Ok(Created { medium: Box::new(created.map_err(at_path)?), new: true }),
+    }
 }
 
 /// What [`create`] would make.

@@ -10,12 +10,14 @@ use steadfast_flash::ftl::FlashError;
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::making::Contents;
+use crate::medium::HostMedium;
 use crate::mtd::{self, Given};
 use crate::open_failure;
 use crate::output::{self, Output};
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
-use crate::{host, interval, mask_text, network, rados, size, window};
+use crate::{host, interval, making, mask_text, network, rados, size, window};
 
 /// Make a volume in an image file or on a block device
 #[derive(Debug, clap::Args)]
@@ -116,10 +118,13 @@ pub fn run(args: &Args) -> Outcome {
     if existed && !args.force {
         refuse_contents(path)?;
     }
-    host::try_format(path, &options)?;
-    let result = format(path, args.size, &options);
-    if result.is_err() && !existed {
-        host::remove(path);
+    making::try_format(path, &options)?;
+    let contents = if args.force { Contents::Overwrite } else { Contents::Keep };
+    let created = making::create_medium(path, args.size, options.block_size, contents)?;
+    let new = created.new;
+    let result = format(path, created.medium, &options);
+    if result.is_err() && new {
+        making::remove(path);
     }
     let info = result?;
     if args.json {
@@ -216,7 +221,7 @@ fn refuse_contents(path: &Path) -> Outcome {
         let name = name.display();
         format!("use another image, or overwrite {name} with --force")
     };
-    if !host::holds_data(path)? {
+    if !making::holds_data(path)? {
         return Ok(());
     }
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
@@ -236,10 +241,9 @@ fn refuse_contents(path: &Path) -> Outcome {
 
 fn format(
     path: &Path,
-    size: Option<u64>,
+    medium: HostMedium,
     options: &FormatOptions,
 ) -> Outcome<steadfast::VolumeInfo> {
-    let medium = host::create_medium(path, size, options.block_size)?;
     let platform = HostPlatform::new();
     Volume::format(&medium, options, &platform)
         .map_err(|error| Failure::core(error, path.display()))?;

@@ -12,13 +12,14 @@ use steadfast_host::{HostPlatform, WholeImage};
 use super::fill::fill;
 use super::{build_nand, byte_bar};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::making::Contents;
 use crate::medium::{HostMedium, HostVolume};
 use crate::mtd::{self, Given};
 use crate::output;
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
 use crate::source::{self, Source};
-use crate::{host, interrupt, interval, mask_text, size, window};
+use crate::{host, interrupt, interval, making, mask_text, size, window};
 
 /// Attempts, each with twice the size, if the first estimate was too low.
 const ATTEMPTS: u32 = 6;
@@ -297,7 +298,7 @@ fn build(
         args.size.unwrap_or_else(|| estimate(args, source).saturating_mul(5) / 4 + (4 << 20));
     let mut attempt = 1;
     loop {
-        host::try_format(partial, &options(args, source, size))?;
+        making::try_format(partial, &options(args, source, size))?;
         let bar = byte_bar("building", args.quiet || args.json);
         bar.set_length(data_bytes(source));
         let filled = make(args, source, now, partial, size, &bar);
@@ -374,7 +375,9 @@ fn make(
     bar: &indicatif::ProgressBar,
 ) -> Outcome {
     let options = options(args, source, size);
-    let medium = host::create_medium(partial, Some(size), args.block_size())?;
+    let block_size = args.block_size();
+    let created = making::create_medium(partial, Some(size), block_size, Contents::Overwrite)?;
+    let medium = created.medium;
     let at_image = |error| Failure::core(error, args.image.display());
     Volume::format(&medium, &options, &HostPlatform::stopped_at(now)).map_err(at_image)?;
     let volume = open(medium, now).map_err(at_image)?;
