@@ -88,7 +88,7 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
     // Must precede the first request: the first file could fill the kernel's cache beyond the room
     // of the volume.
     session.filesystem.begin_admission(limits);
-    session.start(&device, options.threads, rings, received)?;
+    session.start((&device, &mount.directory), options.threads, rings, received)?;
     Ok(session)
 }
 
@@ -118,7 +118,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
 
     fn start(
         &mut self,
-        device: &Device,
+        mount: (&Device, &Path),
         threads: usize,
         rings: Option<Rings>,
         jobs: mpsc::Receiver<Job>,
@@ -130,7 +130,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
         let run = move || filesystem.scrubber.run(&filesystem.volume);
         self.scrub = Some(Builder::new().name("steadfast-scrub".into()).spawn(run)?);
         let listeners =
-            self.workers.start(&self.filesystem, "steadfast", device, threads, rings, true)?;
+            self.workers.start(&self.filesystem, "steadfast", mount, threads, rings, true)?;
         if let Some(listeners) = listeners {
             self.filesystem
                 .volume

@@ -6,6 +6,7 @@
 //! over the device.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
@@ -31,7 +32,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts the workers. On an error those already started end with the mount, see
+    /// Starts the workers of a mount, given by its device and its directory. On an error those already started end with the mount, see
     /// [`join`](Self::join). If workers stand by, returns the function that a worker must call
     /// before it waits for the medium. The number of such workers is as large as the machine
     /// allows.
@@ -42,15 +43,16 @@ impl Workers {
         &mut self,
         service: &Arc<S>,
         name: &str,
-        device: &Device,
+        mount: (&Device, &Path),
         threads: usize,
         rings: Option<Rings>,
         stand_by: bool,
     ) -> io::Result<Option<Arc<Listeners>>> {
+        let (device, directory) = mount;
         let (mut threads, mut others) =
             (threads.max(THREADS_MIN), if stand_by { STAND_BY } else { 0 });
         if let Some(rings) = rings
-            && ring::start(rings, service, name, &mut self.threads)?
+            && ring::start(rings, service, name, directory, &mut self.threads)?
         {
             (threads, others) = (1, 0);
         }

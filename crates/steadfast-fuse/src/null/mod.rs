@@ -53,7 +53,8 @@ pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Res
     let owner = (mount::effective_uid(), mount::effective_gid());
     let shared = Arc::new(Shared { tree: RwLock::new(Tree::new(capacity, owner)) });
     let mut session = NullSession { mount, workers: Workers::default() };
-    let started = session.workers.start(&shared, "null", &device, options.threads, rings, false);
+    let place = (&device, directory);
+    let started = session.workers.start(&shared, "null", place, options.threads, rings, false);
     started.inspect_err(|_| {
         // Also if no worker could be started.
         let _ = session.mount.detach(true);

@@ -17,6 +17,12 @@
 //! the kernel dispatches a queue's waiting requests when an answer arrives, but not when an entry
 //! does.
 //!
+//! That matters at the start, too. The kernel sends requests as soon as each queue has one entry. A
+//! request that arrives before the other entries do may wait in the queue beside free entries until
+//! some answer comes. So the last queue begins when all others are complete, and is *settled* once
+//! a request of this process through it is answered, because requests are dispatched in order.
+//! Before that its threads do not wait for the control thread.
+//!
 //! The rings let the kernel do its part of the work at any time (no `DEFER_TASKRUN`). With
 //! `DEFER_TASKRUN` that work waits for a call of the thread. A killed daemon can then leave
 //! requests behind that no abort ends (seen on Linux 6.18).
@@ -26,10 +32,13 @@ mod entry;
 
 use std::cell::Cell;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{Builder, JoinHandle};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::device::Device;
@@ -83,13 +92,15 @@ struct Queue<S> {
     number: u16,
     /// Threads that do not wait for the control thread.
     free: AtomicUsize,
+    /// No request waits in the kernel beside free entries.
+    settled: AtomicBool,
 }
 
 /// The threads, for joining them when the mount ends.
 pub(crate) type Threads = Vec<JoinHandle<io::Result<()>>>;
 
-/// Starts the threads and registers their entries with the kernel. `false`: the kernel has refused
-/// some entries and may use the device.
+/// Starts the threads and registers their entries with the kernel. `directory` is the mount point.
+/// `false`: the kernel has refused some entries and may use the device.
 ///
 /// # Errors
 /// No thread or memory is available; if the rings are required, also any refusal.
@@ -97,22 +108,35 @@ pub(crate) fn start<S: Service>(
     rings: Rings,
     service: &Arc<S>,
     name: &str,
+    directory: &Path,
     threads: &mut Threads,
 ) -> io::Result<bool> {
     let (count, required) = (rings.threads(), rings.required);
-    let (report, reports) = mpsc::channel();
-    for (number, entries) in (0..).zip(rings.entries) {
-        let free = AtomicUsize::new(entries.len());
-        let queue = Arc::new(Queue { service: service.clone(), number, free });
+    let mut registered = Ok(());
+    let last = rings.entries.len().saturating_sub(1);
+    for (index, entries) in rings.entries.into_iter().enumerate() {
+        let (report, reports) = mpsc::channel();
+        let queue = Arc::new(Queue {
+            service: service.clone(),
+            number: index as u16,
+            free: AtomicUsize::new(entries.len()),
+            settled: AtomicBool::new(index < last),
+        });
         for (index, entry) in entries.into_iter().enumerate() {
             let spare = Pages::new(DATA_MAX / PAGE)?;
             let (queue, report) = (queue.clone(), report.clone());
+            let name = format!("{name}-{}/{index}", queue.number);
             let run = move || queue.run(entry, spare, report);
-            threads.push(Builder::new().name(format!("{name}-{number}/{index}")).spawn(run)?);
+            threads.push(Builder::new().name(name).spawn(run)?);
         }
+        drop(report);
+        registered = reports.into_iter().fold(registered, io::Result::and);
+        if index == last && registered.is_ok() {
+            settle(queue.number, directory);
+        }
+        queue.settled.store(true, Ordering::Release);
     }
-    drop(report);
-    match reports.into_iter().fold(Ok(()), io::Result::and) {
+    match registered {
         Ok(()) => log_info!("requests come over io_uring, to {count} threads"),
         Err(error) if required => {
             return Err(io::Error::other(format!("the kernel has refused io_uring: {error}")));
@@ -123,6 +147,21 @@ pub(crate) fn start<S: Service>(
         }
     }
     Ok(true)
+}
+
+/// Waits for the answer to a request through this queue. Without the mount point or a thread there
+/// is none, and the queue settles with the next request of any process.
+fn settle(queue: u16, directory: &Path) {
+    std::thread::scope(|scope| {
+        let ask = || {
+            cpu::stay_on(queue);
+            let flags = AtFlags::STATX_FORCE_SYNC;
+            let _ = rustix::fs::statx(CWD, directory, flags, StatxFlags::BASIC_STATS);
+        };
+        if let Err(error) = Builder::new().spawn_scoped(scope, ask) {
+            log_warning!("no thread to settle a queue: {error}");
+        }
+    });
 }
 
 impl<S: Service> Queue<S> {
@@ -198,8 +237,12 @@ impl<S: Service> Seat<'_, S> {
         }
     }
 
-    /// Lets this thread wait for another thread's answer, unless no free thread would be left.
+    /// Lets this thread wait for another thread's answer, unless no free thread would be left, or
+    /// the queue is not settled.
     fn step_out(&self) -> Result<Return, Errno> {
+        if !self.queue.settled.load(Ordering::Acquire) {
+            return Err(Errno(libc::EAGAIN));
+        }
         let another = |free: usize| free.checked_sub(1).filter(|left| *left > 0);
         self.queue
             .free

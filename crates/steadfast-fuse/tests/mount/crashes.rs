@@ -2,8 +2,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use steadfast_fuse::{MountOptions, ioctl};
@@ -95,6 +96,43 @@ fn many_transacts_at_once() {
         assert!(fs::read(mounted.path(&format!("f{number}"))).unwrap() == expected);
     }
     mounted.unmount();
+}
+
+/// Requests that arrive while the threads of the daemon begin, some of which wait for each other.
+#[test]
+fn the_first_requests_of_a_mount_are_answered() {
+    if !can_mount() {
+        return;
+    }
+    for _ in 0..12 {
+        let place = Place::new(SIZE / 16, QUIET);
+        let root = place.mount_point();
+        let before = fs::metadata(&root).unwrap().dev();
+        let (done, ends) = mpsc::channel();
+        for number in 0..24 {
+            let (done, root) = (done.clone(), root.clone());
+            std::thread::spawn(move || {
+                while fs::metadata(&root).is_ok_and(|found| found.dev() == before) {}
+                let made = match number % 3 {
+                    0 => File::create(root.join(format!("f{number}"))).map(drop),
+                    _ => File::open(&root).and_then(|root| ioctl::transact(&root)),
+                };
+                let _ = done.send(made);
+            });
+        }
+        let daemon = place.daemon();
+        for _ in 0..24 {
+            match ends.recv_timeout(Duration::from_secs(30)) {
+                Ok(made) => made.unwrap(),
+                Err(_) => {
+                    // The threads that wait end with the daemon.
+                    daemon.kill();
+                    panic!("a request is not answered");
+                }
+            }
+        }
+        daemon.unmount();
+    }
 }
 
 #[test]
