@@ -251,4 +251,44 @@ printf 'something else' | rados -p pool put disk.steadfast -
 refused "not one of Steadfast" "$STEADFAST" mount "$IMAGE" "$MNT"
 refused "not one of Steadfast" "$STEADFAST" mkfs --force --size 64M "$IMAGE"
 ok "an image grows, shrinks, gives space back and is removed"
+
+# Two nodes of a cluster: the owner stops and wakes up when the other one has taken over.
+if command -v etcd >/dev/null; then
+    start_etcd
+    rados -p pool rm disk.steadfast
+    "$STEADFAST" mkfs --quiet --size 128M "$IMAGE"
+    VOLUME=cluster://127.0.0.1:$ETCD_PORT/home
+    "$STEADFAST" cluster create "$VOLUME" "$IMAGE" >/dev/null
+    mkdir "$WORK/other"
+    "${ELSEWHERE[@]}" "$STEADFAST" mount -f "$VOLUME?node=a" "$WORK/other" 2>"$WORK/other.log" &
+    OTHER=$!
+    own $!
+    for _ in $(seq 200); do ! mountpoint -q "$WORK/other" || break; sleep 0.05; done
+    echo synced >"$WORK/other/synced" && sync "$WORK/other/synced" || die "node a: $(cat "$WORK/other.log")"
+    "$STEADFAST" mount --log "$WORK/daemon.log" "$VOLUME?node=b" "$MNT" >"$WORK/mount.log" 2>&1 &
+    STANDBY=$!
+    sleep 1
+    ! mountpoint -q "$MNT" || die "two nodes have the volume"
+    # A file that the stopped owner still wants to write.
+    exec 7>"$WORK/other/late"
+    kill -STOP "$OTHER"
+    begin=$(now_ms)
+    wait "$STANDBY" || die "node b: $(cat "$WORK/mount.log")"
+    took=$(($(now_ms) - begin))
+    [ "$(cat "$MNT/synced")" = synced ] || die "a failover lost what was synced"
+    echo new >"$MNT/new" && sync "$MNT/new"
+    kill -CONT "$OTHER"
+    if { echo late >&7; } 2>/dev/null && timeout 20 sync "$WORK/other/late" 2>/dev/null; then
+        die "a deposed owner acknowledges"
+    fi
+    exec 7>&- || true
+    gone "$OTHER" 30 || die "a deposed owner goes on: $(tail -n 3 "$WORK/other.log")"
+    grep -q "deposed by node b" "$WORK/other.log" || die "the log does not say why: $(cat "$WORK/other.log")"
+    umount -l "$WORK/other" 2>/dev/null || true
+    [ "$(cat "$MNT/new")" = new ] || die "the deposed owner changed something"
+    timeout 60 "$STEADFAST" umount "$MNT" >/dev/null
+    [ "$("$STEADFAST" ls "$IMAGE" / | grep -c late)" -eq 0 ] || die "the deposed owner wrote a file"
+    check_volume "a failover"
+    ok "a stopped owner is fenced: the other node serves after $took ms"
+fi
 finish

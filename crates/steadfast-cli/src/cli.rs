@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    atomically, cat, check, clone, completions, defrag, df, dump, extents, flash, get, image, info,
-    ls, map, mask, mkfs, mount, put, rados, remote, rm, rollback, scrub, serve, snapshot, top,
-    transact, tree, trim, tune, umount,
+    atomically, cat, check, clone, cluster, completions, defrag, df, dump, extents, flash, get,
+    image, info, ls, map, mask, mkfs, mount, put, rados, remote, rm, rollback, scrub, serve,
+    snapshot, top, transact, tree, trim, tune, umount,
 };
 use crate::exit;
 use crate::exit::refuse;
@@ -74,6 +74,7 @@ enum Command {
     Serve(serve::Args),
     Remote(remote::Args),
     Rados(rados::Args),
+    Cluster(cluster::Args),
     Completions(completions::Args),
 }
 
@@ -138,6 +139,7 @@ fn dispatch(command: &Command) -> Outcome<u8> {
         Command::Serve(args) => serve::run(args),
         Command::Remote(args) => remote::run(args),
         Command::Rados(args) => rados::run(args),
+        Command::Cluster(args) => cluster::run(args),
         Command::Completions(args) => completions::run(args, grammar()),
     };
     done.map(|()| 0)

@@ -6,11 +6,12 @@
 //! line and an exit code. When the command returns success, the mount exists.
 
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::stdio::dup2_stdout;
 
@@ -38,7 +39,7 @@ pub fn start(name: &str, arguments: &[std::ffi::OsString]) -> Outcome {
     let cannot =
         |error: io::Error| Failure::host(&error, "start the daemon", "/proc/self/exe".as_ref());
     close_inherited_on_exec();
-    let (mut reader, writer) = io::pipe().map_err(cannot)?;
+    let (reader, writer) = io::pipe().map_err(cannot)?;
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0(name)
@@ -52,11 +53,11 @@ pub fn start(name: &str, arguments: &[std::ffi::OsString]) -> Outcome {
     let mut child = command.spawn().map_err(cannot)?;
     // Only the child holds the writing end now, so the child's death ends the read.
     drop(command);
-    let mut report = Vec::new();
-    // The read ends when the child closes the pipe: it is ready, has failed or was killed.
-    reader.read_to_end(&mut report).map_err(cannot)?;
     let mut ready = false;
-    for line in report.split(|byte| *byte == b'\n') {
+    // The lines end when the child closes the pipe: it is ready, has failed or was killed. Warnings
+    // are printed at once, for a child may wait long.
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.map_err(cannot)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match line.split_first() {
             Some((&READY, _)) => ready = true,
@@ -96,6 +97,15 @@ impl Ready {
             Ready::Pipe => send(WARNING, line),
             Ready::Foreground => eprintln!("steadfast: {line}"),
         }
+    }
+
+    /// Whether the process that waits for the mount has ended.
+    pub fn is_abandoned(&self) -> bool {
+        let stdout = io::stdout();
+        let mut pipe = [PollFd::new(&stdout, PollFlags::empty())];
+        matches!(self, Ready::Pipe)
+            && poll(&mut pipe, Some(&Timespec::default())).is_ok()
+            && pipe.iter().any(|pipe| pipe.revents().contains(PollFlags::ERR))
     }
 
     /// Reports that the mount exists and detaches from the process that started it.

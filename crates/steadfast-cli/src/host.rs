@@ -14,7 +14,7 @@ use steadfast_host::{FileMedium, FileOptions, HostPlatform, LockMode, OpenError,
 use crate::failure::{Exit, Failure, Outcome};
 use crate::medium::{HostMedium, HostVolume};
 use crate::open_failure;
-use crate::{ending, mtd, network, rados, remote, window};
+use crate::{cluster, ending, mtd, network, rados, remote, window};
 
 /// The default block size, bytes.
 pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -49,6 +49,9 @@ fn open_medium_at_once(path: &Path, read_only: bool, way: Way) -> Outcome<HostMe
     }
     if rados::is_rados(path) {
         return rados::open(path, read_only);
+    }
+    if cluster::is_cluster(path) {
+        return Err(cluster::only_mount(path));
     }
     if mtd::is_mtd(path) {
         return mtd::open(path, read_only);

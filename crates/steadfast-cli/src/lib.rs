@@ -9,6 +9,7 @@
 
 mod behaviour;
 pub mod cli;
+mod cluster;
 mod commands;
 mod daemon;
 mod dead_mount;
@@ -40,6 +41,7 @@ mod observe;
 mod open_failure;
 pub mod output;
 mod owner;
+mod owning;
 pub mod program;
 mod rados;
 mod remote;

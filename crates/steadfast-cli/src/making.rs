@@ -13,8 +13,8 @@ use steadfast_media::{FailureModel, Geometry, Medium, MediumError};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::host::{SECTOR, Way, is_device, open_medium, open_with, small_sectors};
-use crate::medium::HostMedium;
-use crate::{mtd, open_failure, rados, remote, size, window};
+use crate::medium::{Contents, Created, HostMedium};
+use crate::{cluster, mtd, open_failure, rados, remote, size, window};
 
 /// Bytes inspected at each end of an image to find data that formatting would destroy.
 const PROBE: u64 = 1 << 20;
@@ -89,23 +89,6 @@ impl Medium for DryMedium {
     }
 }
 
-/// What to do with an image that holds data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contents {
-    /// Fail, and leave it as it is.
-    Keep,
-    /// Format over it.
-    Overwrite,
-}
-
-/// An image to format.
-pub struct Created {
-    /// Open for writing, and locked.
-    pub medium: HostMedium,
-    /// This program has made it, so a failure may [`remove`] it.
-    pub new: bool,
-}
-
 /// Opens an image or block device for formatting. A missing file is made, sparse. An existing file
 /// gets `size`. The ends are wiped so that an earlier volume cannot be taken for the new one.
 ///
@@ -126,6 +109,9 @@ pub fn create_medium(
     }
     if rados::is_rados(path) {
         return rados::create(path, size, contents);
+    }
+    if cluster::is_cluster(path) {
+        return Err(cluster::only_mount(path));
     }
     if mtd::is_mtd(path) {
         return mtd::format(path).map(old);

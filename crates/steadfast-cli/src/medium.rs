@@ -9,3 +9,20 @@ pub type HostVolume = Volume<HostMedium, HostPlatform>;
 
 /// An image file, a block device, or flash through the translation layer.
 pub type HostMedium = Box<dyn Medium>;
+
+/// What to do with an image that holds data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// Fail, and leave it as it is.
+    Keep,
+    /// Format over it.
+    Overwrite,
+}
+
+/// An image to format.
+pub struct Created {
+    /// Open for writing, and locked.
+    pub medium: HostMedium,
+    /// This program has made it, so a failure may remove it.
+    pub new: bool,
+}

@@ -6,8 +6,7 @@ use steadfast_media::{FailureModel, Geometry, Medium};
 use steadfast_rados::{Location, Owner, RadosError, RadosMedium, is_location};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::making::{Contents, Created};
-use crate::medium::HostMedium;
+use crate::medium::{Contents, Created, HostMedium};
 
 /// Whether the path is the address of an image in RADOS.
 pub fn is_rados(path: &Path) -> bool {

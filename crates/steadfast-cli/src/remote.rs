@@ -38,10 +38,25 @@ pub fn address(path: &Path) -> Outcome<Address> {
 /// # Errors
 /// [`failure`].
 pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
-    let address = address(path)?;
+    open_at(path, &address(path)?, read_only)
+}
+
+/// Opens the array for writing, also if another client has it open: the servers refuse that one.
+///
+/// # Errors
+/// [`failure`].
+pub fn take_over(path: &Path) -> Outcome<HostMedium> {
+    let mut address = address(path)?;
+    if let Some(etcd) = &mut address.etcd {
+        etcd.takeover = true;
+    }
+    open_at(path, &address, false)
+}
+
+fn open_at(path: &Path, address: &Address, read_only: bool) -> Outcome<HostMedium> {
     let opened = match read_only {
-        true => RemoteMedium::open_read_only(&address),
-        false => RemoteMedium::open(&address),
+        true => RemoteMedium::open_read_only(address),
+        false => RemoteMedium::open(address),
     };
     let medium = opened.map_err(|error| failure(&error, path))?;
     if let Ok(mut watched) = WATCHED.lock() {

@@ -29,9 +29,10 @@ use crate::mount_options::MountSettings;
 use crate::observe::server::{Server, SocketFile};
 use crate::observe::{Identity, exposition};
 use crate::open_failure;
+use crate::owning::{self, Owned};
 use crate::report::uuid_text;
 use crate::schedule::{Keeper, Snapshots};
-use crate::{host, mask_text, mounts, size};
+use crate::{cluster, host, mask_text, mounts, size};
 
 /// The device that every FUSE mount uses to reach the kernel.
 const FUSE_DEVICE: &str = "/dev/fuse";
@@ -41,11 +42,35 @@ const FUSE_DEVICE: &str = "/dev/fuse";
 /// # Errors
 /// What prevents the mount, and the failure of the last transaction point.
 pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
+    if !cluster::is_cluster(image) {
+        return run_as(None, image, directory, settings, ready);
+    }
+    // While this process stands by there is nothing to unmount, so a signal ends it.
+    let owned = match check_host(directory).and_then(|()| owning::own(image, settings, &ready)) {
+        Ok(Some(owned)) => owned,
+        Ok(None) => return Ok(()),
+        Err(failure) => {
+            ready.failed(&failure);
+            return Err(failure);
+        }
+    };
+    let ended = run_as(Some(&owned), owned.medium(), directory, settings, ready);
+    let released = owned.release(ended.is_ok());
+    ended.and(released)
+}
+
+fn run_as(
+    owned: Option<&Owned>,
+    image: &Path,
+    directory: &Path,
+    settings: &MountSettings,
+    ready: Ready,
+) -> Outcome {
     // Signals are caught before the mount exists, because a signal that ended this process would
     // leave a dead mount. The signal thread and the background thread start before the workers: the
     // number of workers that stand by depends on the threads that are left.
     let unmount_at_signals = watch_signals();
-    let prepared = prepare(image, directory, settings, &ready);
+    let prepared = prepare(owned, image, directory, settings, &ready);
     let Prepared { volume, background, session, metrics } = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
@@ -70,6 +95,9 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
     if let Some(at_signals) = unmount_at_signals {
         // The signal thread receives the handle at the first signal.
         let _ = at_signals.send(session.unmount_handle());
+    }
+    if let Some(owned) = owned {
+        owned.watch(session.unmount_handle());
     }
     if let Err(error) = ready.mounted() {
         message(
@@ -123,6 +151,7 @@ struct Prepared {
 
 /// Does everything up to the mount itself; an error leaves nothing behind.
 fn prepare(
+    owned: Option<&Owned>,
     image: &Path,
     directory: &Path,
     settings: &MountSettings,
@@ -137,9 +166,10 @@ fn prepare(
         recover: settings.recover,
         shared: settings.shared,
     };
-    let volume = match &settings.snapshot {
-        Some(name) => host::open_snapshot(image, settings.way, options, name)?,
-        None => host::open_volume(image, settings.way, options)?,
+    let volume = match (owned, &settings.snapshot) {
+        (Some(owned), _) => owned.open(settings.way, options)?,
+        (None, Some(name)) => host::open_snapshot(image, settings.way, options, name)?,
+        (None, None) => host::open_volume(image, settings.way, options)?,
     };
     let info = volume.info();
     if let Some(warning) = superblock_warning(&info, image) {

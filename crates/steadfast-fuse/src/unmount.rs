@@ -67,6 +67,23 @@ impl UnmountHandle {
             other => other,
         }
     }
+
+    /// Ends the mount at once: the kernel answers everything with an error from now on, and what it
+    /// has not sent is lost. For a volume that this process may not change any more.
+    pub fn abandon(&self) {
+        let end = &*self.0;
+        if end.is_over() {
+            return;
+        }
+        end.cut.store(true, Ordering::Release);
+        // First, so that nothing waits for requests that will not be answered.
+        if !end.connection.abort() {
+            log_warning!("cannot cut the mount off from open files; it ends when they are closed");
+        }
+        if let Err(error) = end.mount.detach(true) {
+            log_warning!("cannot take the mount out of the directory tree: {error}");
+        }
+    }
 }
 
 impl End {

@@ -42,7 +42,7 @@ pub enum RadosError {
     Header(String),
     /// A process that may be alive has the image open for writing.
     #[error("the image is in use by {0}")]
-    InUse(Owner),
+    InUse(Box<Owner>),
     /// Any other failure of a request.
     #[error("cannot {0}: {1}")]
     Failed(&'static str, io::Error),

@@ -75,7 +75,7 @@ impl RadosMedium {
         if !made {
             return Err(RadosError::Exists(location.name.clone()));
         }
-        Self::with(pool, location, false)
+        Self::with(pool, location, Access::Write(None))
     }
 
     /// Opens an image. Read-only, another process may write to it meanwhile. For writing, an owner
@@ -84,13 +84,23 @@ impl RadosMedium {
     /// # Errors
     /// `NoImage`, `InUse`, `Header`; what keeps the client out of the pool.
     pub fn open(location: &Location, read_only: bool) -> Result<RadosMedium, RadosError> {
-        Self::with(Pool::open(location)?, location, read_only)
+        let access = if read_only { Access::Read } else { Access::Write(None) };
+        Self::with(Pool::open(location)?, location, access)
     }
 
-    fn with(pool: Pool, location: &Location, read_only: bool) -> Result<RadosMedium, RadosError> {
-        let cookie = match read_only {
-            true => None,
-            false => Some(take_lock(&pool, &location.name)?),
+    /// Opens an image for writing, as the owner of a volume in a cluster. Owners of earlier terms
+    /// lose the image, wherever they run: RADOS refuses their requests before anything is read.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `InUse` also by the owner of a later term.
+    pub fn open_in_term(location: &Location, epoch: u64) -> Result<RadosMedium, RadosError> {
+        Self::with(Pool::open(location)?, location, Access::Write(Some(epoch)))
+    }
+
+    fn with(pool: Pool, location: &Location, access: Access) -> Result<RadosMedium, RadosError> {
+        let cookie = match access {
+            Access::Read => None,
+            Access::Write(epoch) => Some(take_lock(&pool, &location.name, epoch)?),
         };
         // Read under the lock: another owner may have changed the size until then.
         let header = header_of(&pool, &location.name).inspect_err(|_| {
@@ -215,25 +225,36 @@ fn header_of(pool: &Pool, name: &str) -> Result<Header, RadosError> {
     Header::decode(&bytes.ok_or_else(|| RadosError::NoImage(name.to_owned()))?)
 }
 
-/// Takes the lock of the image, also from an owner that is surely gone.
-fn take_lock(pool: &Pool, name: &str) -> Result<String, RadosError> {
+/// How an image is opened.
+enum Access {
+    Read,
+    /// With the lock; in a cluster with the number of the term.
+    Write(Option<u64>),
+}
+
+/// Takes the lock of the image, also from an owner that is surely gone, or has an earlier term.
+fn take_lock(pool: &Pool, name: &str, epoch: Option<u64>) -> Result<String, RadosError> {
     let object = Header::object(name);
     // Locking would make the object.
     if pool.read_object(&object, HEADER_MAX)?.is_none() {
         return Err(RadosError::NoImage(name.to_owned()));
     }
     let here = Owner::this_process();
-    let cookie = here.cookie();
+    let cookie = here.clone().in_term(epoch).cookie();
     for _ in 0..LOCK_ATTEMPTS {
         if pool.lock(&object, &cookie)? {
             return Ok(cookie);
         }
         let Some(locker) = pool.locker(&object)? else { continue };
         let owner = Owner::of_cookie(&locker.cookie());
-        if !owner.is_gone(&here) {
-            return Err(RadosError::InUse(owner));
-        }
-        pool.cluster().block(&locker.address, BLOCKED_WHEN_GONE)?;
+        let time = if epoch.is_some_and(|epoch| owner.is_before(epoch)) {
+            BLOCKED_WHEN_EVICTED
+        } else if owner.is_gone(&here) {
+            BLOCKED_WHEN_GONE
+        } else {
+            return Err(RadosError::InUse(Box::new(owner)));
+        };
+        pool.cluster().block(&locker.address, time)?;
         pool.break_lock(&object, &locker)?;
     }
     Err(RadosError::Failed("lock the image", Errno::BUSY.into()))

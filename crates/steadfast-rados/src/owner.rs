@@ -24,6 +24,8 @@ pub struct Owner {
     boot: String,
     /// The machine; empty if it has no identity.
     machine: String,
+    /// Its term as the owner of the volume in a cluster.
+    pub epoch: Option<u64>,
 }
 
 impl fmt::Display for Owner {
@@ -45,21 +47,36 @@ impl Owner {
             namespace: word(&link.to_string_lossy()),
             boot: line(Path::new("/proc/sys/kernel/random/boot_id")),
             machine: line(Path::new("/etc/machine-id")),
+            epoch: None,
         }
+    }
+
+    /// The same process, as the owner of a volume in a cluster.
+    #[must_use]
+    pub fn in_term(self, epoch: Option<u64>) -> Owner {
+        Owner { epoch, ..self }
     }
 
     /// The cookie for this owner.
     pub fn cookie(&self) -> String {
-        let Owner { host, process, started, namespace, boot, machine } = self;
-        format!("{host} {process} {started} {namespace} {boot} {machine}")
+        let Owner { host, process, started, namespace, boot, machine, epoch } = self;
+        let cookie = format!("{host} {process} {started} {namespace} {boot} {machine}");
+        match epoch {
+            Some(epoch) => format!("{cookie} {epoch}"),
+            None => cookie,
+        }
     }
 
     /// The owner of a cookie. Of a cookie of another program nothing is known but its text.
     pub fn of_cookie(cookie: &str) -> Owner {
         let parts: Vec<&str> = cookie.split(' ').collect();
         let known = || {
-            let [host, process, started, namespace, boot, machine] = parts.as_slice() else {
-                return None;
+            let ([host, process, started, namespace, boot, machine], rest) =
+                parts.split_first_chunk()?;
+            let epoch = match rest {
+                [] => None,
+                [epoch] => Some(epoch.parse().ok()?),
+                _ => return None,
             };
             Some(Owner {
                 host: (*host).to_owned(),
@@ -68,6 +85,7 @@ impl Owner {
                 namespace: (*namespace).to_owned(),
                 boot: (*boot).to_owned(),
                 machine: (*machine).to_owned(),
+                epoch,
             })
         };
         known().unwrap_or_else(|| Owner {
@@ -77,7 +95,14 @@ impl Owner {
             namespace: String::new(),
             boot: String::new(),
             machine: String::new(),
+            epoch: None,
         })
+    }
+
+    /// Whether this owner was deposed by the owner of `epoch`: it has an earlier term. An owner
+    /// outside a cluster has none, and keeps the image.
+    pub fn is_before(&self, epoch: u64) -> bool {
+        self.epoch.is_some_and(|earlier| earlier < epoch)
     }
 
     /// Whether the owner surely runs no more, seen from `here`: it ran on this machine, and the
@@ -122,6 +147,10 @@ mod tests {
     fn a_cookie_names_its_owner() {
         let owner = Owner::this_process();
         assert_eq!(Owner::of_cookie(&owner.cookie()), owner);
+        let in_term = Owner { epoch: Some(7), ..owner.clone() };
+        assert_eq!(Owner::of_cookie(&in_term.cookie()), in_term);
+        assert!(in_term.is_before(8) && !in_term.is_before(7) && !owner.is_before(8));
+        assert_eq!(Owner::of_cookie(&format!("{} x", owner.cookie())).process, 0);
         assert!(!owner.is_gone(&owner) && owner.started > 0 && !owner.boot.is_empty());
     }
 

@@ -10,8 +10,7 @@ use steadfast_flash::ftl::FlashError;
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::making::Contents;
-use crate::medium::HostMedium;
+use crate::medium::{Contents, HostMedium};
 use crate::mtd::{self, Given};
 use crate::open_failure;
 use crate::output::{self, Output};

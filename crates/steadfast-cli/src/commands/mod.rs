@@ -4,6 +4,7 @@ pub mod atomically;
 pub mod cat;
 pub mod check;
 pub mod clone;
+pub mod cluster;
 pub mod completions;
 pub mod defrag;
 pub mod df;

@@ -1,0 +1,183 @@
+//! The owner of a volume of a cluster: standing by, fencing, and opening the medium.
+//!
+//! Invariant: the medium is opened only after every earlier owner is fenced. RADOS and the servers
+//! of an array fence at the opening, by the lock and by the token. For any other medium the
+//! command fences that was given to `steadfast cluster create`.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use steadfast::{OpenOptions, Volume};
+use steadfast_cluster::owner::{Event, Term, stand_by};
+use steadfast_cluster::record::{Node, OwnerRecord, VolumeRecord};
+use steadfast_cluster::{Cluster, ClusterAddress, ClusterError};
+use steadfast_fuse::UnmountHandle;
+use steadfast_host::HostPlatform;
+use steadfast_rados::RadosMedium;
+
+use crate::cluster::{address, failure, fences_itself};
+use crate::daemon::Ready;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::host::{self, Way};
+use crate::logger::{Priority, message};
+use crate::medium::{HostMedium, HostVolume};
+use crate::mount_options::MountSettings;
+use crate::{rados, remote};
+
+/// A volume that this process owns.
+pub struct Owned {
+    term: Term,
+    address: PathBuf,
+    volume: VolumeRecord,
+    /// The medium was opened, so this process may have written.
+    opened: Cell<bool>,
+}
+
+/// Stands by until this process owns the volume. `None`: the process that waits for the mount has
+/// ended.
+///
+/// # Errors
+/// [`failure`]; mount options that an owner cannot have.
+pub fn own(path: &Path, settings: &MountSettings, ready: &Ready) -> Outcome<Option<Owned>> {
+    if settings.read_only || settings.snapshot.is_some() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "the owner of a volume writes, so it cannot be mounted read-only",
+            path.display(),
+            "mount its medium with -o ro, which 'steadfast cluster status' shows",
+        ));
+    }
+    let at_path = |error| failure(&error, path);
+    let address = address(path)?;
+    let cluster = Cluster::at(&address).map_err(at_path)?;
+    let volume = cluster.status().map_err(at_path)?.volume;
+    let node = this_node(&address)?;
+    let mut told = String::new();
+    let mut watch = |seen: Result<&OwnerRecord, &ClusterError>| {
+        let now = match seen {
+            Ok(OwnerRecord { node: Some(owner), .. }) => format!("{owner} owns the volume"),
+            Ok(_) => "no node owns the volume".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        if now != told {
+            let line = format!("{}: standing by: {now}", path.display());
+            ready.warn(&line);
+            message(Priority::Info, &line);
+            told = now;
+        }
+        !ready.is_abandoned()
+    };
+    let term = stand_by(cluster, &node, &mut watch).map_err(at_path)?;
+    Ok(term.map(|term| Owned { term, address: path.to_owned(), volume, opened: Cell::new(false) }))
+}
+
+fn this_node(address: &ClusterAddress) -> Outcome<Node> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let instance = steadfast_host::random_uuid().map_err(|error| {
+        let what = format!("no random bytes: {}", crate::failure::text_os(&error));
+        Failure::new(Exit::Failed, what, "this machine", "make /dev/urandom available")
+    })?;
+    Ok(Node {
+        name: address.node.clone().unwrap_or_else(|| host.clone()),
+        host,
+        process: std::process::id(),
+        instance: crate::report::uuid_text(&instance),
+    })
+}
+
+impl Owned {
+    /// The address of the medium.
+    pub fn medium(&self) -> &Path {
+        Path::new(&self.volume.medium)
+    }
+
+    /// Fences earlier owners and opens the volume.
+    ///
+    /// # Errors
+    /// A node that cannot be fenced; as [`host::open_volume`].
+    pub fn open(&self, way: Way, options: OpenOptions) -> Outcome<HostVolume> {
+        for node in self.term.unfenced() {
+            self.fence(node)?;
+        }
+        self.opened.set(true);
+        let path = self.medium();
+        let volume = if rados::is_rados(path) {
+            let medium = RadosMedium::open_in_term(&rados::location(path)?, self.term.epoch());
+            let medium: HostMedium =
+                Box::new(medium.map_err(|error| rados::failure(&error, path))?);
+            Volume::open(medium, options, HostPlatform::new())
+                .map_err(|error| Failure::core(error, path.display()))?
+        } else if fences_itself(path) {
+            let medium = remote::take_over(path)?;
+            Volume::open(medium, options, HostPlatform::new())
+                .map_err(|error| Failure::core(error, path.display()))?
+        } else {
+            host::open_volume(path, way, options)?
+        };
+        self.term.opened().map_err(|error| failure(&error, &self.address))?;
+        Ok(volume)
+    }
+
+    fn fence(&self, node: &Node) -> Outcome {
+        let Some(command) = &self.volume.fence else { return Ok(()) };
+        message(Priority::Info, format_args!("fencing {node}"));
+        let cannot = |why: String| {
+            Failure::new(
+                Exit::Failed,
+                format!("{node} cannot be fenced: {why}"),
+                self.address.display(),
+                "end it, then run 'steadfast cluster evict --fenced'",
+            )
+        };
+        let status = Command::new("/bin/sh")
+            .args(["-c", command])
+            .env("STEADFAST_NODE", &node.name)
+            .env("STEADFAST_HOST", &node.host)
+            .env("STEADFAST_PROCESS", node.process.to_string())
+            .stdin(Stdio::null())
+            // The standard output of a daemon belongs to its caller.
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|error| cannot(crate::failure::text_os(&error)))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(cannot(format!("the command ends with {status}")))
+        }
+    }
+
+    /// Ends the mount when the cluster asks for it.
+    pub fn watch(&self, mount: UnmountHandle) {
+        let address = self.address.clone();
+        self.term.on_event(move |event| match event {
+            Event::HandOver => {
+                message(Priority::Info, "a handover was asked for: unmounting");
+                if let Err(error) = mount.unmount() {
+                    let error = crate::failure::text_os(&error);
+                    message(Priority::Warning, format_args!("cannot unmount: {error}"));
+                }
+            }
+            Event::Deposed(by) => {
+                let line = format!("{}: deposed by {by}: the mount ends", address.display());
+                message(Priority::Error, line);
+                mount.abandon();
+            }
+            Event::Sure(false) => {
+                let line = "etcd does not answer: this node serves on until another takes over";
+                message(Priority::Warning, line);
+            }
+            Event::Sure(true) => message(Priority::Info, "etcd answers again"),
+        });
+    }
+
+    /// Gives the volume up, if its last transaction point is made (`closed`) or nothing was opened.
+    /// Otherwise the next owner fences this process: the kernel may still write what it has cached.
+    ///
+    /// # Errors
+    /// [`failure`].
+    pub fn release(self, closed: bool) -> Outcome {
+        let address = self.address;
+        self.term.release(closed || !self.opened.get()).map_err(|error| failure(&error, &address))
+    }
+}

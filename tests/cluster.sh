@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# A volume with one owner among several nodes, with a real etcd: the others stand by, and take over
+# when the owner is killed, stopped, evicted or asked to. What was synced is there each time. The
+# medium is an image file, so a command fences. tests/rados.sh has the same with fencing by Ceph.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+NAME=cluster
+plain && skip_all "this is about volumes of a cluster"
+need etcd
+start cluster
+
+# refused WORDS COMMAND...: the command fails with one line that has these words.
+refused() {
+    local words=$1
+    shift
+    if timeout 60 "$@" >"$WORK/said" 2>&1; then die "accepted: $*"; fi
+    [ "$(wc -l <"$WORK/said")" -eq 1 ] || die "more than a line: $(cat "$WORK/said")"
+    grep -qF -- "$words" "$WORK/said" || die "'$words' is not in: $(cat "$WORK/said")"
+}
+
+# kept_out WORDS: a mount of node b stands by, and its last line has these words.
+kept_out() {
+    if timeout 60 "$STEADFAST" mount "$VOLUME?node=b" "$MNT" >"$WORK/said" 2>&1; then die "node b mounts"; fi
+    tail -n 1 "$WORK/said" | grep -qF -- "$1" || die "'$1' is not in: $(cat "$WORK/said")"
+}
+
+# node_start NAME: a node that mounts the volume on $WORK/NAME, or stands by.
+declare -A PIDS
+node_start() {
+    mkdir -p "$WORK/$1"
+    umount -l "$WORK/$1" 2>/dev/null || true
+    "$STEADFAST" mount -f "$VOLUME?node=$1" "$WORK/$1" >>"$WORK/$1.log" 2>&1 &
+    PIDS[$1]=$!
+    own $!
+}
+# owns NAME: waits until the node has the volume mounted. It says how long that took.
+owns() {
+    local begin try
+    begin=$(now_ms)
+    for try in $(seq 600); do
+        if mountpoint -q "$WORK/$1" && [ -e "$WORK/$1/probe" ]; then
+            TOOK=$(($(now_ms) - begin))
+            return
+        fi
+        sleep 0.05
+    done
+    die "node $1 does not take over ($try): $(tail -n 3 "$WORK/$1.log"); $("$STEADFAST" cluster status "$VOLUME")"
+}
+status() { "$STEADFAST" cluster status --json "$VOLUME" | python3 -c "import json,sys; d=json.load(sys.stdin); print($1)"; }
+stands_by() {
+    local try
+    for try in $(seq 400); do
+        [ "$(status "any(n['name'] == '$1' for n in d['nodes'])")" != True ] || return 0
+        sleep 0.05
+    done
+    die "node $1 does not stand by ($try): $(tail -n 3 "$WORK/$1.log")"
+}
+# synced NODE N: makes file N there, durable.
+synced() {
+    dd if=/dev/urandom of="$WORK/$1/f$2" bs=10k count=1 conv=fsync status=none
+    cp "$WORK/$1/f$2" "$WORK/copies/"
+}
+all_there() {
+    local file
+    for file in "$WORK/copies"/*; do
+        cmp -s "$file" "$WORK/$1/$(basename "$file")" || die "$2: $(basename "$file") is not what was synced"
+    done
+}
+# ends NAME: waits until the process of a node ends. STATUS is its exit code.
+ends() {
+    gone "${PIDS[$1]}" 30 || die "node $1 does not end: $(tail -n 3 "$WORK/$1.log")"
+    STATUS=0
+    wait "${PIDS[$1]}" 2>/dev/null || STATUS=$?
+    umount -l "$WORK/$1" 2>/dev/null || true
+}
+more_cleanup() { for node in a b; do umount -l "$WORK/$node" 2>/dev/null; done; }
+trap 'status=$?; set +e; for pid in "${PIDS[@]}"; do kill -9 "$pid" 2>/dev/null; done; more_cleanup; (exit "$status"); cleanup' EXIT
+
+start_etcd
+VOLUME=cluster://127.0.0.1:$ETCD_PORT/home
+"$STEADFAST" mkfs --quiet --size 256M "$IMAGE"
+mkdir "$WORK/copies"
+
+refused "etcd does not answer" "$STEADFAST" cluster status cluster://127.0.0.1:1/home
+refused "the name of the volume is missing" "$STEADFAST" cluster status cluster://127.0.0.1
+refused "etcd knows no volume 'home'" "$STEADFAST" mount "$VOLUME" "$MNT"
+refused "does not refuse the requests of an earlier owner" "$STEADFAST" cluster create "$VOLUME" "$IMAGE"
+refused "no such image" "$STEADFAST" cluster create --fence true "$VOLUME" "$WORK/none"
+# The command ends the process of a node, and waits until it is gone.
+FENCE='kill -9 "$STEADFAST_PROCESS" 2>/dev/null; while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done; echo "$STEADFAST_NODE" >>'"$WORK/fenced"
+"$STEADFAST" cluster create --fence "$FENCE" "$VOLUME" "$IMAGE" >/dev/null
+refused "there is a volume 'home' in the cluster already" "$STEADFAST" cluster create --fence true "$VOLUME" "$IMAGE"
+refused "can only be mounted" "$STEADFAST" info "$VOLUME"
+refused "cannot be mounted read-only" "$STEADFAST" mount -o ro "$VOLUME" "$MNT"
+refused "no node owns the volume" "$STEADFAST" cluster handover "$VOLUME"
+ok "what cannot be is said in one line"
+
+# The first node owns the volume, the second stands by. The owner is killed.
+"$STEADFAST" mount "$IMAGE" "$MNT" && touch "$MNT/probe" && "$STEADFAST" umount "$MNT"
+node_start a
+owns a
+node_start b
+stands_by b
+[ "$(status "d['owner']['name'], d['serves'], d['beats'], d['epoch']")" = "a True True 1" ] ||
+    die "the status is wrong: $("$STEADFAST" cluster status "$VOLUME")"
+kept_out "a node 'b' takes part already"
+refused "node a (process" "$STEADFAST" cluster remove "$VOLUME"
+for number in $(seq 20); do synced a "$number"; done
+kill -9 "${PIDS[a]}"
+owns b
+ends a
+all_there b "a killed owner"
+[ "$(cat "$WORK/fenced")" = a ] || die "the killed owner was not fenced"
+ok "a killed owner: the other node serves after $TOOK ms"
+
+# A stopped owner is fenced before the next one reads anything.
+node_start a
+stands_by a
+synced b 21
+kill -STOP "${PIDS[b]}"
+owns a
+all_there a "a stopped owner"
+ends b
+ok "a stopped owner: the other node serves after $TOOK ms"
+
+# A handover loses nothing, synced or not.
+node_start b
+stands_by b
+synced a 22
+echo kept >"$WORK/a/accepted"
+refused "no node 'c' stands by" "$STEADFAST" cluster handover --to c "$VOLUME"
+"$STEADFAST" cluster handover --to b "$VOLUME" >/dev/null
+owns b
+all_there b "a handover"
+[ "$(cat "$WORK/b/accepted")" = kept ] || die "a handover lost what was accepted"
+ends a
+[ "$STATUS" -eq 0 ] || die "the old owner ends with $STATUS: $(tail -n 3 "$WORK/a.log")"
+[ "$(wc -l <"$WORK/fenced")" -eq 2 ] || die "a handover fenced: $(cat "$WORK/fenced")"
+ok "a handover: the other node serves after $TOOK ms"
+
+# Without etcd the owner serves on, and nothing takes over when etcd is back.
+node_start a
+stands_by a
+epoch=$(status "d['epoch']")
+kill -9 "$ETCD" && gone "$ETCD" 30
+for number in $(seq 30 40); do
+    synced b "$number"
+    sleep 0.2
+done
+run_etcd || die "etcd does not come back: $(tail -n 5 "$WORK/etcd.log")"
+sleep 2
+[ "$(status "d['owner']['name'], d['epoch'], d['beats']")" = "b $epoch True" ] ||
+    die "an outage of etcd made another owner: $("$STEADFAST" cluster status "$VOLUME")"
+grep -q "etcd does not answer" "$WORK/b.log" || die "the owner does not say that etcd is away"
+ok "an outage of etcd changes nothing"
+
+# An evicted owner ends, and says by what.
+stands_by a
+"$STEADFAST" cluster evict "$VOLUME" >/dev/null
+owns a
+all_there a "an eviction"
+ends b
+[ "$STATUS" -ne 0 ] || die "an evicted owner ends with success"
+ok "an evicted owner ends, and the other node serves"
+
+# Without the fence there is no owner.
+umount_here() { timeout 60 "$STEADFAST" umount "$WORK/$1"; }
+umount_here a
+ends a
+"$STEADFAST" cluster remove "$VOLUME" >/dev/null
+"$STEADFAST" cluster create --fence 'exit 3' "$VOLUME" "$IMAGE" >/dev/null
+node_start a
+owns a
+kill -9 "${PIDS[a]}"
+ends a
+kept_out "cannot be fenced"
+kept_out "cannot be fenced"
+"$STEADFAST" cluster evict --fenced "$VOLUME" >/dev/null
+"$STEADFAST" mount --log "$WORK/daemon.log" "$VOLUME?node=b" "$MNT" >/dev/null 2>&1
+all_there mnt "an administrator who fenced"
+timeout 60 "$STEADFAST" umount "$MNT"
+ok "an owner that cannot be fenced keeps all others out"
+check_volume
+finish
