@@ -181,4 +181,49 @@ all_there mnt "an administrator who fenced"
 timeout 60 "$STEADFAST" umount "$MNT"
 ok "an owner that cannot be fenced keeps all others out"
 check_volume
+
+# An array of remote memory: its servers refuse the token of the owner that was stopped. The second
+# node has its own /var/lib/steadfast, where a machine notes which arrays it has open.
+if [ "$(id -u)" -eq 0 ]; then
+    for number in 1 2; do
+        "$STEADFAST" serve memory --size 128M --listen 127.0.0.1:0 --etcd "127.0.0.1:$ETCD_PORT" --name "s$number" \
+            >>"$WORK/servers.log" 2>&1 &
+        own $!
+    done
+    MEDIUM=remote+etcd://127.0.0.1:$ETCD_PORT/array
+    for _ in $(seq 100); do
+        ! "$STEADFAST" mkfs --quiet --size 64M "$MEDIUM?policy=mirror" 2>"$WORK/said" || break
+        sleep 0.1
+    done
+    VOLUME=cluster://127.0.0.1:$ETCD_PORT/array
+    "$STEADFAST" cluster create "$VOLUME" "$MEDIUM" >/dev/null
+    node_start a
+    for _ in $(seq 200); do ! mountpoint -q "$WORK/a" || break; sleep 0.05; done
+    touch "$WORK/a/probe"
+    rm "$WORK/copies"/*
+    for number in $(seq 5); do synced a "$number"; done
+    mkdir -p /var/lib/steadfast
+    : >"$WORK/b.log"
+    unshare --mount sh -c 'mount -t tmpfs none /var/lib/steadfast && exec "$@"' sh \
+        "$STEADFAST" mount -f "$VOLUME?node=b" "$WORK/b" >>"$WORK/b.log" 2>&1 &
+    PIDS[b]=$!
+    own $!
+    stands_by b
+    kill -STOP "${PIDS[a]}"
+    begin=$(now_ms)
+    for _ in $(seq 400); do ! grep -q mounted "$WORK/b.log" || break; sleep 0.05; done
+    took=$(($(now_ms) - begin))
+    for number in $(seq 5); do
+        nsenter --mount --target "${PIDS[b]}" cmp "$WORK/copies/f$number" "$WORK/b/f$number" ||
+            die "a stopped owner of an array: f$number is lost: $(tail -n 3 "$WORK/b.log")"
+    done
+    kill -CONT "${PIDS[a]}"
+    ends a
+    [ "$STATUS" -ne 0 ] || die "a deposed owner ends with success"
+    grep -q "deposed by node b" "$WORK/a.log" || die "the log does not say why: $(tail -n 3 "$WORK/a.log")"
+    kill "${PIDS[b]}"
+    ends b
+    [ "$STATUS" -eq 0 ] || die "node b ends with $STATUS: $(tail -n 3 "$WORK/b.log")"
+    ok "an array: the other node serves $took ms after the owner stopped"
+fi
 finish

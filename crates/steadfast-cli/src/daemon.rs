@@ -91,11 +91,12 @@ pub enum Ready {
 }
 
 impl Ready {
-    /// Reports a warning line to the process that started the mount.
+    /// Reports a warning line to the process that started the mount. In the foreground the log has
+    /// it, which goes to the same terminal.
     pub fn warn(&self, line: &str) {
         match self {
             Ready::Pipe => send(WARNING, line),
-            Ready::Foreground => eprintln!("steadfast: {line}"),
+            Ready::Foreground => {}
         }
     }
 
