@@ -286,7 +286,16 @@ if command -v etcd >/dev/null; then
     grep -q "deposed by node b" "$WORK/other.log" || die "the log does not say why: $(cat "$WORK/other.log")"
     umount -l "$WORK/other" 2>/dev/null || true
     [ "$(cat "$MNT/new")" = new ] || die "the deposed owner changed something"
-    timeout 60 "$STEADFAST" umount "$MNT" >/dev/null
+    # An unmount does not wait for the node elsewhere that takes over at once.
+    "${ELSEWHERE[@]}" "$STEADFAST" mount -f "$VOLUME?node=a" "$WORK/other" 2>"$WORK/other.log" &
+    OTHER=$!
+    own $!
+    for _ in $(seq 200); do ! grep -q "standing by: node b" "$WORK/other.log" || break; sleep 0.05; done
+    timeout 60 "$STEADFAST" umount "$MNT" >/dev/null || die "an unmount waits for another machine"
+    for _ in $(seq 200); do ! mountpoint -q "$WORK/other" || break; sleep 0.05; done
+    [ "$(cat "$WORK/other/new")" = new ] || die "node a did not take over: $(cat "$WORK/other.log")"
+    kill "$OTHER"
+    gone "$OTHER" 30 || die "node a does not end: $(cat "$WORK/other.log")"
     [ "$("$STEADFAST" ls "$IMAGE" / | grep -c late)" -eq 0 ] || die "the deposed owner wrote a file"
     check_volume "a failover"
     ok "a stopped owner is fenced: the other node serves after $took ms"

@@ -218,7 +218,7 @@ pub(crate) fn small_sectors(read_only: bool, block_size: u32) -> FileOptions {
     FileOptions { read_only, atomic_unit: small.then_some(block_size), ..FileOptions::default() }
 }
 
-/// Whether a process has the image or device locked or claimed. An image that no longer exists, or
+/// Whether a process of this machine has the image or device locked or claimed. An image that no longer exists, or
 /// that this process may not open, counts as free: there is nothing to wait for.
 ///
 /// # Errors

@@ -94,9 +94,10 @@ fn owner(path: &Path) -> Option<Owner> {
     status.owner.filter(|owner| !owner.is_gone(&Owner::this_process()))
 }
 
-/// Whether a process has the image open for writing.
+/// Whether a process of this machine has the image open for writing.
 pub fn is_locked(path: &Path) -> bool {
-    owner(path).is_some()
+    let here = Owner::this_process();
+    owner(path).is_some_and(|owner| owner.host == here.host)
 }
 
 /// Whether another process of this machine, with this number, has the image open for writing.
