@@ -28,7 +28,7 @@ pub mod interval;
 mod lab_program;
 mod live;
 mod logger;
-mod making;
+pub mod making;
 mod mask_text;
 mod medium;
 pub mod mkfs_name;

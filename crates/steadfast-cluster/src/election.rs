@@ -1,7 +1,7 @@
 //! When a node that stands by takes over: [`Candidate`], without clock and without etcd.
 //!
 //! Invariant: silence counts only while etcd answers. After an outage of etcd the owner gets the
-//! time of a whole [`SILENCE`](crate::SILENCE) to beat again.
+//! time of a whole [`SILENCE`] to beat again.
 
 use std::time::Duration;
 

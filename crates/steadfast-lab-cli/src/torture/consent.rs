@@ -9,7 +9,7 @@ use steadfast_media::Medium;
 use steadfast_torture::torture::device::latency::DeviceKind;
 
 use steadfast_cli::failure::{Exit, Failure, Outcome};
-use steadfast_cli::{host, size};
+use steadfast_cli::{host, making, size};
 
 /// The known signatures: position, bytes, and what they belong to.
 const SIGNATURES: &[(u64, &[u8], &str)] = &[
@@ -96,7 +96,7 @@ fn contents(path: &Path) -> Outcome<Option<&'static str>> {
     if host::open_volume(path, host::Way::Cached, options).is_ok() {
         return Ok(Some("a Steadfast volume"));
     }
-    Ok(host::holds_data(path)?.then_some("data of some kind"))
+    Ok(making::holds_data(path)?.then_some("data of some kind"))
 }
 
 /// The loop device over an image file. The lock does not detect this use.
