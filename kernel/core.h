@@ -97,6 +97,8 @@ struct sfk_attributes {
     uint32_t device;
     // Preferred I/O size in bytes.
     uint32_t block_size;
+    // `allocated` still falls without a call: background work frees the blocks.
+    bool shrinking;
 };
 
 // Attributes to change.

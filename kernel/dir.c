@@ -203,14 +203,20 @@ static int sf_unlink(struct inode *dir, struct dentry *dentry)
 	struct inode *inode = d_inode(dentry);
 	struct sf_info *info = sf_info(dir->i_sb);
 	struct sfk_name name = name_of(dentry);
-	long result = sf_keep(inode);
+	bool leaves = inode->i_nlink == 1 && sf_leave_begin(dentry);
+	long result = leaves ? 0 : sf_keep(inode);
 
 	if (!result)
 		result = SF_CORE(info, sfk_unlink(info->volume, dir->i_ino, &name));
+	if (leaves)
+		sf_leave_end(inode, !result);
 	if (result)
 		return result;
 	sf_room_spend(info, 0);
-	sf_refresh(inode);
+	if (leaves)
+		clear_nlink(inode);
+	else
+		sf_refresh(inode);
 	sf_refresh(dir);
 	return 0;
 }
@@ -220,10 +226,13 @@ static int sf_rmdir(struct inode *dir, struct dentry *dentry)
 	struct inode *inode = d_inode(dentry);
 	struct sf_info *info = sf_info(dir->i_sb);
 	struct sfk_name name = name_of(dentry);
-	long result = sf_keep(inode);
+	bool leaves = sf_leave_begin(dentry);
+	long result = leaves ? 0 : sf_keep(inode);
 
 	if (!result)
 		result = SF_CORE(info, sfk_rmdir(info->volume, dir->i_ino, &name));
+	if (leaves)
+		sf_leave_end(inode, !result);
 	if (result)
 		return result;
 	sf_room_spend(info, 0);
@@ -284,6 +293,7 @@ const struct inode_operations sf_dir_inode_operations = {
 };
 
 const struct file_operations sf_dir_operations = {
+	.open = sf_open,
 	.iterate_shared = sf_readdir,
 	.llseek = generic_file_llseek,
 	.read = generic_read_dir,

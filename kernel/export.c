@@ -36,7 +36,7 @@ static struct dentry *found(struct super_block *sb, __u32 *words)
 
 	if (IS_ERR(inode))
 		return ERR_PTR(PTR_ERR(inode) == -ENOENT ? -ESTALE : PTR_ERR(inode));
-	if (inode->i_generation != words[2] || !inode->i_nlink) {
+	if (inode->i_generation != words[2] || !inode->i_nlink || sf_has_left(inode)) {
 		iput(inode);
 		return ERR_PTR(-ESTALE);
 	}

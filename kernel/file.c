@@ -119,6 +119,7 @@ static ssize_t write_past_cache(struct kiocb *iocb, struct iov_iter *from)
 		if (!result)
 			result = SF_CORE(info, sfk_write(info->volume, inode->i_ino, at, buffer,
 							 copied));
+		sf_blocks_changed(inode);
 		if (!result) {
 			iocb->ki_pos += copied;
 			done += copied;
@@ -266,6 +267,7 @@ static long sf_fallocate(struct file *file, int mode, loff_t offset, loff_t leng
 		sf_room_spend(info, length);
 		result = SF_CORE(info, sfk_allocate(info->volume, inode->i_ino, offset, length,
 						    kind, keep_size));
+		sf_blocks_changed(inode);
 	}
 	if (!result && kind != SFK_ALLOCATE)
 		truncate_pagecache_range(inode, offset, end - 1);
@@ -287,7 +289,7 @@ const struct inode_operations sf_file_inode_operations = {
 };
 
 const struct file_operations sf_file_operations = {
-	.open = generic_file_open,
+	.open = sf_open,
 	.flush = sf_flush,
 	.read_iter = sf_read_iter,
 	.write_iter = sf_write_iter,

@@ -42,6 +42,22 @@ static const struct inode_operations special_operations = {
 	.set_acl = sf_set_acl,
 };
 
+/* Keeps the number of blocks, which the core was asked for when the inode had `changes`. A truncated
+ * file loses blocks in the background, so its number is not kept. */
+static void note_blocks(struct inode *inode, const struct sfk_attributes *found, u64 changes)
+{
+	struct sf_inode *own = sf_inode(inode);
+
+	if (found->shrinking)
+		return;
+	spin_lock(&inode->i_lock);
+	if (atomic64_read(&own->changes) == changes) {
+		own->allocated = found->allocated;
+		WRITE_ONCE(own->allocated_at, changes);
+	}
+	spin_unlock(&inode->i_lock);
+}
+
 static void take(struct inode *inode, const struct sfk_attributes *found)
 {
 	inode->i_mode = found->mode;
@@ -50,6 +66,7 @@ static void take(struct inode *inode, const struct sfk_attributes *found)
 	set_nlink(inode, found->links);
 	i_size_write(inode, found->size);
 	inode->i_blocks = found->allocated >> 9;
+	inode->i_blkbits = ilog2(found->block_size);
 	sf_set_atime(inode, sf_timespec(found->accessed));
 	sf_set_mtime(inode, sf_timespec(found->modified));
 	sf_set_ctime(inode, sf_timespec(found->changed));
@@ -88,6 +105,7 @@ struct inode *sf_iget(struct super_block *sb, const struct sfk_attributes *found
 	if (!(inode->i_state & I_NEW))
 		return inode;
 	take(inode, found);
+	note_blocks(inode, found, atomic64_read(&sf_inode(inode)->changes));
 	sf_inode(inode)->created = sf_timespec(found->created);
 	/* A handle of NFS must not name another inode that gets the number later. */
 	created = found->created.seconds * NSEC_PER_SEC + found->created.nanoseconds;
@@ -142,6 +160,56 @@ int sf_keep(struct inode *inode)
 	return result;
 }
 
+/* Whether only the caller uses the inode, whose last name it removes: it holds one reference of the
+ * name, and maybe one of the inode. Then the core can delete the inode at once, and need not keep it
+ * until sf_evict. Whoever comes later sees SF_LEAVES. */
+bool sf_leave_begin(struct dentry *dentry)
+{
+	struct inode *inode = d_inode(dentry);
+	bool alone;
+
+	if (sf_inode(inode)->acquired)
+		return false;
+	spin_lock(&inode->i_lock);
+	sf_inode(inode)->fate = SF_LEAVES;
+	spin_unlock(&inode->i_lock);
+	/* Before the counts are read; sf_open has the other half. */
+	smp_mb();
+	alone = d_count(dentry) == 1 && atomic_read(&inode->i_count) <= 2;
+	if (!alone)
+		sf_leave_end(inode, false);
+	return alone;
+}
+
+void sf_leave_end(struct inode *inode, bool left)
+{
+	spin_lock(&inode->i_lock);
+	WRITE_ONCE(sf_inode(inode)->fate, left ? SF_LEFT : SF_STAYS);
+	spin_unlock(&inode->i_lock);
+	wake_up_var(&sf_inode(inode)->fate);
+}
+
+/* Whether the core has no such inode any more, or is about to remove it. */
+bool sf_has_left(struct inode *inode)
+{
+	return READ_ONCE(sf_inode(inode)->fate) != SF_STAYS;
+}
+
+/* An open that comes while the file is removed waits. After ESTALE the VFS looks the name up
+ * again. */
+int sf_open(struct inode *inode, struct file *file)
+{
+	struct sf_inode *own = sf_inode(inode);
+
+	smp_mb();
+	if (unlikely(sf_has_left(inode))) {
+		wait_var_event(&own->fate, READ_ONCE(own->fate) != SF_LEAVES);
+		if (sf_has_left(inode))
+			return -ESTALE;
+	}
+	return generic_file_open(inode, file);
+}
+
 void sf_evict(struct inode *inode)
 {
 	struct sf_info *info = sf_info(inode->i_sb);
@@ -170,25 +238,43 @@ int sf_write_inode(struct inode *inode, struct writeback_control *wbc)
 	return SF_CORE(info, sfk_attributes_set(info->volume, inode->i_ino, &change, &found));
 }
 
+/* Bytes of the inode on the medium: what is known, or what the core says. */
+static long find_allocated(struct inode *inode, u64 *allocated)
+{
+	struct sf_info *info = sf_info(inode->i_sb);
+	u64 changes = atomic64_read(&sf_inode(inode)->changes);
+	struct sfk_attributes found;
+	long result;
+
+	if (READ_ONCE(sf_inode(inode)->allocated_at) == changes) {
+		*allocated = READ_ONCE(sf_inode(inode)->allocated);
+		return 0;
+	}
+	result = SF_CORE(info, sfk_attributes_get(info->volume, inode->i_ino, &found));
+	if (result)
+		return result;
+	note_blocks(inode, &found, changes);
+	*allocated = found.allocated;
+	return 0;
+}
+
 int sf_getattr(SF_IDMAP idmap, const struct path *path, struct kstat *stat, u32 mask,
 	       unsigned int flags)
 {
 	struct inode *inode = d_inode(path->dentry);
 	struct sf_info *info = sf_info(inode->i_sb);
 
-	/* Background work frees blocks without a call of the VFS. */
 	if (mask & STATX_BLOCKS) {
 		u64 waiting = atomic_read(&sf_inode(inode)->promised) * info->unit;
-		struct sfk_attributes found;
-		long result = SF_CORE(info, sfk_attributes_get(info->volume, inode->i_ino,
-							       &found));
+		u64 allocated;
+		long result = find_allocated(inode, &allocated);
+
 		if (result)
 			return result;
 		/* Dirty pages count where the file has no blocks for them yet. */
-		waiting = min_t(u64, found.allocated + waiting,
+		waiting = min_t(u64, allocated + waiting,
 				round_up((u64)i_size_read(inode), info->unit));
-		inode->i_blocks = max(found.allocated, waiting) >> 9;
-		inode->i_blkbits = ilog2(found.block_size);
+		inode->i_blocks = max(allocated, waiting) >> 9;
 	}
 	sf_fillattr(idmap, mask, inode, stat);
 	stat->btime = sf_inode(inode)->created;
@@ -268,6 +354,7 @@ int sf_setattr(SF_IDMAP idmap, struct dentry *dentry, struct iattr *attr)
 		result = SF_CORE(info, sfk_attributes_set(info->volume, inode->i_ino, &change,
 							  &found));
 	}
+	sf_blocks_changed(inode);
 	if (result)
 		return result;
 	setattr_copy(idmap, inode, attr);

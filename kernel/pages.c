@@ -191,6 +191,10 @@ static void write_batch(struct batch *batch)
 	else if (length)
 		result = SF_CORE(info, sfk_write(info->volume, inode->i_ino, start, memory,
 						 length));
+	sf_blocks_changed(inode);
+	/* The file was removed meanwhile: its data goes with it. */
+	if (result == -ESTALE && sf_has_left(inode))
+		result = 0;
 	if (memory)
 		unmapped(batch->pages, batch->count, memory);
 	for (i = 0; i < batch->count; i++) {

@@ -47,6 +47,7 @@ ssize_t sf_copy_file_range(struct file *in, loff_t in_at, struct file *out, loff
 		sf_room_spend(info, length);
 		result = SF_CORE(info, sfk_copy(info->volume, source->i_ino, in_at, target->i_ino,
 						out_at, length));
+		sf_blocks_changed(target);
 	}
 	if (result > 0)
 		finish(target, out_at + result);
@@ -74,6 +75,7 @@ loff_t sf_remap_file_range(struct file *in, loff_t in_at, struct file *out, loff
 		sf_room_spend(info, 0);
 		result = SF_CORE(info, sfk_clone(info->volume, source->i_ino, in_at,
 						 target->i_ino, out_at, length));
+		sf_blocks_changed(target);
 		if (result > 0)
 			finish(target, out_at + result);
 	}

@@ -45,17 +45,35 @@ struct sf_info {
 	struct rw_semaphore pieces; /* for reading: a write between promise and dirty pages */
 };
 
+/* What becomes of an inode whose last name is removed while only the caller uses it. */
+enum sf_fate {
+	SF_STAYS,
+	SF_LEAVES, /* the core removes it now; its inode is in memory a little longer */
+	SF_LEFT,
+};
+
 /* An inode in memory. */
 struct sf_inode {
 	struct timespec64 created;
 	atomic_t promised; /* pages with a promise of room */
 	bool acquired; /* keeps its data although its last name is gone */
+	enum sf_fate fate; /* i_lock protects it */
+	/* Bytes on the medium, as they were after so many changes. */
+	u64 allocated;
+	u64 allocated_at;
+	atomic64_t changes;
 	struct inode vfs;
 };
 
 static inline struct sf_inode *sf_inode(struct inode *inode)
 {
 	return container_of(inode, struct sf_inode, vfs);
+}
+
+/* After the core has changed the blocks of an inode. */
+static inline void sf_blocks_changed(struct inode *inode)
+{
+	atomic64_inc(&sf_inode(inode)->changes);
 }
 
 static inline struct sf_info *sf_info(struct super_block *sb)
@@ -88,6 +106,10 @@ struct inode *sf_iget(struct super_block *sb, const struct sfk_attributes *found
 struct inode *sf_iget_number(struct super_block *sb, u64 number);
 int sf_refresh(struct inode *inode);
 int sf_keep(struct inode *inode);
+bool sf_leave_begin(struct dentry *dentry);
+void sf_leave_end(struct inode *inode, bool left);
+bool sf_has_left(struct inode *inode);
+int sf_open(struct inode *inode, struct file *file);
 void sf_evict(struct inode *inode);
 int sf_write_inode(struct inode *inode, struct writeback_control *wbc);
 int sf_getattr(SF_IDMAP idmap, const struct path *path, struct kstat *stat, u32 mask,

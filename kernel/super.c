@@ -19,6 +19,9 @@ static struct inode *sf_alloc_inode(struct super_block *sb)
 	if (!inode)
 		return NULL;
 	inode->acquired = false;
+	inode->fate = SF_STAYS;
+	inode->allocated_at = 0;
+	atomic64_set(&inode->changes, 1);
 	atomic_set(&inode->promised, 0);
 	return &inode->vfs;
 }

@@ -38,7 +38,7 @@ root=$WORK/root
 modules=$cache/image-$kver/lib/modules/$kver/kernel
 mkdir -p "$root"/{bin,proc,sys,dev,mnt,modules}
 cp "$busybox" "$root/bin/busybox"
-gcc -O1 -static -o "$root/bin/work" "$TESTS/kernel/work.c" "$TESTS/kernel/load.c"
+gcc -O1 -static -o "$root/bin/work" "$TESTS"/kernel/*.c
 cp "$build/steadfast.ko" "$root/modules/"
 suite_target=x86_64-unknown-linux-musl
 (cd "$REPO" && { ! command -v rustup >/dev/null || rustup target add "$suite_target"; } &&

@@ -45,6 +45,8 @@ static inline int same(int fd, off_t at, const char *data, size_t length)
     return pread(fd, other, length, at) == (ssize_t)length && !memcmp(other, data, length);
 }
 
+/* race.c */
+int race(void);
 /* load.c */
 int fill_up(void);
 void write_for_ever(int n);

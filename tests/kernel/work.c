@@ -2,7 +2,7 @@
 // each failure; the exit code is their number. `work DIR` runs all; `work again DIR` opens the
 // handle of an earlier run; `work full DIR` fills the volume; `work write DIR FIRST` writes for ever
 // and acknowledges what fsync has confirmed; `work panic DIR` makes the core panic while others use
-// it. The last three are in load.c.
+// it. The last three are in load.c; what several processes do to one name is in race.c.
 #include "check.h"
 
 static ino_t number(const char *name)
@@ -371,5 +371,5 @@ int main(int argc, char **argv)
     handles();
     sharing();
     commands();
-    return failures;
+    return failures + race();
 }

@@ -47,6 +47,8 @@ pub struct sfk_attributes {
     pub device: u32,
     /// Preferred I/O size in bytes.
     pub block_size: u32,
+    /// `allocated` still falls without a call: background work frees the blocks.
+    pub shrinking: bool,
 }
 
 /// `sfk_change.fields`: permission bits.
@@ -113,6 +115,7 @@ impl From<&Attributes> for sfk_attributes {
             gid: found.gid,
             device: found.device,
             block_size: found.block_size,
+            shrinking: found.shrinking,
         }
     }
 }
