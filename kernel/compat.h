@@ -68,6 +68,15 @@
 #define sf_splice_read generic_file_splice_read
 #endif
 
+/* 6.6: who freezes is told. */
+#if SF_SINCE(6, 6)
+#define sf_freeze_super(sb) freeze_super(sb, FREEZE_HOLDER_KERNEL)
+#define sf_thaw_super(sb) thaw_super(sb, FREEZE_HOLDER_KERNEL)
+#else
+#define sf_freeze_super(sb) freeze_super(sb)
+#define sf_thaw_super(sb) thaw_super(sb)
+#endif
+
 /* 6.3: write_cache_pages passes folios. */
 #if SF_SINCE(6, 3)
 #define SF_WRITTEN struct folio *

@@ -145,6 +145,27 @@ struct sfk_new {
     struct sfk_name target;
 };
 
+// A snapshot.
+struct sfk_snapshot {
+    uint8_t name[64];
+    uint64_t generation;
+    int64_t created_seconds;
+    uint64_t inodes;
+    uint64_t used_blocks;
+    uint32_t created_nanoseconds;
+    uint32_t flags;
+};
+
+// An inode that differs between two states.
+struct sfk_difference {
+    // Its number.
+    uint64_t inode;
+    // As `d_type`.
+    uint32_t kind;
+    // From bit 0: created, removed, content, attributes, entries, times.
+    uint32_t flags;
+};
+
 // One piece of memory of a request to the device.
 struct sfk_piece {
     // Its first byte.
@@ -317,6 +338,48 @@ int sfk_rename(const struct sfk_volume *volume,
 // Copies the target of a symbolic link to `buffer` of `room` bytes. Returns its length.
 ptrdiff_t sfk_read_link(const struct sfk_volume *volume, uint64_t inode, char *buffer, size_t room);
 
+// Returns the volume to the last transaction point.
+int sfk_rollback(const struct sfk_volume *volume);
+
+// Sets a transaction point, and from here on `sfk_atomic_commit` alone sets the next one.
+int sfk_atomic_begin(const struct sfk_volume *volume);
+
+// Whether an atomic change is under way.
+bool sfk_atomic_runs(const struct sfk_volume *volume);
+
+// Makes everything since `sfk_atomic_begin` durable. After an error it may still run.
+int sfk_atomic_commit(const struct sfk_volume *volume);
+
+// Returns the volume to `sfk_atomic_begin`. After an error it may still run.
+int sfk_atomic_roll_back(const struct sfk_volume *volume);
+
+// Takes a snapshot of everything accepted so far.
+int sfk_snapshot_create(const struct sfk_volume *volume,
+                        const char *name,
+                        struct sfk_snapshot *out);
+
+// Deletes a snapshot.
+int sfk_snapshot_delete(const struct sfk_volume *volume, const char *name);
+
+// Returns the volume to a snapshot. `newer`: newer snapshots may be deleted.
+int sfk_snapshot_rollback(const struct sfk_volume *volume, const char *name, bool newer);
+
+// Writes up to `room` snapshots of later generations than `after` to `out`. Returns their number.
+ptrdiff_t sfk_snapshot_list(const struct sfk_volume *volume,
+                            uint64_t after,
+                            struct sfk_snapshot *out,
+                            size_t room);
+
+// Writes up to `room` inodes from `next` on that differ between the snapshot `before` and the
+// snapshot `after`, or the live volume if that is empty. Returns their number. `next` is then
+// where the list goes on; 0: it has ended.
+ptrdiff_t sfk_snapshot_diff(const struct sfk_volume *volume,
+                            const char *before,
+                            const char *after,
+                            uint64_t *next,
+                            struct sfk_difference *out,
+                            size_t room);
+
 // Frees memory of `sfk_shim_allocate`.
 extern void sfk_shim_release(void *memory);
 
@@ -429,12 +492,6 @@ int sfk_parse_mask(const char *text, uint32_t *mask);
 
 // The next change panics under the core's locks. For the test of what a panic does.
 void sfk_test_panic(const struct sfk_volume *volume);
-
-// Takes a snapshot of everything accepted so far.
-int sfk_snapshot_create(const struct sfk_volume *volume, const char *name);
-
-// Deletes a snapshot.
-int sfk_snapshot_delete(const struct sfk_volume *volume, const char *name);
 
 // Copies the value to `buffer` of `room` bytes and returns its length; `room` 0 only asks for it.
 ptrdiff_t sfk_xattr_get(const struct sfk_volume *volume,

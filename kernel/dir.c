@@ -42,13 +42,26 @@ static struct dentry *sf_lookup(struct inode *dir, struct dentry *dentry, unsign
 	struct sfk_name name = name_of(dentry);
 	struct sfk_attributes found;
 	struct inode *inode = NULL;
-	long result = SF_CORE(info, sfk_lookup(info->volume, dir->i_ino, &name, &found));
+	struct dentry *alias;
+	bool control;
+	long result;
 
+	/* Until the dentry has the inode: a rollback finds both then, or neither. */
+	down_read(&info->view);
+	result = SF_CORE(info, sfk_lookup(info->volume, dir->i_ino, &name, &found));
+	control = result == -ENOENT && sf_names_control(dir, &dentry->d_name);
 	if (!result)
 		inode = sf_iget(dir->i_sb, &found);
+	else if (control)
+		inode = sf_control_inode(dir->i_sb);
 	else if (result != -ENOENT)
-		return ERR_PTR(result);
-	return d_splice_alias(inode, dentry);
+		inode = ERR_PTR(result);
+	alias = d_splice_alias(inode, dentry);
+	/* A file of the volume may take the name. */
+	if (control && !IS_ERR(alias))
+		d_drop(dentry);
+	up_read(&info->view);
+	return alias;
 }
 
 bool sfk_shim_emit(void *context, const char *name, size_t length, u64 inode, u32 kind,

@@ -51,6 +51,13 @@ void sf_check_broken(void)
 		escape(entry);
 }
 
+/* `steadfast atomically` says so where its command has failed. */
+void sf_note_no_space(struct sf_info *info)
+{
+	if (READ_ONCE(info->holder))
+		WRITE_ONCE(info->no_space, true);
+}
+
 void sfk_shim_panic(const u8 *text, size_t length)
 {
 	struct sf_entry *entry = sf_entry_here();

@@ -35,6 +35,7 @@ int sf_enter(struct sf_entry *entry, struct sf_info *info);
 void sf_leave(struct sf_entry *entry, const char *name);
 struct sf_entry *sf_entry_here(void);
 void sf_check_broken(void);
+void sf_note_no_space(struct sf_info *info);
 
 /* escape.S: sf_save returns 0, and once more, with 1, after sf_escape. */
 long sf_save(unsigned long *saved) __attribute__((returns_twice));
@@ -50,6 +51,8 @@ void sf_escape(unsigned long *saved);
 				result_ = (call);                 \
 			else                                      \
 				result_ = -EIO;                   \
+			if (unlikely(result_ == -ENOSPC))         \
+				sf_note_no_space(info);           \
 			sf_leave(&entry_, __func__);              \
 		}                                                 \
 		result_;                                          \

@@ -63,11 +63,14 @@ static struct dentry *get_parent(struct dentry *child)
 	struct sf_info *info = sf_info(inode->i_sb);
 	struct sfk_name name = { "..", 2 };
 	struct sfk_attributes attributes;
-	long result = SF_CORE(info, sfk_lookup(info->volume, inode->i_ino, &name, &attributes));
+	struct dentry *parent;
+	long result;
 
-	if (result)
-		return ERR_PTR(result);
-	return d_obtain_alias(sf_iget(inode->i_sb, &attributes));
+	down_read(&info->view);
+	result = SF_CORE(info, sfk_lookup(info->volume, inode->i_ino, &name, &attributes));
+	parent = d_obtain_alias(result ? ERR_PTR(result) : sf_iget(inode->i_sb, &attributes));
+	up_read(&info->view);
+	return parent;
 }
 
 const struct export_operations sf_export_operations = {

@@ -20,6 +20,8 @@ int sf_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 	struct sf_info *info = sf_info(inode->i_sb);
 	int result = file_write_and_wait_range(file, start, end);
 
+	if (sf_is_cut_off(inode))
+		return -ESTALE;
 	/* Without it the times may be those of the write-back. */
 	if (!result && !datasync)
 		result = sync_inode_metadata(inode, 1);
@@ -82,6 +84,8 @@ static ssize_t read_past_cache(struct kiocb *iocb, struct iov_iter *to)
 
 static ssize_t sf_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
+	if (sf_is_cut_off(file_inode(iocb->ki_filp)))
+		return -ESTALE;
 	if (iocb->ki_flags & IOCB_DIRECT)
 		return read_past_cache(iocb, to);
 	return generic_file_read_iter(iocb, to);
@@ -192,7 +196,7 @@ static ssize_t sf_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	ssize_t result;
 
 	inode_lock(inode);
-	result = generic_write_checks(iocb, from);
+	result = sf_is_cut_off(inode) ? -ESTALE : generic_write_checks(iocb, from);
 	if (result > 0) {
 		result = file_modified(file);
 		if (!result && iocb->ki_pos > i_size_read(inode))

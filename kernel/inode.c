@@ -94,6 +94,21 @@ static void set_operations(struct inode *inode, u32 device)
 	}
 }
 
+/* After a rollback: the attributes of the state that is now. */
+int sf_take_again(struct inode *inode)
+{
+	struct sf_info *info = sf_info(inode->i_sb);
+	struct sfk_attributes found;
+	long result;
+
+	sf_blocks_changed(inode);
+	result = SF_CORE(info, sfk_attributes_get(info->volume, inode->i_ino, &found));
+	if (!result)
+		take(inode, &found);
+	forget_all_cached_acls(inode);
+	return result;
+}
+
 /* The inode in memory with these attributes. What is in memory is newer than they are. */
 struct inode *sf_iget(struct super_block *sb, const struct sfk_attributes *found)
 {
@@ -120,9 +135,14 @@ struct inode *sf_iget_number(struct super_block *sb, u64 number)
 {
 	struct sf_info *info = sf_info(sb);
 	struct sfk_attributes found;
-	long result = SF_CORE(info, sfk_attributes_get(info->volume, number, &found));
+	struct inode *inode;
+	long result;
 
-	return result ? ERR_PTR(result) : sf_iget(sb, &found);
+	down_read(&info->view);
+	result = SF_CORE(info, sfk_attributes_get(info->volume, number, &found));
+	inode = result ? ERR_PTR(result) : sf_iget(sb, &found);
+	up_read(&info->view);
+	return inode;
 }
 
 /* After an operation that changed the inode by way of the core. The operation is done, so its caller

@@ -6,44 +6,12 @@
 #include <linux/uaccess.h>
 #include <linux/writeback.h>
 
+#include "commands.h"
 #include "steadfast.h"
-
-struct mask_argument {
-	u32 mask;
-	u32 timer_ms;
-};
-
-struct snapshot_argument {
-	char name[64];
-	u64 generation;
-	s64 created_seconds;
-	u64 inodes;
-	u64 used_blocks;
-	u32 created_nanoseconds;
-	u32 flags;
-};
-
-#define TYPE 0xd5
-#define TRANSACT _IO(TYPE, 1)
-#define MASK_GET _IOR(TYPE, 3, struct mask_argument)
-#define MASK_SET _IOW(TYPE, 4, struct mask_argument)
-#define INFO _IOR(TYPE, 5, struct sfk_info)
-#define CHECKPOINT _IO(TYPE, 6)
-#define SNAPSHOT_DELETE _IOW(TYPE, 0x31, struct snapshot_argument)
-/* Not a command of FUSE: makes the next change panic, if the parameter `selftest` allows it. */
-#define PANIC _IO(TYPE, 0xff)
 
 static bool selftest;
 module_param(selftest, bool, 0444);
 MODULE_PARM_DESC(selftest, "allow an ioctl of root that makes the core panic");
-
-/* Dirty pages are part of what becomes durable. */
-static void write_back(struct super_block *sb)
-{
-	down_read(&sb->s_umount);
-	sync_inodes_sb(sb);
-	up_read(&sb->s_umount);
-}
 
 static long copy_info(struct sf_info *info, void __user *to)
 {
@@ -89,15 +57,45 @@ static long set_mask(struct sf_info *info, void __user *from)
 	return result;
 }
 
-static long delete_snapshot(struct sf_info *info, void __user *from)
+static long roll_back(struct sf_info *info, void *with)
 {
-	struct snapshot_argument argument;
+	return SF_CORE(info, sfk_rollback(info->volume));
+}
 
-	if (copy_from_user(&argument, from, sizeof(argument)))
+/* Commands that go back freeze the volume, so they must not hold it writable themselves. */
+static long go_back(struct sf_info *info, unsigned int command, void __user *argument)
+{
+	struct rollback_argument wanted;
+	long result;
+
+	if (sb_rdonly(info->sb))
+		return -EROFS;
+	if (command == ROLLBACK && copy_from_user(&wanted, argument, sizeof(wanted)))
 		return -EFAULT;
-	if (strnlen(argument.name, sizeof(argument.name)) >= sizeof(argument.name))
-		return -ENAMETOOLONG;
-	return SF_CORE(info, sfk_snapshot_delete(info->volume, argument.name));
+	mutex_lock(&info->hold);
+	if (info->holder)
+		result = -EALREADY;
+	else if (command == ROLLBACK)
+		result = sf_go_back(info, wanted.force, roll_back, NULL);
+	else
+		result = sf_snapshot_rollback(info, argument);
+	mutex_unlock(&info->hold);
+	return result;
+}
+
+static long atomic_status(struct sf_info *info, void __user *to)
+{
+	struct atomic_argument status = {};
+
+	mutex_lock(&info->hold);
+	if (info->holder) {
+		status.flags = ATOMIC_RUNS;
+		status.process = info->holder_process;
+	}
+	mutex_unlock(&info->hold);
+	if (READ_ONCE(info->no_space))
+		status.flags |= ATOMIC_NO_SPACE;
+	return copy_to_user(to, &status, sizeof(status)) ? -EFAULT : 0;
 }
 
 /* Commands that change the volume. */
@@ -107,15 +105,17 @@ static long change(struct file *file, unsigned int command, void __user *argumen
 
 	switch (command) {
 	case TRANSACT:
-		write_back(info->sb);
+		sf_room_write_back(info);
 		return SF_CORE(info, sfk_transact(info->volume));
 	case CHECKPOINT:
-		write_back(info->sb);
+		sf_room_write_back(info);
 		return SF_CORE(info, sfk_checkpoint(info->volume));
 	case MASK_SET:
 		return set_mask(info, argument);
 	case SNAPSHOT_DELETE:
-		return delete_snapshot(info, argument);
+		return sf_snapshot_delete(info, argument);
+	case SNAPSHOT_CREATE:
+		return sf_snapshot_create(info, argument);
 	case PANIC:
 		return SF_CORE(info, (sfk_test_panic(info->volume), 0));
 	default:
@@ -134,6 +134,15 @@ long sf_ioctl(struct file *file, unsigned int command, unsigned long number)
 		return copy_info(info, argument);
 	case MASK_GET:
 		return get_mask(info, argument);
+	case ATOMIC_STATUS:
+		return atomic_status(info, argument);
+	case SNAPSHOT_LIST:
+		return sf_snapshot_list(info, argument);
+	case SNAPSHOT_DIFF:
+		return capable(CAP_SYS_ADMIN) ? sf_snapshot_diff(info, argument) : -EPERM;
+	case ROLLBACK:
+	case SNAPSHOT_ROLLBACK:
+		return capable(CAP_SYS_ADMIN) ? go_back(info, command, argument) : -EPERM;
 	case PANIC:
 		if (!selftest)
 			return -ENOTTY;
@@ -141,6 +150,7 @@ long sf_ioctl(struct file *file, unsigned int command, unsigned long number)
 	case TRANSACT:
 	case CHECKPOINT:
 	case MASK_SET:
+	case SNAPSHOT_CREATE:
 	case SNAPSHOT_DELETE:
 		if (!capable(CAP_SYS_ADMIN))
 			return -EPERM;

@@ -98,6 +98,12 @@ void sf_room_take(struct sf_info *info, u64 bytes)
 	sf_room_spend(info, bytes);
 }
 
+/* After a rollback nothing is known of the room. */
+void sf_room_forget(struct sf_info *info)
+{
+	WRITE_ONCE(info->room, 0);
+}
+
 void sf_room_return(struct sf_info *info, u64 bytes)
 {
 	atomic64_sub(bytes, &info->promised);

@@ -17,6 +17,8 @@
 #include "shim.h"
 
 #define SF_CACHE_DEFAULT (32UL << 20)
+/* The number of an inode that a rollback has cut off; the core has none like it. */
+#define SF_CUT_OFF (~0UL)
 
 /* Options of a mount. */
 struct sf_options {
@@ -43,6 +45,16 @@ struct sf_info {
 	u64 unit; /* what one dirty page may need */
 	struct mutex full;
 	struct rw_semaphore pieces; /* for reading: a write between promise and dirty pages */
+	/* rollback.c: the task that takes the volume back, and for reading: a look-up between the core
+	 * and the inode in memory. */
+	struct task_struct *goes_back;
+	struct rw_semaphore view;
+	/* atomic.c: the open control file that holds the volume. */
+	struct mutex hold;
+	struct file *holder;
+	pid_t holder_process;
+	errseq_t hold_error;
+	bool no_space;
 };
 
 /* What becomes of an inode whose last name is removed while only the caller uses it. */
@@ -81,6 +93,11 @@ static inline struct sf_info *sf_info(struct super_block *sb)
 	return sb->s_fs_info;
 }
 
+static inline bool sf_is_cut_off(struct inode *inode)
+{
+	return READ_ONCE(inode->i_ino) == SF_CUT_OFF;
+}
+
 static inline struct sfk_time sf_time(struct timespec64 time)
 {
 	return (struct sfk_time){ .seconds = time.tv_sec, .nanoseconds = time.tv_nsec };
@@ -95,6 +112,7 @@ static inline struct timespec64 sf_timespec(struct sfk_time time)
 extern struct kmem_cache *sf_inode_cache;
 int sf_init_fs_context(struct fs_context *fc);
 void sf_kill(struct super_block *sb);
+void sf_read_mask(struct sf_info *info);
 
 /* options.c */
 extern const struct fs_parameter_spec sf_parameters[];
@@ -105,6 +123,7 @@ int sf_show_options(struct seq_file *seq, struct dentry *root);
 struct inode *sf_iget(struct super_block *sb, const struct sfk_attributes *found);
 struct inode *sf_iget_number(struct super_block *sb, u64 number);
 int sf_refresh(struct inode *inode);
+int sf_take_again(struct inode *inode);
 int sf_keep(struct inode *inode);
 bool sf_leave_begin(struct dentry *dentry);
 void sf_leave_end(struct inode *inode, bool left);
@@ -140,6 +159,7 @@ void sf_room_take(struct sf_info *info, u64 bytes);
 void sf_room_return(struct sf_info *info, u64 bytes);
 void sf_room_for_names(struct sf_info *info);
 void sf_room_write_back(struct sf_info *info);
+void sf_room_forget(struct sf_info *info);
 
 /* xattr.c */
 extern const struct xattr_handler *sf_xattr_handlers[];
@@ -149,6 +169,22 @@ int sf_set_acl(SF_IDMAP idmap, SF_ACL_OF of, struct posix_acl *acl, int type);
 
 /* ioctl.c */
 long sf_ioctl(struct file *file, unsigned int command, unsigned long argument);
+
+/* rollback.c */
+long sf_go_back(struct sf_info *info, bool force, long (*go)(struct sf_info *info, void *with),
+		void *with);
+
+/* atomic.c */
+bool sf_is_control(struct inode *inode);
+bool sf_names_control(struct inode *dir, const struct qstr *name);
+struct inode *sf_control_inode(struct super_block *sb);
+
+/* snapshots.c */
+long sf_snapshot_create(struct sf_info *info, void __user *argument);
+long sf_snapshot_delete(struct sf_info *info, void __user *argument);
+long sf_snapshot_rollback(struct sf_info *info, void __user *argument);
+long sf_snapshot_list(struct sf_info *info, void __user *argument);
+long sf_snapshot_diff(struct sf_info *info, void __user *argument);
 
 /* export.c */
 extern const struct export_operations sf_export_operations;

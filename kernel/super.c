@@ -97,7 +97,7 @@ static int sf_sync_fs(struct super_block *sb, int wait)
 {
 	struct sf_info *info = sf_info(sb);
 
-	if (!wait || sb_rdonly(sb))
+	if (!wait || sb_rdonly(sb) || READ_ONCE(info->goes_back) == current)
 		return 0;
 	return SF_CORE(info, sfk_sync(info->volume));
 }
@@ -107,7 +107,9 @@ static int sf_freeze(struct super_block *sb)
 {
 	struct sf_info *info = sf_info(sb);
 
-	return sb_rdonly(sb) ? 0 : SF_CORE(info, sfk_transact(info->volume));
+	if (sb_rdonly(sb) || READ_ONCE(info->goes_back) == current)
+		return 0;
+	return SF_CORE(info, sfk_transact(info->volume));
 }
 
 static int sf_statfs(struct dentry *dentry, struct kstatfs *out)
@@ -169,6 +171,16 @@ static int open_volume(struct sf_info *info, struct fs_context *fc)
 		errorf(fc, "steadfast (%s): %s", sb->s_id, text);
 	kfree(text);
 	return result;
+}
+
+/* After a rollback the mask may be another one. If it cannot be asked for, the old one stays. */
+void sf_read_mask(struct sf_info *info)
+{
+	struct sfk_info *about = kmalloc(sizeof(*about), GFP_KERNEL | __GFP_NOFAIL);
+
+	if (!SF_CORE(info, (sfk_info_get(info->volume, about), 0)))
+		WRITE_ONCE(info->mask, about->mask);
+	kfree(about);
 }
 
 /* Properties that the VFS wants to know, and options that change the volume. */
@@ -256,8 +268,12 @@ static int sf_reconfigure(struct fs_context *fc)
 	if (!(fc->sb_flags & SB_RDONLY) && info->core_read_only)
 		return invalf(fc, "steadfast: mounted read-only: unmount it and mount it again");
 	if ((fc->sb_flags & SB_RDONLY) && !sb_rdonly(sb)) {
+		long result;
+
 		stop_background(info);
-		return SF_CORE(info, sfk_checkpoint(info->volume));
+		result = SF_CORE(info, sfk_checkpoint(info->volume));
+		/* It stays writable then, as inside an atomic change. */
+		return result ? (start_background(info) ?: result) : 0;
 	}
 	if (!(fc->sb_flags & SB_RDONLY) && !info->background)
 		return start_background(info);
@@ -293,6 +309,8 @@ int sf_init_fs_context(struct fs_context *fc)
 	info->options.cache_size = SF_CACHE_DEFAULT;
 	mutex_init(&info->full);
 	init_rwsem(&info->pieces);
+	init_rwsem(&info->view);
+	mutex_init(&info->hold);
 	fc->s_fs_info = info;
 	fc->ops = &context_operations;
 	return 0;

@@ -38,7 +38,7 @@ root=$WORK/root
 modules=$cache/image-$kver/lib/modules/$kver/kernel
 mkdir -p "$root"/{bin,proc,sys,dev,mnt,modules}
 cp "$busybox" "$root/bin/busybox"
-gcc -O1 -static -o "$root/bin/work" "$TESTS"/kernel/*.c
+gcc -O1 -static -I "$REPO/crates/steadfast-capi/include" -o "$root/bin/work" "$TESTS"/kernel/*.c
 cp "$build/steadfast.ko" "$root/modules/"
 suite_target=x86_64-unknown-linux-musl
 (cd "$REPO" && { ! command -v rustup >/dev/null || rustup target add "$suite_target"; } &&
@@ -66,7 +66,7 @@ chmod +x "$root/init"
 begin_machine() {
     mkdir -p "$WORK/job"
     echo "$1" >"$WORK/job/job"
-    { cat "$WORK/system.cpio" && (cd "$WORK/job" && echo job | cpio -o -H newc 2>/dev/null); } >"$WORK/initrd"
+    { cat "$WORK/system.cpio" && (cd "$WORK/job" && find . | cpio -o -H newc 2>/dev/null); } >"$WORK/initrd"
     timeout "$MACHINE_SECONDS" qemu-system-x86_64 -accel tcg -smp 2 -m "$MACHINE_MIB" -cpu max -nographic -no-reboot \
         -kernel "$cache/image-$kver/boot/vmlinuz-$kver" -initrd "$WORK/initrd" \
         -append "console=ttyS0 no_timer_check quiet panic=-1" \
@@ -119,6 +119,34 @@ grep -q 'steadfast rw,noatime,timer=5000ms' "$WORK/said" || die "the options are
 check_volume "after every operation and a full volume"
 ok "every operation, remounts and a full volume"
 check_stack
+
+# The commands of the program on a mount of the module.
+make_volume 64M
+mkdir -p "$WORK/job/bin"
+strip -o "$WORK/job/bin/steadfast" "$STEADFAST"
+# A static program has none, and ldd says so by failing.
+for library in $(ldd "$STEADFAST" 2>/dev/null | grep -o '/[^ ]*\.so[^ ]*' || true); do
+    mkdir -p "$WORK/job$(dirname "$library")"
+    cp "$library" "$WORK/job$library"
+done
+run_machine 'insmod /modules/steadfast.ko
+mount -t steadfast /dev/vda /mnt && steadfast mask set /mnt manual
+echo one >/mnt/a; steadfast transact /mnt
+echo two >/mnt/a; steadfast rollback /mnt; echo "ROLLBACK $? $(cat /mnt/a)"
+steadfast atomically /mnt -- sh -c "echo three >/mnt/a; echo b >/mnt/b"; echo "COMMITTED $?" $(cat /mnt/a /mnt/b)
+steadfast atomically /mnt -- sh -c "echo four >/mnt/a; exit 3"; echo "FAILURE $? $(cat /mnt/a)"
+steadfast atomically /mnt -- sh -c "rm /mnt/a; touch /begun; sleep 60" &
+until [ -e /begun ]; do sleep 0.1; done; kill -9 $!
+for i in $(seq 50); do [ -e /mnt/a ] && break; sleep 0.1; done; echo "KILLED $(cat /mnt/a)"
+steadfast snapshot create /mnt first && echo five >/mnt/a && steadfast snapshot list /mnt
+steadfast snapshot rollback /mnt first; echo "SNAPSHOT $? $(cat /mnt/a)"
+steadfast snapshot delete /mnt first && steadfast umount /mnt; echo "UMOUNT $?"; rmmod steadfast'
+for word in 'ROLLBACK 0 one' 'COMMITTED 0 three b' 'FAILURE 3 three' 'KILLED three' 'SNAPSHOT 0 three' 'UMOUNT 0'; do
+    said "$word"
+done
+rm -r "$WORK/job"
+check_volume "after the commands"
+ok "rollback, atomically and snapshot on a mount of the module"
 
 # The suite that FUSE mounts pass, with every optional operation of Linux. One check fails on every
 # file system of this kernel: its BPF security module bypasses the rule that only root may set

@@ -47,6 +47,8 @@ static inline int same(int fd, off_t at, const char *data, size_t length)
 
 /* race.c */
 int race(void);
+/* rollback.c */
+int rollback(void);
 /* load.c */
 int fill_up(void);
 void write_for_ever(int n);

@@ -371,5 +371,5 @@ int main(int argc, char **argv)
     handles();
     sharing();
     commands();
-    return failures + race();
+    return failures + race() + rollback();
 }

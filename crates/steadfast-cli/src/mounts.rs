@@ -100,7 +100,8 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let kind = rest.next()?;
     let source = unescape(rest.next()?);
     // A bind mount of part of a volume does not count as the volume.
-    let ours = matches!(kind, b"fuse.steadfast" | b"fuseblk.steadfast") && root == b"/";
+    let ours =
+        matches!(kind, b"fuse.steadfast" | b"fuseblk.steadfast" | b"steadfast") && root == b"/";
     ours.then(|| Mount {
         directory: directory.into(),
         source: source.into(),
@@ -150,6 +151,7 @@ mod tests {
             90 22 0:50 / /mnt/my\\040disk rw,nosuid shared:3 - fuse.steadfast /img/a\\134b.img rw,user_id=0\n\
             91 22 0:51 / /mnt/ro ro,nosuid - fuse.steadfast /img/c.img ro,dirsync\n\
             92 22 0:51 /sub /mnt/bind ro - fuse.steadfast /img/c.img ro\n\
+            93 22 254:0 / /mnt/kernel rw,noatime - steadfast /dev/vda rw\n\
             broken line\n";
         assert_eq!(
             parse(text),
@@ -165,6 +167,12 @@ mod tests {
                     source: "/img/c.img".into(),
                     read_only: true,
                     dirsync: true
+                },
+                Mount {
+                    directory: "/mnt/kernel".into(),
+                    source: "/dev/vda".into(),
+                    read_only: false,
+                    dirsync: false,
                 },
             ]
         );

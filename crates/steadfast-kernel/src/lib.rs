@@ -25,6 +25,7 @@ mod locks;
 mod medium;
 mod names;
 mod platform;
+mod points;
 mod shim;
 mod volume;
 mod xattrs;

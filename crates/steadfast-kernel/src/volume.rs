@@ -231,7 +231,7 @@ pub unsafe extern "C" fn sfk_statistics_get(volume: &Core, out: *mut sfk_statist
     0
 }
 
-fn padded<const N: usize>(text: &str) -> [u8; N] {
+pub(crate) fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
     let end = text.floor_char_boundary(N);
     bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
@@ -318,26 +318,6 @@ pub unsafe extern "C" fn sfk_parse_mask(text: *const c_char, mask: &mut u32) -> 
 #[unsafe(no_mangle)]
 pub extern "C" fn sfk_test_panic(volume: &Core) {
     volume.platform().panics.store(true, Ordering::Relaxed);
-}
-
-/// Takes a snapshot of everything accepted so far.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sfk_snapshot_create(volume: &Core, name: *const c_char) -> c_int {
-    // SAFETY: the kernel's side passes texts that end with a zero.
-    match unsafe { core::ffi::CStr::from_ptr(name) }.to_str() {
-        Ok(name) => code(volume.snapshot_create(name).map(drop)),
-        Err(_) => -EINVAL,
-    }
-}
-
-/// Deletes a snapshot.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sfk_snapshot_delete(volume: &Core, name: *const c_char) -> c_int {
-    // SAFETY: the kernel's side passes texts that end with a zero.
-    match unsafe { core::ffi::CStr::from_ptr(name) }.to_str() {
-        Ok(name) => code(volume.snapshot_delete(name)),
-        Err(_) => -EINVAL,
-    }
 }
 
 const _: () = assert!(size_of::<sfk_info>() == 304 && ENOMEM == 12);
