@@ -3,6 +3,7 @@
 #include <linux/crc32c.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/moduleparam.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
@@ -12,6 +13,27 @@
 /* The core reports a lack of memory, except in a few places that hold small values. Those must not
  * fail, so requests up to this size wait for memory instead. */
 #define SURE_SIZE 512
+
+static unsigned int fail_every;
+module_param(fail_every, uint, 0644);
+MODULE_PARM_DESC(fail_every, "for tests: every so many larger allocations of the core fail; 0: none");
+
+static unsigned int failed;
+module_param(failed, uint, 0444);
+MODULE_PARM_DESC(failed, "how many have failed");
+
+/* Debian's kernels have no fault injection of their own. */
+static bool fails(size_t size)
+{
+	static atomic_t count = ATOMIC_INIT(0);
+	unsigned int every = READ_ONCE(fail_every);
+
+	if (likely(!every) || size <= SURE_SIZE ||
+	    (unsigned int)atomic_inc_return(&count) % every)
+		return false;
+	failed++;
+	return true;
+}
 
 void *sfk_shim_allocate(size_t size, size_t alignment)
 {
@@ -23,6 +45,8 @@ void *sfk_shim_allocate(size_t size, size_t alignment)
 		size = roundup_pow_of_two(max(size, alignment));
 	if (size <= SURE_SIZE)
 		flags |= __GFP_NOFAIL;
+	if (fails(size))
+		return NULL;
 	sf_stack_pause();
 	memory = kvmalloc(size, flags);
 	sf_stack_resume();

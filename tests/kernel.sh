@@ -148,6 +148,35 @@ rm -r "$WORK/job"
 check_volume "after the commands"
 ok "rollback, atomically and snapshot on a mount of the module"
 
+# The core has no memory now and then: calls fail with ENOMEM, and what a program was told is there.
+make_volume 64M
+run_machine 'insmod /modules/steadfast.ko
+mount -t steadfast -o noatime /dev/vda /mnt && echo MOUNTED
+for every in 2 3 7; do
+    mkdir /mnt/$every; echo $every >/sys/module/steadfast/parameters/fail_every
+    for i in $(seq 150); do
+        { head -c 30000 /dev/zero | tr "\\0" "$((i % 10))" >/mnt/$every/$i; } 2>/dev/null && touch /acknowledged-$every-$i
+        [ $((i % 5)) = 0 ] && rm /mnt/$every/$((i - 1)) 2>/dev/null && rm -f /acknowledged-$every-$((i - 1))
+        mv /mnt/$every/$i /mnt/$every/n$i 2>/dev/null && mv /mnt/$every/n$i /mnt/$every/$i 2>/dev/null
+        [ $((i % 10)) = 0 ] && sync
+    done
+    echo 0 >/sys/module/steadfast/parameters/fail_every
+done
+sync; umount /mnt; mount -t steadfast /dev/vda /mnt
+echo "FAILURES $(cat /sys/module/steadfast/parameters/failed)"; good=0
+for a in /acknowledged-*; do
+    name=${a#/acknowledged-}; every=${name%-*}; i=${name#*-}; file=/mnt/$every/$i
+    [ -e $file ] || file=/mnt/$every/n$i
+    [ "$(head -c 30000 /dev/zero | tr "\\0" "$((i % 10))" | md5sum)" = "$(md5sum <$file)" ] && good=$((good + 1)) || echo "LOST $name"
+done
+echo "KEPT $good of $(ls -d /acknowledged-* | wc -l)"
+umount /mnt && rmmod steadfast && echo UNLOADED'
+said UNLOADED
+[ "$(sed -n 's/^FAILURES //p' "$WORK/said")" -ge 100 ] || die "too few requests for memory failed"
+! grep '^LOST' "$WORK/said" || die "a file is lost or wrong after a lack of memory"
+check_volume "after a lack of memory"
+ok "memory for the core fails now and then: $(sed -n 's/^KEPT //p' "$WORK/said") acknowledged files are whole"
+
 # The suite that FUSE mounts pass, with every optional operation of Linux. One check fails on every
 # file system of this kernel: its BPF security module bypasses the rule that only root may set
 # `security.` attributes.
