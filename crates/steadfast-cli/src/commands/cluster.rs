@@ -25,7 +25,7 @@ enum Command {
     /// Then 'steadfast mount cluster://ETCD/NAME DIR' on several machines mounts it on one of them,
     /// and the others stand by. The volume must have been made with 'steadfast mkfs'.
     Create {
-        /// Address of the volume, cluster://ETCD[,ETCD]/NAME
+        /// Address of the volume, cluster://ETCD/NAME; commas separate members of etcd
         address: PathBuf,
         /// Its medium: rados://POOL/NAME or remote+etcd://ETCD/NAME, which fence their earlier
         /// owners; with --fence any medium that all machines reach
