@@ -68,7 +68,7 @@
 #define sf_splice_read generic_file_splice_read
 #endif
 
-/* 6.6: who freezes is told. */
+/* 6.6: the call names the holder of the freeze. */
 #if SF_SINCE(6, 6)
 #define sf_freeze_super(sb) freeze_super(sb, FREEZE_HOLDER_KERNEL)
 #define sf_thaw_super(sb) thaw_super(sb, FREEZE_HOLDER_KERNEL)

@@ -182,7 +182,7 @@ int sf_keep(struct inode *inode)
 
 /* Whether only the caller uses the inode, whose last name it removes: it holds one reference of the
  * name, and maybe one of the inode. Then the core can delete the inode at once, and need not keep it
- * until sf_evict. Whoever comes later sees SF_LEAVES. */
+ * until sf_evict. A later task sees SF_LEAVES. */
 bool sf_leave_begin(struct dentry *dentry)
 {
 	struct inode *inode = d_inode(dentry);

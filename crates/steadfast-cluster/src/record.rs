@@ -78,7 +78,7 @@ pub struct OwnerRecord {
     /// What an administrator has asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wish: Option<Wish>,
-    /// Who shall own the volume next.
+    /// The node that shall own the volume next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
