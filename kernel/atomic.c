@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* The control file: changes of several files as one (`steadfast atomically`).
  *
- * It is in the root directory, but not listed and not part of the volume. A task that opens it and begins
- * holds the volume until it commits or aborts. If its last descriptor is closed before that, for
- * any reason, the volume goes back. `hold` guards the holder, and lets one task go back at a time. */
+ * It is in the root directory, but not listed and not part of the volume. A task that opens it and
+ * begins holds the volume until it commits or aborts. If its last descriptor is closed before that,
+ * for any reason, the volume goes back. `hold` guards the holder, and lets one task go back at a
+ * time. */
 #include <linux/capability.h>
 #include <linux/mount.h>
 
