@@ -8,6 +8,7 @@ NAME=cluster
 plain && skip_all "this is about volumes of a cluster"
 need etcd
 start cluster
+source "$REPO/scripts/services.sh"
 
 # refused WORDS COMMAND...: the command fails with one line that has these words.
 refused() {

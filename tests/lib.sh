@@ -230,34 +230,6 @@ check_volume() {
     ok "check finds nothing${1:+ ($1)}"
 }
 
-# start_etcd: etcd with one member on ETCD_PORT of this machine, without TLS. Its process is ETCD.
-# run_etcd starts it again, with the same data; it fails if etcd ends before it answers.
-run_etcd() {
-    etcd --data-dir "$WORK/etcd" --log-level warn --unsafe-no-fsync \
-        --listen-client-urls "http://127.0.0.1:$ETCD_PORT" --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" \
-        --listen-peer-urls "http://127.0.0.1:$((ETCD_PORT + 1))" --initial-advertise-peer-urls "http://127.0.0.1:$((ETCD_PORT + 1))" \
-        --initial-cluster "default=http://127.0.0.1:$((ETCD_PORT + 1))" >>"$WORK/etcd.log" 2>&1 &
-    ETCD=$!
-    own $!
-    local try
-    for try in $(seq 100); do
-        [ -d "/proc/$ETCD" ] || return 1
-        "$STEADFAST" cluster status "cluster://127.0.0.1:$ETCD_PORT/none" >"$WORK/said" 2>&1 || true
-        ! grep -q "etcd knows no volume" "$WORK/said" || return 0
-        sleep 0.1
-    done
-    die "etcd does not answer ($try): $(tail -n 5 "$WORK/etcd.log")"
-}
-start_etcd() {
-    local try
-    for try in $(seq 20); do
-        ETCD_PORT=$((20000 + RANDOM % 10000))
-        rm -rf "$WORK/etcd"
-        ! run_etcd || return 0
-    done
-    die "etcd does not start ($try): $(tail -n 5 "$WORK/etcd.log")"
-}
-
 cleanup() {
     local status=$? pid
     trap - EXIT INT TERM HUP

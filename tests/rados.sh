@@ -9,85 +9,7 @@ plain && skip_all "this is about images in RADOS"
 need ceph-mon ceph-osd ceph ceph-authtool monmaptool rados
 start rados
 
-CONF=$WORK/ceph.conf
-export CEPH_CONF=$CONF
-PORT=
-MON=
-OSD=
-
-# Ceph listens on this machine only. The port is below those that the kernel uses for outgoing
-# connections. If it is taken, the monitor ends, and the next one is tried.
-configure() {
-    PORT=$((20000 + RANDOM % 10000))
-    cat >"$CONF" <<CONF
-[global]
-fsid = $(cat /proc/sys/kernel/random/uuid)
-mon_host = [v2:127.0.0.1:$PORT]
-mon_initial_members = a
-public_network = 127.0.0.0/8
-ms_bind_ipv6 = false
-auth_cluster_required = cephx
-auth_service_required = cephx
-auth_client_required = cephx
-keyring = $WORK/keyring
-log_file = $WORK/\$name.log
-mon_cluster_log_file = $WORK/cluster.log
-admin_socket =
-pid_file =
-run_dir = $WORK
-crash_dir = $WORK
-mon_data = $WORK/mon
-osd_data = $WORK/osd
-osd_pool_default_size = 1
-mon_allow_pool_size_one = true
-paxos_propose_interval = 0.05
-paxos_min_wait = 0.01
-bluestore_block_size = 4294967296
-osd_memory_target = 939524096
-CONF
-}
-
-monitor_run() {
-    local fsid try
-    fsid=$(awk '/^fsid/ { print $3 }' "$CONF")
-    rm -rf "$WORK/mon"
-    mkdir "$WORK/mon"
-    monmaptool --create --clobber --addv a "[v2:127.0.0.1:$PORT]" --fsid "$fsid" "$WORK/monmap" >/dev/null
-    ceph-mon --mkfs -i a --monmap "$WORK/monmap" --keyring "$WORK/keyring" >>"$WORK/mon.out" 2>&1
-    ceph-mon -f -i a >>"$WORK/mon.out" 2>&1 &
-    MON=$!
-    own $!
-    for try in $(seq 100); do
-        [ -d "/proc/$MON" ] || return 1
-        ! timeout 5 ceph --connect-timeout 2 fsid >/dev/null 2>&1 || return 0
-        sleep 0.1
-    done
-    die "the monitor does not answer ($try): $(tail -n 5 "$WORK/mon.out")"
-}
-
-ceph_start() {
-    local try uuid
-    for try in $(seq 10); do
-        configure
-        rm -f "$WORK/keyring"
-        ceph-authtool --create-keyring "$WORK/keyring" --gen-key -n mon. --cap mon 'allow *' >/dev/null
-        ceph-authtool "$WORK/keyring" --gen-key -n client.admin --cap mon 'allow *' --cap osd 'allow *' >/dev/null
-        ! monitor_run || break
-    done
-    [ -d "/proc/$MON" ] || die "the monitor does not start ($try): $(tail -n 5 "$WORK/mon.out")"
-    uuid=$(cat /proc/sys/kernel/random/uuid)
-    mkdir "$WORK/osd"
-    ceph osd new "$uuid" >/dev/null
-    ceph auth get-or-create osd.0 mon 'allow profile osd' osd 'allow *' >"$WORK/osd/keyring"
-    truncate -s 4G "$WORK/osd/block"
-    ceph-osd -i 0 --mkfs --osd-uuid "$uuid" --keyring "$WORK/osd/keyring" >>"$WORK/osd.out" 2>&1
-    ceph-osd -f -i 0 --keyring "$WORK/osd/keyring" >>"$WORK/osd.out" 2>&1 &
-    OSD=$!
-    own $!
-    ceph osd pool create pool 8 8 >/dev/null 2>&1
-    timeout 60 rados -p pool create probe || die "the OSD does not answer: $(tail -n 5 "$WORK/osd.out")"
-    rados -p pool rm probe
-}
+source "$REPO/scripts/services.sh"
 
 # refused WORDS COMMAND...: the command fails with one line that has these words.
 refused() {
@@ -103,7 +25,7 @@ ELSEWHERE=(unshare --uts sh -c 'hostname elsewhere && exec "$@"' sh)
 
 objects() { rados -p pool ls 2>/dev/null | grep -c '^disk\.[0-9a-f]*$' || true; }
 
-ceph_start
+start_ceph
 ok "a monitor and an OSD answer"
 IMAGE=rados://pool/disk
 
@@ -115,7 +37,7 @@ refused "there is no pool 'none'" "$STEADFAST" mkfs --size 64M rados://none/disk
 refused "the name of the image is missing" "$STEADFAST" mkfs --size 64M rados://pool
 refused "configuration of Ceph cannot be read" "$STEADFAST" info "$IMAGE?conf=/no/such"
 refused "the key of client.stranger" "$STEADFAST" info "$IMAGE?user=stranger"
-sed "s/:$PORT\]/:1]/" "$CONF" >"$WORK/deaf.conf"
+sed "s/:$CEPH_PORT\]/:1]/" "$CONF" >"$WORK/deaf.conf"
 refused "monitors of Ceph cannot be reached" "$STEADFAST" info "$IMAGE?conf=$WORK/deaf.conf&timeout=2"
 ceph auth get-or-create client.reader mon 'allow r' osd 'allow r pool=pool' >>"$WORK/keyring"
 ceph auth get-or-create client.writer mon 'profile rbd' osd 'profile rbd pool=pool' >>"$WORK/keyring"
