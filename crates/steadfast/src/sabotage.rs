@@ -49,8 +49,8 @@ pub enum Sabotage {
     PackAgainstOldValue,
     /// Readers ignore the log until it is replayed.
     ReadPastTheLog,
-    /// A checkpoint between two records of a replay says that the whole log is in the tree.
-    ReplayEndsEarly,
+    /// A replay takes free blocks that the log names for its nodes.
+    ReplayOverLog,
     /// The first record is applied again after the last.
     ReplayTwice,
     /// A node is changed in place instead of being copied.

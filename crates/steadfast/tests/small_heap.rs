@@ -1,5 +1,5 @@
-//! The whole file system in a heap of 44 KiB with 512-byte nodes, as on a microcontroller: the
-//! allocator refuses more.
+//! The whole file system in a small heap with 512-byte nodes, as on a microcontroller: what it takes
+//! while it runs, and what a mount behind a power cut takes.
 //!
 //! The medium and the test's own model are not part of the device's heap and are not counted.
 #![allow(unsafe_code)]
@@ -7,20 +7,18 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use steadfast::fs::{Caller, NewNode, RenameMode};
 use steadfast::testing::TestPlatform;
-use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
+use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
 use steadfast_media::MemoryMedium;
 
 const HEAP: usize = 44 << 10;
 
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
 thread_local! {
     static COUNTED: Cell<bool> = const { Cell::new(false) };
+    static IN_USE: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Counts the allocations of the file system.
@@ -30,8 +28,8 @@ struct SmallHeap;
 unsafe impl GlobalAlloc for SmallHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if COUNTED.try_with(Cell::get).unwrap_or(false) {
-            let now = IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-            PEAK.fetch_max(now, Ordering::Relaxed);
+            IN_USE.set(IN_USE.get() + layout.size());
+            PEAK.set(PEAK.get().max(IN_USE.get()));
         }
         // SAFETY: the caller's promise about the layout is passed on.
         unsafe { System.alloc(layout) }
@@ -39,7 +37,7 @@ unsafe impl GlobalAlloc for SmallHeap {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if COUNTED.try_with(Cell::get).unwrap_or(false) {
-            IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+            IN_USE.set(IN_USE.get() - layout.size());
         }
         // SAFETY: the pointer came from `alloc` above with this layout.
         unsafe { System.dealloc(pointer, layout) }
@@ -92,7 +90,7 @@ fn everything_fits() {
         FormatOptions { block_size: 512, log_size: Some(16 << 10), ..FormatOptions::default() };
     let open = OpenOptions { cache_size: 16 << 10, ..OpenOptions::default() };
     counted(|| Volume::format(&&chip, &options, &TestPlatform::new())).expect("format");
-    assert_eq!(IN_USE.load(Ordering::Relaxed), 0, "format gives everything back");
+    assert_eq!(IN_USE.get(), 0, "format gives everything back");
 
     let caller = Caller::default();
     let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
@@ -168,7 +166,77 @@ fn everything_fits() {
         volume.close().expect("close");
         drop(volume);
     });
-    let peak = PEAK.load(Ordering::Relaxed);
+    let peak = PEAK.get();
     println!("peak heap {peak} bytes; {full} writes found the volume full");
     assert!(peak <= HEAP, "peak heap {peak} bytes, allowed {HEAP}");
+}
+
+/// The peak of `run` alone, beside what is in use already.
+fn peak_of(run: impl FnOnce()) -> usize {
+    let (in_use, peak) = (IN_USE.get(), PEAK.get());
+    PEAK.set(in_use);
+    counted(run);
+    let own = PEAK.get() - in_use;
+    PEAK.set(peak);
+    own
+}
+
+/// What a device takes that lost its power now: the mount, and its first change.
+fn mount_peak(chip: &Chip, options: &OpenOptions) -> usize {
+    let copy = Chip(MemoryMedium::from_bytes(&chip.0.to_bytes(), 512).expect("geometry"));
+    peak_of(|| {
+        let volume = Volume::open(&copy, options.clone(), TestPlatform::new()).expect("mount");
+        let root = InodeNumber::ROOT;
+        volume.create(root, b"next", NewNode::Regular, 0o644, &Caller::default()).expect("create");
+        volume.transact().expect("transact");
+    })
+}
+
+/// Small files, a large one that is overwritten all over, then deletions: each is durable at once.
+/// After any of them a mount takes no more than running has taken at the end.
+#[test]
+fn a_mount_behind_a_cut_needs_no_more_than_running() {
+    for log_size in [8, 16, 32, 128].map(|kib| kib << 10) {
+        let chip = Chip(MemoryMedium::new(1 << 20, 512).expect("geometry"));
+        // Not at the end of a mount, so that only cuts are measured.
+        let mask = TransactionMask(TransactionMask::DEFAULT.0 & !TransactionMask::UNMOUNT.0);
+        let format = FormatOptions {
+            block_size: 512,
+            log_size: Some(log_size),
+            mask,
+            ..FormatOptions::default()
+        };
+        Volume::format(&&chip, &format, &TestPlatform::new()).expect("format");
+        let open = OpenOptions { cache_size: 0, access_times: false, ..OpenOptions::default() };
+        let (root, caller) = (InodeNumber::ROOT, Caller::default());
+        let mut mounts = Vec::new();
+        let mut cut = || outside(|| mounts.push(mount_peak(&chip, &open)));
+        let running = peak_of(|| {
+            let volume = Volume::open(&chip, open.clone(), TestPlatform::new()).expect("open");
+            let create =
+                |name: &str| volume.create(root, name.as_bytes(), NewNode::Regular, 0o644, &caller);
+            for number in 0..50_u8 {
+                let file = create(&format!("file-{number}")).expect("create");
+                volume.write(file.inode, 0, &[number; 1000], true).expect("write");
+                cut();
+            }
+            let large = create("large").expect("create").inode;
+            for round in 0..320_u64 {
+                let place = round * 37 % 320 * 512;
+                volume.write(large, place, &[round as u8; 512], true).expect("overwrite");
+                volume.background().expect("background");
+                cut();
+            }
+            for number in 0..40 {
+                volume.unlink(root, format!("file-{number}").as_bytes()).expect("unlink");
+                if number % 20 == 19 {
+                    volume.transact().expect("transact");
+                    cut();
+                }
+            }
+        });
+        let mount = mounts.iter().max().expect("cuts");
+        println!("log of {log_size}: peak running {running} bytes, of a mount {mount}");
+        assert!(mounts.len() > 300 && *mount <= running, "mount {mount}, running {running}");
+    }
 }

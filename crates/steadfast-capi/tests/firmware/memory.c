@@ -180,7 +180,9 @@ int main(void) {
     }
     board_print("\n");
     /* A test of small arenas that never meets one proves nothing. */
-    IS(reached[0] > 0 && reached[1] > 0 && reached[2] > 0 && reached[3] > 0 && reached[4] > 0, 1);
+    IS(reached[0] > 0 && reached[1] > 0 && reached[2] > 0 && reached[4] > 0, 1);
+    /* An arena that does the work can mount behind a power cut, too. */
+    IS(reached[3], 0);
     board_print("ok\n");
     return 0;
 }

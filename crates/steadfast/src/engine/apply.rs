@@ -121,7 +121,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// volume may have no more room than those took. No reader sees the states in between. Removals
     /// go first; otherwise the old and the new entries would exist together for a moment. Short
     /// steps also help because a longer plan reserves more beyond what it uses. With a small cache
-    /// they are shorter: the nodes of a plan are in memory together.
+    /// they are shorter: the nodes of a plan are in memory together. Between two steps nodes that
+    /// would fill the cache are written out.
     // Its variables must not stay on the stack of the caller.
     #[inline(never)]
     fn change_keys_in_steps(
@@ -152,6 +153,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     Err(error) => return Err(error),
                 }
                 self.settle(working);
+                self.relieve_replay(working)?;
             }
         }
         let roots = self.roots(working);
@@ -301,8 +303,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Largest payload of one log record: a quarter of the log, so that one record never fills it.
-    /// And half of the memory for nodes: a record is in memory as a whole when it is replayed, and
-    /// so are the nodes that it changes.
+    /// And half of the memory for nodes: a record is in memory as a whole when it is replayed.
     pub(super) fn record_limit(&self) -> usize {
         let superblock = &self.store.superblock;
         let log = superblock.log.count * u64::from(superblock.block_size);

@@ -98,6 +98,11 @@ pub fn mutations(payload: &[u8], wanted: impl Fn(u8) -> bool) -> Result<Option<V
             _ => return Ok(None),
         };
         if wanted(tag) {
+            if mutations.is_empty() {
+                // A list that grows would need its memory twice for a moment.
+                let more = Encoded(fields.rest()).filter(|(_, tag, _)| wanted(*tag)).count();
+                mutations.try_reserve_exact(1 + more).map_err(|_| Error::OutOfMemory)?;
+            }
             let value = value.map(memory::copy).transpose()?;
             memory::push(&mut mutations, Mutation { key, value })?;
         }

@@ -24,8 +24,9 @@ use crate::log::ring::{read_ring, unless_unreadable};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::space::RangeSet;
 use crate::tree::Store;
-use crate::types::{BlockAddress, BlockRun, Generation, Lsn};
+use crate::types::{BlockAddress, Generation, Lsn};
 
 /// Bytes of data checked at once: a multiple of every block size.
 const CHECKED_AT_ONCE: usize = 64 << 10;
@@ -48,7 +49,7 @@ pub struct LogContent {
     records: Vec<Located>,
     /// Blocks of data that the records name. They must not be allocated while the records are
     /// applied.
-    pub runs: Vec<BlockRun>,
+    pub runs: RangeSet,
     /// Where the next group begins.
     pub end: LogPosition,
     /// The block of the last group that does not hold its newest record.
@@ -117,36 +118,9 @@ impl LogContent {
             return payload::mutations(payload, |_| true)?.ok_or(damaged);
         }
         let bytes = read_ring(store, place.block, 0, RECORD_HEADER + place.payload)?;
-        let record =
-            Record::decode(&bytes, place.payload, |bytes| store.crc(bytes))?.ok_or(damaged)?;
-        record.mutations()?.ok_or(damaged)
-    }
-
-    /// Where the log continues after record `index`. `start` is where it was read from.
-    ///
-    /// # Errors
-    /// The medium's; `CorruptLog`.
-    pub fn position_after<M: Medium, P: Platform>(
-        &self,
-        store: &Store<M, P>,
-        start: &LogPosition,
-        index: usize,
-    ) -> Result<LogPosition> {
-        let damaged = Error::CorruptLog {
-            address: store.superblock.log.start,
-            reason: "log record changed while it was replayed",
-        };
-        let RecordPlace { lsn, block, .. } = self.records.get(index).ok_or(damaged)?.place;
-        let blocks: u64 = self.places().take(index + 1).map(|place| place.group_blocks()).sum();
-        let bytes = read_ring(store, block, 0, RECORD_HEADER)?;
-        let header = Header::decode(&bytes, store.volume_id());
-        let header = header.filter(|header| header.lsn == lsn).ok_or(damaged)?;
-        Ok(LogPosition {
-            lsn: Lsn(lsn.0 + 1),
-            block: (start.block + blocks) % store.superblock.log.count,
-            previous: header.digest,
-            epoch: header.epoch,
-        })
+        let record = Record::decode(&bytes, place.payload, |bytes| store.crc(bytes))?;
+        drop(bytes);
+        record.ok_or(damaged)?.mutations()?.ok_or(damaged)
     }
 
     /// Takes `record` as the counting record of the group at the end, and moves the end after it.
@@ -159,7 +133,8 @@ impl LogContent {
     ) -> Result<()> {
         for extent in extents(found.record.payload()) {
             if let Some(run) = decode_run(extent).filter(|run| store.contains(*run)) {
-                memory::push(&mut self.runs, run)?;
+                self.runs.reserve(1)?;
+                self.runs.insert(run.start.0, run.end());
             }
             self.birth_max = self.birth_max.max(decode_birth(extent).unwrap_or_default());
         }
@@ -170,7 +145,7 @@ impl LogContent {
         self.end = found.end(&self.end, ring);
         self.blocks += found.group_blocks();
         let payload = found.record.into_payload();
-        let kept = keep.checked_sub(payload.len()).map(|left| {
+        let kept = keep.checked_sub(payload.capacity()).map(|left| {
             *keep = left;
             payload
         });

@@ -39,6 +39,14 @@ impl RangeSet {
         self.ranges.try_reserve(count).map_err(|_| Error::OutOfMemory)
     }
 
+    /// As [`reserve`](Self::reserve), with no room for later calls.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve_exact(&mut self, count: usize) -> Result<()> {
+        self.ranges.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)
+    }
+
     /// Index of the first range that ends after `block`.
     fn position(&self, block: u64) -> usize {
         self.ranges.partition_point(|(_, end)| *end <= block)

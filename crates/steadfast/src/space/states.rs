@@ -12,7 +12,7 @@ use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::sort::sort;
 use crate::space::change::overlaps_any;
-use crate::space::{Space, group, read_group};
+use crate::space::{RangeSet, Space, group, read_group};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 
@@ -26,10 +26,15 @@ impl Space {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn reserve_for_replay(&mut self, run: BlockRun) -> Result<()> {
-        self.reserved.reserve(1)?;
-        self.reserved.insert(run.start.0, run.end());
-        self.mark_busy(run, true);
+    pub fn reserve_for_replay(&mut self, runs: &RangeSet) -> Result<()> {
+        if planted(Sabotage::ReplayOverLog) {
+            return Ok(());
+        }
+        self.reserved.reserve_exact(runs.len())?;
+        for (start, end) in runs.iter() {
+            self.reserved.insert(start, end);
+            self.mark_busy(BlockRun { start: BlockAddress(start), count: end - start }, true);
+        }
         Ok(())
     }
 

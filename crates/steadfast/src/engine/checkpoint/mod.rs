@@ -32,13 +32,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// bitmaps that cannot be read; then nothing has changed, except that changed bitmaps are in
     /// the tree.
     pub(crate) fn freeze(&self, working: &mut Working) -> Result<()> {
-        self.freeze_tree(working)?;
-        working.log.freeze();
-        Ok(())
-    }
-
-    /// As [`freeze`](Self::freeze), without the log: what it holds stays in use.
-    pub(crate) fn freeze_tree(&self, working: &mut Working) -> Result<()> {
         debug_assert!(working.frozen.is_none());
         self.check_going_on()?;
         // Each of the two changes what the other writes, in ever fewer nodes, because a node is
@@ -84,6 +77,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.generation = Generation(working.generation.0 + 1);
         working.parameters_changed = false;
         working.space.freeze();
+        working.log.freeze();
         Ok(())
     }
 

@@ -11,13 +11,11 @@
 //! - a step ends when the medium has done as much upkeep of its own as the step may write. So a
 //!   step is bounded in the medium's terms, too.
 
-use alloc::vec::Vec;
 use core::slice;
 
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::Metaroot;
 use crate::memory;
@@ -145,24 +143,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn is_beyond(&self, since: Upkeep, bytes: u64) -> bool {
         let now = self.store.medium.upkeep();
         since.0.zip(now).is_some_and(|(since, now)| now.saturating_sub(since) > bytes)
-    }
-
-    /// Writes the frozen state at once and makes it the durable one. The log gives up no record.
-    ///
-    /// # Errors
-    /// The medium's; `OutOfMemory`. The volume cannot be used after one.
-    pub(crate) fn write_frozen(&self, working: &mut Working, metaroot: Metaroot) -> Result<()> {
-        let nodes = working.frozen.take().map_or_else(Vec::new, |frozen| frozen.nodes);
-        self.check_alone(true)?;
-        for part in nodes.chunks(self.nodes_of(self.step_bytes())) {
-            self.store.write_nodes(part)?;
-            part.iter().for_each(|sealed| self.store.set_clean(sealed.pointer.addresses[0]));
-        }
-        self.write_metaroot(&metaroot)?;
-        working.durable = metaroot;
-        self.tally.lock().checkpoints += 1;
-        working.space.thaw(&self.store, &metaroot.root(), &self.pins.lock());
-        Ok(())
     }
 
     fn write_metaroot(&self, metaroot: &Metaroot) -> Result<()> {

@@ -159,8 +159,37 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
+    /// Writes out the nodes that a replay has changed, before they fill the cache. One record can
+    /// change more nodes than that, so it happens in the middle of a record, too.
+    ///
+    /// The nodes go to blocks that neither the durable state nor the log uses. So a power cut, or
+    /// an error, changes nothing: the log is there, and the next opening replays it. With a damaged
+    /// newer state nothing is written, because free blocks may be the remains of it.
+    ///
+    /// # Errors
+    /// The medium's; `OutOfMemory`. The caller drops the replay.
+    pub(crate) fn relieve_replay(&self, working: &mut Working) -> Result<()> {
+        let usage = self.store.cache_use();
+        if usage.pinned <= pinned_max(&usage) || self.read_only || self.newer_state.is_some() {
+            return Ok(());
+        }
+        // Another writer may use blocks that are free to this one.
+        self.check_alone(true)?;
+        self.write_out_dirty(working, usize::MAX)
+    }
+
     /// Writes out up to `most` of the dirty nodes, without a checkpoint.
     fn write_out(&self, working: &mut Working, most: usize) -> Result<()> {
+        self.write_out_dirty(working, most).map_err(|error| match error {
+            // The nodes are still on the list.
+            Error::OutOfMemory => error,
+            error => self.fail("metadata could not be written out", error),
+        })
+    }
+
+    /// As [`write_out`](Self::write_out); after an error the volume goes on.
+    #[inline(never)]
+    fn write_out_dirty(&self, working: &mut Working, most: usize) -> Result<()> {
         if working.leaving.is_empty() {
             let room = self.store.room_to_seal()?;
             let leaving = &mut working.leaving;
@@ -178,11 +207,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 memory::push(&mut nodes, sealed)?;
             }
         }
-        self.store.write_nodes(&nodes).map_err(|error| match error {
-            // The nodes are still on the list.
-            Error::OutOfMemory => error,
-            error => self.fail("metadata could not be written out", error),
-        })?;
+        self.store.write_nodes(&nodes)?;
         for sealed in &nodes {
             self.store.set_clean(sealed.pointer.addresses[0]);
         }

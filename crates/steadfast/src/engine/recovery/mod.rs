@@ -4,5 +4,4 @@
 pub(crate) mod newer;
 pub(crate) mod open;
 pub(crate) mod overlay;
-mod pieces;
 pub(crate) mod rollback;

@@ -4,8 +4,8 @@
 //!
 //! Opening writes in two cases. After a power cut in the middle of a transaction point it overwrites
 //! the remains of that point: a state that one mount has dropped must not come back at the next. And
-//! where the log changes more nodes than the cache holds, it [makes checkpoints
-//! ](crate::engine::recovery::pieces) while it replays.
+//! where the log changes more nodes than the cache holds, the replay [writes them out
+//! ](Engine::relieve_replay) to free blocks.
 
 use core::sync::atomic::AtomicU32;
 
@@ -101,6 +101,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let store = &volume.store;
             slots.mend(&Retry(&store.medium), &store.superblock, &store.platform)?;
         }
+        drop(slots);
         volume.replayed_records = found.points();
         volume.commit.get_mut().last_ms = volume.store.platform.monotonic_ms();
         volume.go_on_behind(&mut volume.working.lock(), &found)?;
@@ -205,20 +206,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Applies the records that [`read_log`](Self::read_log) found. It may make checkpoints in
-    /// between, except `at_once`: then the caller can go back to where it began.
-    pub(crate) fn replay(
-        &self,
-        working: &mut Working,
-        found: &LogContent,
-        at_once: bool,
-    ) -> Result<()> {
-        let start = working.durable.log;
+    /// Applies the records that [`read_log`](Self::read_log) found. The durable state stays as it
+    /// is, so after an error the caller can go back to it.
+    pub(crate) fn replay(&self, working: &mut Working, found: &LogContent) -> Result<()> {
         // What the log has is durable already, so it counts as no new batch.
         let sequence = working.sequence;
-        for run in &found.runs {
-            working.space.reserve_for_replay(*run)?;
-        }
+        working.space.reserve_for_replay(&found.runs)?;
         // A checkpoint may have been in flight; the generation after it may have been in use
         // already.
         self.pass_births(working, found.birth_max)?;
@@ -226,9 +219,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
             working.space.mark();
             while working.dying.len() > self.dying_max() && self.flush_dead(working)? {}
-            if !at_once {
-                self.end_piece(working, found, &start, index)?;
-            }
         }
         if planted(Sabotage::ReplayTwice) && found.len() > 1 {
             self.apply(working, found.mutations(&self.store, 0)?, Origin::Replay)?;

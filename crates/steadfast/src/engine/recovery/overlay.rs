@@ -59,7 +59,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             Err(found) => {
                 let mut working = self.working.lock();
                 self.find_held_data(&mut working);
-                self.replay(&mut working, &found, false)
+                self.replay(&mut working, &found)
             }
         }
     }
@@ -92,7 +92,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.check_going_on()?;
         let mut before = self.working_at(&working.durable)?;
         self.find_held_data(&mut working);
-        match self.replay(&mut working, log.log(), true) {
+        match self.replay(&mut working, log.log()) {
             Ok(()) => {
                 self.view.write().log = None;
                 self.lifecycle.enter(Lifecycle::Open);

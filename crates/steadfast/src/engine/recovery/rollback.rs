@@ -115,9 +115,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             drop(restored);
         }
         self.find_held_data(working);
-        // At once: a cache full of changed nodes asks for a checkpoint, so this log has few.
         let replayed =
-            self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found, true));
+            self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found));
         working.log.raise_epoch(epoch);
         // Commit numbers continue, so an old commit is never taken for a new one.
         working.sequence = sequence + 1;
