@@ -60,10 +60,10 @@ for round in $(seq "$rounds"); do
     if [ $((round % 2)) -eq 0 ]; then kill -STOP "$owner_pid"; else kill -9 "$owner_pid"; fi
     wait_for "node $other" test -e "$WORK/$other/last"
     times+=($(($(now_ms) - begin)))
-    kill -9 "$owner_pid" 2>/dev/null || true
-    # The writer ends when its mount is gone.
-    umount -l "$WORK/$owner" 2>/dev/null || true
+    kill -9 "$owner_pid" "$writer" 2>/dev/null || true
     wait "$owner_pid" "$writer" 2>/dev/null || true
+    # Not before the writer has ended, which would go on in the directory below.
+    umount -l "$WORK/$owner" 2>/dev/null || true
     synced=$(cat "$WORK/synced") found=$(cat "$WORK/$other/last")
     if [ -n "$synced" ] && { [ "${found%.*}" != "$round" ] || [ "${found#*.}" -lt "${synced#*.}" ]; }; then
         die "round $round: $synced was synced, $found is there"
