@@ -193,6 +193,26 @@ impl World {
         self
     }
 
+    /// The same world with the smallest cache and nodes, and a log that changes more nodes than that
+    /// cache holds: operations and replays write nodes out without a checkpoint.
+    #[must_use]
+    pub fn with_little_memory(mut self) -> World {
+        let copies = self.format.metadata_copies;
+        self.format = FormatOptions {
+            block_size: 512,
+            node_size: Some(512),
+            metadata_copies: copies,
+            log_size: Some(128 << 10),
+            uuid: self.format.uuid,
+            mask: self.format.mask,
+            ..FormatOptions::default()
+        };
+        self.size = 2 << 20;
+        self.atomic_unit = 512;
+        self.cache_size = 0;
+        self
+    }
+
     /// A simple world for short sequences: 512-byte blocks, a quarter of a MiB.
     pub fn plain(seed: u64, mask: TransactionMask) -> World {
         let mut world = World::new(seed, Profile::Mixed);

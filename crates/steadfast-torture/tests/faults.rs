@@ -52,6 +52,21 @@ fn faults_among_all_operations() {
     strike(Profile::Mixed, seeds(0..8));
 }
 
+/// The log changes more nodes than the cache holds, so that a replay writes, and a write of it fails.
+#[test]
+fn faults_among_replays_that_write_nodes_out() {
+    let effort = Effort { before: 500, operations: 24, requests: 60 };
+    let mut tally = Tally::default();
+    for seed in seeds(600..603) {
+        let world = World::new(seed, Profile::Transactions).with_little_memory();
+        if let Err(what) = strike_all(&world, &effort, &mut tally) {
+            panic!("{what}");
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.struck > 0 && tally.refused > 0 && tally.read_only > 0);
+}
+
 #[test]
 fn faults_among_names() {
     strike(Profile::Names, seeds(100..106));

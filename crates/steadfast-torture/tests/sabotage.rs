@@ -87,6 +87,13 @@ const BY_POWER_CUTS_ON_USED_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::FormatKeep
 /// interrupted write.
 const BY_POWER_CUTS_ON_ROUGH_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::BothMetarootsAtOnce, 60)];
 
+/// Bugs in replays that write nodes out, in worlds with long logs and little memory.
+const BY_POWER_CUTS_WITH_LITTLE_MEMORY: [(Sabotage, u64); 1] = [(Sabotage::ReplayOverLog, 20)];
+
+/// Enough operations for more changed nodes than the smallest cache holds.
+const LONG: Effort =
+    Effort { operations: 500, cuts: Some(20), survivals: 1, recovery_cuts: [1, 0, 0] };
+
 const EFFORT: Effort =
     Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
@@ -155,12 +162,16 @@ fn explore() -> bool {
 }
 
 /// The number of seeds needed to find the bug.
-fn seeds_needed(bug: Sabotage, most: u64, worlds: fn(World) -> World) -> Option<u64> {
+fn seeds_needed(
+    bug: Sabotage,
+    most: u64,
+    effort: &Effort,
+    worlds: fn(World) -> World,
+) -> Option<u64> {
     (0..most).find(|seed| {
         let world = worlds(World::new(*seed, Profile::ALL[(*seed % 5) as usize].1));
-        let fails = || {
-            torture::<LabVolume>(&world, &Script::Drawn, &EFFORT, &mut Tally::default()).is_err()
-        };
+        let fails =
+            || torture::<LabVolume>(&world, &Script::Drawn, effort, &mut Tally::default()).is_err();
         // A seed that also fails without the bug shows nothing.
         with(bug, fails) && !fails()
     })
@@ -216,7 +227,16 @@ fn power_cuts_find_what_is_planted_in_what_is_spoilt_at_once() {
     });
 }
 
+#[test]
+fn power_cuts_find_what_is_planted_in_replays_with_little_memory() {
+    all_are_found_by(&LONG, &BY_POWER_CUTS_WITH_LITTLE_MEMORY, World::with_little_memory);
+}
+
 fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
+    all_are_found_by(&EFFORT, bugs, worlds);
+}
+
+fn all_are_found_by(effort: &Effort, bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
     // The panics that a bug causes in the volume are part of the test, so they are not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
@@ -225,7 +245,7 @@ fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
         if wanted != "all" && !wanted.split(',').any(|name| format!("{bug:?}") == name) {
             continue;
         }
-        let found = seeds_needed(bug, within, worlds);
+        let found = seeds_needed(bug, within, effort, worlds);
         println!(
             "{bug:?}: {}",
             found.map_or("not found".to_owned(), |seed| format!("{} seeds", seed + 1))

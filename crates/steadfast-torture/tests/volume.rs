@@ -80,6 +80,23 @@ profiles! {
     transactions_agree_with_the_model, transactions_survive_power_cuts: Profile::Transactions;
 }
 
+/// Sequences long enough that the log changes more nodes than the smallest cache holds.
+const LONG: Effort =
+    Effort { operations: 500, cuts: Some(40), survivals: 2, recovery_cuts: [2, 1, 1] };
+
+#[test]
+fn replays_that_write_nodes_out_survive_power_cuts() {
+    for profile in [Profile::Mixed, Profile::Names, Profile::Data] {
+        let mut tally = Tally::default();
+        for seed in seeds(2000..2004) {
+            let world = World::new(seed, profile).with_little_memory();
+            let run = torture::<LabVolume>(&world, &Script::Drawn, &LONG, &mut tally);
+            run.unwrap_or_else(|violation| panic!("{world}\n{violation}"));
+        }
+        println!("{profile:?}: {tally:?}");
+    }
+}
+
 /// A shrinking property test, with cuts at a few I/Os of each case.
 #[test]
 fn any_operations_agree_with_the_model() {

@@ -91,10 +91,21 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// # Errors
     /// `Poisoned`.
     pub(super) fn look_now_and_then(&self) -> Result<()> {
-        if !self.may_be_shared() || !self.look_is_due() {
+        if !self.look_is_due() {
             return Ok(());
         }
-        // Another thread that holds the lock is about to check, or has just done so.
+        self.look_unless_held()
+    }
+
+    /// Before a replay writes nodes to free blocks, also in a rollback, which holds the lock.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub(super) fn look_unless_held(&self) -> Result<()> {
+        if !self.may_be_shared() {
+            return Ok(());
+        }
+        // The thread that holds the lock is about to check, or has just done so.
         match self.others.try_lock() {
             Some(others) => self.look(&others),
             None => Ok(()),

@@ -174,7 +174,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(());
         }
         // Another writer may use blocks that are free to this one.
-        self.check_alone(true)?;
+        self.look_unless_held()?;
         self.write_out_dirty(working, usize::MAX)
     }
 

@@ -127,7 +127,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.parameters_changed =
             metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
         let replayed = replayed
-            .map_err(|error| self.fail("the state to roll back to could not be read", error));
+            .map_err(|error| self.fail("the state to roll back to could not be restored", error));
         self.lifecycle.end_rollback(replayed.is_ok());
         replayed?;
         commit.durable = working.sequence;
