@@ -1,20 +1,30 @@
 # etcd and Ceph on this machine, for tests and benchmarks that have sourced tests/lib.sh and called
 # its `start`. Their processes end with the script.
 
-# start_etcd: etcd with one member on ETCD_PORT of this machine, without TLS. Its process is ETCD.
-# run_etcd starts it again, with the same data; it fails if etcd ends before it answers.
+# start_etcd: etcd with one member on ETCD_PORT of this machine; its process is ETCD. The port is
+# below those that the kernel uses for outgoing connections. If it is taken, etcd ends, and the next
+# one is tried. ETCD_FLAGS and ETCD_SCHEME are for TLS, with a function of its own for etcd_answers.
+ETCD_DATA=$WORK/etcd
+ETCD_SCHEME=http
+ETCD_FLAGS=()
+ETCD_PORT=
+etcd_answers() {
+    # The command fails, as there is no such volume.
+    { "$STEADFAST" cluster status "cluster://127.0.0.1:$ETCD_PORT/none" 2>&1 || true; } |
+        grep -q "etcd knows no volume"
+}
+# Fails if etcd ends before it answers.
 run_etcd() {
-    etcd --data-dir "$WORK/etcd" --log-level warn --unsafe-no-fsync \
-        --listen-client-urls "http://127.0.0.1:$ETCD_PORT" --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" \
-        --listen-peer-urls "http://127.0.0.1:$((ETCD_PORT + 1))" --initial-advertise-peer-urls "http://127.0.0.1:$((ETCD_PORT + 1))" \
-        --initial-cluster "default=http://127.0.0.1:$((ETCD_PORT + 1))" >>"$WORK/etcd.log" 2>&1 &
+    local client="$ETCD_SCHEME://127.0.0.1:$ETCD_PORT" peer="http://127.0.0.1:$((ETCD_PORT + 1))" try
+    etcd --data-dir "$ETCD_DATA" --name default --log-level warn --unsafe-no-fsync \
+        --listen-client-urls "$client" --advertise-client-urls "$client" \
+        --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" \
+        --initial-cluster "default=$peer" "${ETCD_FLAGS[@]}" >>"$WORK/etcd.log" 2>&1 &
     ETCD=$!
     own $!
-    local try
-    for try in $(seq 100); do
+    for try in $(seq 600); do
         [ -d "/proc/$ETCD" ] || return 1
-        "$STEADFAST" cluster status "cluster://127.0.0.1:$ETCD_PORT/none" >"$WORK/said" 2>&1 || true
-        ! grep -q "etcd knows no volume" "$WORK/said" || return 0
+        ! etcd_answers >/dev/null 2>&1 || return 0
         sleep 0.1
     done
     die "etcd does not answer ($try): $(tail -n 5 "$WORK/etcd.log")"
@@ -23,10 +33,24 @@ start_etcd() {
     local try
     for try in $(seq 20); do
         ETCD_PORT=$((20000 + RANDOM % 10000))
-        rm -rf "$WORK/etcd"
+        rm -rf "$ETCD_DATA"
         ! run_etcd || return 0
     done
     die "etcd does not start ($try): $(tail -n 5 "$WORK/etcd.log")"
+}
+# The same port and data again. A closing connection may briefly hold the port.
+restart_etcd() {
+    local try
+    for try in $(seq 60); do
+        ! run_etcd || return 0
+        sleep 1
+    done
+    die "etcd does not come back ($try): $(tail -n 5 "$WORK/etcd.log")"
+}
+kill_etcd() {
+    kill -9 "$ETCD"
+    gone "$ETCD" 30 || die "etcd does not die"
+    wait "$ETCD" 2>/dev/null || true
 }
 
 # start_ceph: a monitor (its process is MON) and an OSD, with keys and the pool `pool`. The

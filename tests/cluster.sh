@@ -10,18 +10,10 @@ need etcd
 start cluster
 source "$REPO/scripts/services.sh"
 
-# refused WORDS COMMAND...: the command fails with one line that has these words.
-refused() {
-    local words=$1
-    shift
-    if timeout 60 "$@" >"$WORK/said" 2>&1; then die "accepted: $*"; fi
-    [ "$(wc -l <"$WORK/said")" -eq 1 ] || die "more than a line: $(cat "$WORK/said")"
-    grep -qF -- "$words" "$WORK/said" || die "'$words' is not in: $(cat "$WORK/said")"
-}
-
 # kept_out WORDS: a mount of node b stands by, and its last line has these words.
 kept_out() {
-    if timeout 60 "$STEADFAST" mount "$VOLUME?node=b" "$MNT" >"$WORK/said" 2>&1; then die "node b mounts"; fi
+    mkdir -p "$WORK/b"
+    if timeout 60 "$STEADFAST" mount "$VOLUME?node=b" "$WORK/b" >"$WORK/said" 2>&1; then die "node b mounts"; fi
     tail -n 1 "$WORK/said" | grep -qF -- "$1" || die "'$1' is not in: $(cat "$WORK/said")"
 }
 
@@ -75,7 +67,7 @@ ends() {
     umount -l "$WORK/$1" 2>/dev/null || true
 }
 more_cleanup() { for node in a b; do umount -l "$WORK/$node" 2>/dev/null; done; }
-trap 'status=$?; set +e; for pid in "${PIDS[@]}"; do kill -9 "$pid" 2>/dev/null; done; more_cleanup; (exit "$status"); cleanup' EXIT
+trap 'status=$?; set +e; kill -9 "${PIDS[@]}" 2>/dev/null; more_cleanup; (exit "$status"); cleanup' EXIT
 
 start_etcd
 VOLUME=cluster://127.0.0.1:$ETCD_PORT/home
@@ -88,7 +80,9 @@ refused "etcd knows no volume 'home'" "$STEADFAST" mount "$VOLUME" "$MNT"
 refused "does not refuse the requests of an earlier owner" "$STEADFAST" cluster create "$VOLUME" "$IMAGE"
 refused "no such image" "$STEADFAST" cluster create --fence true "$VOLUME" "$WORK/none"
 # The command ends the process of a node, and waits until it is gone.
-FENCE='kill -9 "$STEADFAST_PROCESS" 2>/dev/null; while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done; echo "$STEADFAST_NODE" >>'"$WORK/fenced"
+FENCE='kill -9 "$STEADFAST_PROCESS" 2>/dev/null
+    while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done
+    echo "$STEADFAST_NODE" >>'"$WORK/fenced"
 "$STEADFAST" cluster create --fence "$FENCE" "$VOLUME" "$IMAGE" >/dev/null
 refused "there is a volume 'home' in the cluster already" "$STEADFAST" cluster create --fence true "$VOLUME" "$IMAGE"
 refused "can only be mounted" "$STEADFAST" info "$VOLUME"
@@ -143,12 +137,12 @@ ok "a handover: the other node serves after $TOOK ms"
 node_start a
 stands_by a
 epoch=$(status "d['epoch']")
-kill -9 "$ETCD" && gone "$ETCD" 30
+kill_etcd
 for number in $(seq 30 40); do
     synced b "$number"
     sleep 0.2
 done
-run_etcd || die "etcd does not come back: $(tail -n 5 "$WORK/etcd.log")"
+restart_etcd
 sleep 2
 [ "$(status "d['owner']['name'], d['epoch'], d['beats']")" = "b $epoch True" ] ||
     die "an outage of etcd made another owner: $("$STEADFAST" cluster status "$VOLUME")"
@@ -164,10 +158,18 @@ ends b
 [ "$STATUS" -ne 0 ] || die "an evicted owner ends with success"
 ok "an evicted owner ends, and the other node serves"
 
-# Without the fence there is no owner.
+# A medium that is open outside the cluster is in use, and that leaves no node to fence.
 umount_here() { timeout 60 "$STEADFAST" umount "$WORK/$1"; }
 umount_here a
 ends a
+"$STEADFAST" mount "$IMAGE" "$MNT"
+kept_out "in use"
+kept_out "in use"
+[ "$(status "d['unfenced']")" = "[]" ] || die "the list grows: $("$STEADFAST" cluster status "$VOLUME")"
+timeout 60 "$STEADFAST" umount "$MNT" >/dev/null
+ok "a medium that is open outside the cluster is in use"
+
+# Without the fence there is no owner.
 "$STEADFAST" cluster remove "$VOLUME" >/dev/null
 "$STEADFAST" cluster create --fence 'exit 3' "$VOLUME" "$IMAGE" >/dev/null
 node_start a
@@ -176,6 +178,7 @@ kill -9 "${PIDS[a]}"
 ends a
 kept_out "cannot be fenced"
 kept_out "cannot be fenced"
+[ "$(status "[n['name'] for n in d['unfenced']]")" = "['a']" ] || die "the list grows: $("$STEADFAST" cluster status "$VOLUME")"
 "$STEADFAST" cluster evict --fenced "$VOLUME" >/dev/null
 "$STEADFAST" mount --log "$WORK/daemon.log" "$VOLUME?node=b" "$MNT" >/dev/null 2>&1
 all_there mnt "an administrator who fenced"

@@ -10,56 +10,11 @@ plain && skip_all "this is about remote memory"
 need etcd openssl
 start etcd
 
-# etcd only listens on addresses of this machine. The ports are below those that the kernel uses for
-# outgoing connections. If a port is taken, etcd ends, and the next ports are tried.
-ETCD_PID=
-CLIENT=
-PEER=
-SECURE=()
-SCHEME=http
-# etcd_run DIRECTORY: starts etcd on the present ports; fails if it ends before it answers.
-etcd_run() {
-    local try
-    etcd --data-dir "$1" --name default --log-level warn --unsafe-no-fsync \
-        --listen-client-urls "$SCHEME://127.0.0.1:$CLIENT" --advertise-client-urls "$SCHEME://127.0.0.1:$CLIENT" \
-        --listen-peer-urls "http://127.0.0.1:$PEER" --initial-advertise-peer-urls "http://127.0.0.1:$PEER" \
-        --initial-cluster "default=http://127.0.0.1:$PEER" "${SECURE[@]}" >>"$WORK/etcd.log" 2>&1 &
-    ETCD_PID=$!
-    own $!
-    for try in $(seq 600); do
-        [ -d "/proc/$ETCD_PID" ] || return 1
-        ! servers >/dev/null 2>&1 || return 0
-        sleep 0.1
-    done
-    die "etcd does not answer ($try): $(tail -n 5 "$WORK/etcd.log")"
-}
-etcd_start() {
-    local try
-    for try in $(seq 20); do
-        CLIENT=$((20000 + RANDOM % 10000))
-        PEER=$((CLIENT + 1))
-        rm -rf "$1"
-        ! etcd_run "$1" || return 0
-    done
-    die "etcd does not start ($try): $(tail -n 5 "$WORK/etcd.log")"
-}
-# Restarts etcd with the same ports and data. A closing connection may briefly hold a port.
-etcd_again() {
-    local try
-    for try in $(seq 60); do
-        ! etcd_run "$1" || return 0
-        sleep 1
-    done
-    die "etcd does not come back ($try): $(tail -n 5 "$WORK/etcd.log")"
-}
-etcd_kill() {
-    kill -9 "$ETCD_PID"
-    gone "$ETCD_PID" 30 || die "etcd does not die"
-    wait "$ETCD_PID" 2>/dev/null || true
-}
+source "$REPO/scripts/services.sh"
+etcd_answers() { servers; }
 
 CERTS=()
-servers() { timeout 60 "$STEADFAST" remote servers --etcd "127.0.0.1:$CLIENT" "${CERTS[@]}" "$@"; }
+servers() { timeout 60 "$STEADFAST" remote servers --etcd "127.0.0.1:$ETCD_PORT" "${CERTS[@]}" "$@"; }
 # until_true WHAT COMMAND...: waits until the command succeeds.
 until_true() {
     local what=$1 try
@@ -78,7 +33,7 @@ member() { servers | sed -n "s/^array $2: .*, on \(.*\), epoch .*/\1/p" | tr -d 
 declare -A PIDS
 # lend NAME: starts a server in the list, with room for two arrays.
 lend() {
-    "$STEADFAST" serve memory --size 64M --quota 32M --listen 127.0.0.1:0 --etcd "127.0.0.1:$CLIENT" "${CERTS[@]}" \
+    "$STEADFAST" serve memory --size 64M --quota 32M --listen 127.0.0.1:0 --etcd "127.0.0.1:$ETCD_PORT" "${CERTS[@]}" \
         --name "$1" >"$WORK/server-$1" 2>&1 &
     PIDS[$1]=$!
     own $!
@@ -89,19 +44,12 @@ lose() {
     wait "${PIDS[$1]}" 2>/dev/null || true
 }
 # A client with its own directory is a different machine, as far as it knows.
-place() { echo "remote+etcd://127.0.0.1:$CLIENT/$1?timeout=5000&witness=$WORK/$2"; }
-# refused TEXT COMMAND...: the command must fail with one line that contains the text.
-refused() {
-    local text=$1
-    shift
-    timeout 60 "$STEADFAST" "$@" >"$WORK/refused" 2>&1 && die "not refused: $*"
-    grep -q "$text" "$WORK/refused" && [ "$(wc -l <"$WORK/refused")" = 1 ] || die "$*: $(cat "$WORK/refused")"
-}
+place() { echo "remote+etcd://127.0.0.1:$ETCD_PORT/$1?timeout=5000&witness=$WORK/$2"; }
 run() { timeout 60 "$STEADFAST" "$@" >"$WORK/run.log" 2>&1 || die "$*: $(cat "$WORK/run.log")"; }
 states() { timeout 60 "$STEADFAST" remote status --json "$IMAGE" | sed '/^  "live"/,$d' | grep -c '"state": "good"' || true; }
 good() { [ "$(states)" = "$1" ]; }
 
-etcd_start "$WORK/etcd"
+start_etcd
 for name in s0 s1 s2 s3; do lend $name; done
 for name in s0 s1 s2 s3; do until_true "$name is not listed" listed $name; done
 lose s3
@@ -117,7 +65,7 @@ ok "servers come and go"
 kept="$(place kept one)&policy=mirror&log=$WORK/kept"
 run mkfs "$kept"
 run remote release "$kept" --force
-refused "overwrite the array with --force" mkfs "$kept"
+refused "overwrite the array with --force" "$STEADFAST" mkfs "$kept"
 run mkfs "$kept" --force
 
 # An array that another machine has used without the log is not restored from that log, even if all
@@ -134,10 +82,10 @@ logged() {
     umount_volume
 }
 logged one a
-refused "log=none" put -r "$(place kept two)" "$TESTS" /b
+refused "log=none" "$STEADFAST" put -r "$(place kept two)" "$TESTS" /b
 run put -r "$(place kept two)&log=none" "$TESTS" /b
 run remote release "$(place kept two)" --force
-refused "was not used when the array was opened last" remote restore "$kept"
+refused "was not used when the array was opened last" "$STEADFAST" remote restore "$kept"
 run remote restore "$kept" --force
 IMAGE="$(place kept one)&$log"
 check_volume "restored from an older log"
@@ -153,20 +101,20 @@ run remote release "$kept" --force
 ok "a log that was left behind is noticed on every machine"
 
 run mkfs "$(place vol one)&policy=parity"
-refused "already holds a Steadfast volume" mkfs "$(place vol one)&policy=parity"
+refused "already holds a Steadfast volume" "$STEADFAST" mkfs "$(place vol one)&policy=parity"
 run mkfs "$(place other one)&policy=parity"
-refused "unclaimed memory" mkfs "$(place third one)&policy=mirror"
+refused "unclaimed memory" "$STEADFAST" mkfs "$(place third one)&policy=mirror"
 [ "$(servers | grep -c ' 0 B unclaimed.*other/.*vol/')" = 3 ] || die "not claimed: $(servers)"
-refused "knows no array" ls "$(place third one)" /
+refused "knows no array" "$STEADFAST" ls "$(place third one)" /
 ok "arrays claim memory that nobody else has"
 
 IMAGE=$(place vol one)
 mount_volume
 cp -r "$TESTS" "$MNT/a"
 run transact "$MNT"
-refused "is open on" put -r "$(place vol two)" "$TESTS" /b
+refused "is open on" "$STEADFAST" put -r "$(place vol two)" "$TESTS" /b
 timeout 60 "$STEADFAST" ls "$(place vol two)" / | grep -q '^.*a' || die "another machine cannot look"
-refused "is open on" remote release "$IMAGE" --force
+refused "is open on" "$STEADFAST" remote release "$IMAGE" --force
 ok "one client writes, others look"
 run put -r "$(place vol two)&takeover=yes" "$TESTS" /b
 echo late >"$MNT/c" || true
@@ -198,7 +146,7 @@ until_true "$victim is not listed again" listed "$victim"
 diff -r "$TESTS" "$MNT/a" && diff -r "$TESTS" "$MNT/d" || die "files differ after the rebuild"
 ok "a lost server's place is taken by one from the list"
 
-etcd_kill
+kill_etcd
 cp -r "$TESTS" "$MNT/e"
 run transact "$MNT"
 lose s4
@@ -208,7 +156,7 @@ waits=$!
 own $waits
 sleep 1
 [ -d "/proc/$waits" ] || die "it does not wait for etcd: $(cat "$WORK/waits")"
-etcd_again "$WORK/etcd"
+restart_etcd
 wait $waits || die "it does not go on with etcd: $(cat "$WORK/waits")"
 diff -r "$TESTS" "$MNT/e" && [ "$(cat "$MNT/f")" = waits ] || die "files differ after etcd was away"
 until_true "no spare was found after etcd was away" good 3
@@ -218,7 +166,7 @@ lend s5
 until_true "s5 is not listed" listed s5
 IMAGE="$(place vol one)&spare_after=1000&etcd_wait=1000"
 mount_volume
-etcd_kill
+kill_etcd
 lose "$(sed -n 's/^array vol: .*, on \([^,]*\),.*/\1/p' "$WORK/listing")"
 # Nothing is acknowledged without etcd. The create fails where it has to read from the lost server,
 # otherwise the transaction point fails.
@@ -226,7 +174,7 @@ if bash -c 'echo fails >"$1"' - "$MNT/g" 2>"$WORK/fails"; then
     timeout 120 "$STEADFAST" transact "$MNT" >"$WORK/fails" 2>&1 && die "an epoch begins without etcd"
 fi
 grep -q 'nput/output error\|ailed\|could not' "$WORK/fails" || die "it fails otherwise: $(cat "$WORK/fails")"
-etcd_again "$WORK/etcd"
+restart_etcd
 # The array continues by itself; the volume that met the error must be mounted again.
 goes_on() {
     timeout 60 "$STEADFAST" remote status "$IMAGE" >"$WORK/status" && grep -q '^open on this machine: [wd]' "$WORK/status" &&
@@ -243,7 +191,7 @@ ok "etcd goes away and comes back"
 
 run remote release "$(place other one)" --force
 run remote release "$(place vol one)" --force
-refused "knows no array" remote release "$(place vol one)" --force
+refused "knows no array" "$STEADFAST" remote release "$(place vol one)" --force
 servers >"$WORK/listing"
 grep -q 'vol/\|other/\|^array' "$WORK/listing" && die "released, and still claimed: $(servers)"
 free() { servers | grep "^s1 " | grep -q ' 64.* unclaimed, 0 B in use'; }
@@ -251,7 +199,7 @@ until_true "the memory is not given back" free
 ok "an array is released"
 
 for name in "${!PIDS[@]}"; do kill -9 "${PIDS[$name]}" 2>/dev/null || true; done
-etcd_kill
+kill_etcd
 pki=$WORK/pki
 mkdir "$pki"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
@@ -263,15 +211,16 @@ for who in server client; do
     openssl x509 -req -in "$pki/$who.csr" -CA "$pki/ca-cert.pem" -CAkey "$pki/ca-key.pem" \
         -CAcreateserial -days 2 -extfile "$pki/ext" -out "$pki/$who-cert.pem" >/dev/null 2>&1
 done
-SCHEME=https
-SECURE=(--cert-file "$pki/server-cert.pem" --key-file "$pki/server-key.pem" --client-cert-auth
+ETCD_SCHEME=https
+ETCD_FLAGS=(--cert-file "$pki/server-cert.pem" --key-file "$pki/server-key.pem" --client-cert-auth
     --trusted-ca-file "$pki/ca-cert.pem")
 CERTS=(--etcd-ca "$pki/ca-cert.pem" --etcd-cert "$pki/client-cert.pem" --etcd-key "$pki/client-key.pem")
-etcd_start "$WORK/etcd-tls"
+ETCD_DATA=$WORK/etcd-tls
+start_etcd
 for name in t0 t1; do lend $name; done
 for name in t0 t1; do until_true "$name is not listed over TLS" listed $name; done
 cat >"$WORK/array.toml" <<TOML
-etcd = ["127.0.0.1:$CLIENT"]
+etcd = ["127.0.0.1:$ETCD_PORT"]
 array = "secret"
 policy = "mirror"
 timeout = 5000
@@ -284,7 +233,7 @@ IMAGE=remote://$WORK/array.toml
 run mkfs "$IMAGE"
 run put -r "$IMAGE" "$TESTS" /a
 check_volume "named by a file, through etcd with TLS"
-refused "etcd does not answer" ls "$(place secret one)" /
-refused "etcd does not answer" ls "$(place secret one)&etcd_ca=$pki/ca-cert.pem" /
+refused "etcd does not answer" "$STEADFAST" ls "$(place secret one)" /
+refused "etcd does not answer" "$STEADFAST" ls "$(place secret one)&etcd_ca=$pki/ca-cert.pem" /
 ok "TLS to etcd"
 finish

@@ -125,6 +125,15 @@ guard() {
     disown "$GUARD"
 }
 
+# refused WORDS COMMAND...: the command fails with one line that has these words.
+refused() {
+    local words=$1
+    shift
+    if timeout 60 "$@" >"$WORK/said" 2>&1; then die "accepted: $*"; fi
+    [ "$(wc -l <"$WORK/said")" -eq 1 ] || die "more than a line: $(cat "$WORK/said")"
+    grep -qF -- "$words" "$WORK/said" || die "'$words' is not in: $(cat "$WORK/said")"
+}
+
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 
 # make_volume SIZE [mkfs options]

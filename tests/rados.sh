@@ -11,15 +11,6 @@ start rados
 
 source "$REPO/scripts/services.sh"
 
-# refused WORDS COMMAND...: the command fails with one line that has these words.
-refused() {
-    local words=$1
-    shift
-    if timeout 60 "$@" >"$WORK/said" 2>&1; then die "accepted: $*"; fi
-    [ "$(wc -l <"$WORK/said")" -eq 1 ] || die "more than a line: $(cat "$WORK/said")"
-    grep -qF -- "$words" "$WORK/said" || die "'$words' is not in: $(cat "$WORK/said")"
-}
-
 # In front of a command: as if it ran on another machine.
 ELSEWHERE=(unshare --uts sh -c 'hostname elsewhere && exec "$@"' sh)
 

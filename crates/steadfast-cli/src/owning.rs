@@ -14,7 +14,7 @@ use steadfast_cluster::record::{Node, OwnerRecord, VolumeRecord};
 use steadfast_cluster::{Cluster, ClusterAddress, ClusterError};
 use steadfast_fuse::UnmountHandle;
 use steadfast_host::HostPlatform;
-use steadfast_rados::RadosMedium;
+use steadfast_rados::{RadosMedium, Term as RadosTerm};
 
 use crate::cluster::{address, failure, fences_itself};
 use crate::daemon::Ready;
@@ -29,9 +29,12 @@ use crate::{rados, remote};
 pub struct Owned {
     term: Term,
     address: PathBuf,
+    /// Name of the volume in the cluster.
+    name: String,
     volume: VolumeRecord,
-    /// The medium was opened, so this process may have written.
-    opened: Cell<bool>,
+    /// This process has opened a medium that does not refuse it later: what the kernel has cached
+    /// may be written after the process has ended.
+    may_write_on: Cell<bool>,
 }
 
 /// Stands by until this process owns the volume. `None`: the process that waits for the mount has
@@ -69,7 +72,8 @@ pub fn own(path: &Path, settings: &MountSettings, ready: &Ready) -> Outcome<Opti
         !ready.is_abandoned()
     };
     let term = stand_by(cluster, &node, &mut watch).map_err(at_path)?;
-    Ok(term.map(|term| Owned { term, address: path.to_owned(), volume, opened: Cell::new(false) }))
+    let (name, may_write_on) = (address.volume, Cell::new(false));
+    Ok(term.map(|term| Owned { term, address: path.to_owned(), name, volume, may_write_on }))
 }
 
 fn this_node(address: &ClusterAddress) -> Outcome<Node> {
@@ -97,31 +101,43 @@ impl Owned {
     /// # Errors
     /// A node that cannot be fenced; as [`host::open_volume`].
     pub fn open(&self, way: Way, options: OpenOptions) -> Outcome<HostVolume> {
+        let path = self.medium();
         for node in self.term.unfenced() {
             self.fence(node)?;
         }
-        self.opened.set(true);
-        let path = self.medium();
-        let volume = if rados::is_rados(path) {
-            let medium = RadosMedium::open_in_term(&rados::location(path)?, self.term.epoch());
-            let medium: HostMedium =
-                Box::new(medium.map_err(|error| rados::failure(&error, path))?);
-            Volume::open(medium, options, HostPlatform::new())
-                .map_err(|error| Failure::core(error, path.display()))?
-        } else if fences_itself(path) {
-            let medium = remote::take_over(path)?;
+        let volume = if fences_itself(path) {
+            // Opening the medium fences. What is on it is read after that.
+            let medium = self.take_medium()?;
+            self.fenced()?;
             Volume::open(medium, options, HostPlatform::new())
                 .map_err(|error| Failure::core(error, path.display()))?
         } else {
-            host::open_volume(path, way, options)?
+            self.fenced()?;
+            let opened = host::open_volume(path, way, options);
+            // A medium that another process has open was not opened here.
+            let busy = opened.as_ref().is_err_and(|failure| failure.exit == Exit::Busy);
+            self.may_write_on.set(!busy);
+            opened?
         };
         self.term.opened().map_err(|error| failure(&error, &self.address))?;
         Ok(volume)
     }
 
+    fn take_medium(&self) -> Outcome<HostMedium> {
+        let path = self.medium();
+        if !rados::is_rados(path) {
+            return remote::take_over(path);
+        }
+        let term = RadosTerm { volume: self.name.clone(), epoch: self.term.epoch() };
+        let medium = RadosMedium::open_in_term(&rados::location(path)?, term);
+        Ok(Box::new(medium.map_err(|error| rados::failure(&error, path))?))
+    }
+
+    fn fenced(&self) -> Outcome {
+        self.term.fenced().map_err(|error| failure(&error, &self.address))
+    }
+
     fn fence(&self, node: &Node) -> Outcome {
-        let Some(command) = &self.volume.fence else { return Ok(()) };
-        message(Priority::Info, format_args!("fencing {node}"));
         let cannot = |why: String| {
             Failure::new(
                 Exit::Failed,
@@ -130,6 +146,12 @@ impl Owned {
                 "end it, then run 'steadfast cluster evict --fenced'",
             )
         };
+        let Some(command) = &self.volume.fence else {
+            // A record that 'cluster create' would have refused.
+            let refused = || Err(cannot("the volume has no fencing command".to_owned()));
+            return if fences_itself(self.medium()) { Ok(()) } else { refused() };
+        };
+        message(Priority::Info, format_args!("fencing {node}"));
         let status = Command::new("/bin/sh")
             .args(["-c", command])
             .env("STEADFAST_NODE", &node.name)
@@ -171,13 +193,15 @@ impl Owned {
         });
     }
 
-    /// Gives the volume up, if its last transaction point is made (`closed`) or nothing was opened.
-    /// Otherwise the next owner fences this process: the kernel may still write what it has cached.
+    /// Gives the volume up. If its last transaction point could not be made (not `closed`) and the
+    /// kernel may still write what it has cached, the next owner fences this machine instead.
     ///
     /// # Errors
     /// [`failure`].
     pub fn release(self, closed: bool) -> Outcome {
         let address = self.address;
-        self.term.release(closed || !self.opened.get()).map_err(|error| failure(&error, &address))
+        self.term
+            .release(closed || !self.may_write_on.get())
+            .map_err(|error| failure(&error, &address))
     }
 }

@@ -9,8 +9,8 @@ use crate::record::{
 };
 use crate::{ClusterAddress, ClusterError, PATIENCE};
 
-/// How often a change is decided again because the record has changed meanwhile. An owner changes it
-/// five times a second.
+/// How often a change is decided again because the record has changed meanwhile. An owner changes
+/// it five times a second.
 const ATTEMPTS: usize = 32;
 
 /// A volume of a cluster.

@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! - **The fence comes before the log.** A new owner reads nothing of the volume before its storage
-//!   refuses all earlier owners. The caller fences, because only it knows the storage; see
-//!   [`owner::Term::unfenced`]. The record in etcd lists every node that is not fenced yet, so a
+//!   refuses all earlier owners. The caller fences, because only it knows the storage: all of
+//!   [`owner::Term::unfenced`], then [`owner::Term::fenced`], then it opens. The record in etcd lists every node that is not fenced yet, so a
 //!   new owner that dies before its fence leaves the list to the next one.
 //! - Every change of the record is one transaction on the revision that it was decided on, so an
 //!   epoch has one owner.

@@ -79,8 +79,8 @@ impl Membership {
 /// then the result is `None`.
 ///
 /// # Errors
-/// `NoVolume`, `NameTaken`, `Garbled`; `Deposed` before the volume was opened. What etcd does not answer is asked again, but not before the
-/// first answer.
+/// `NoVolume`, `NameTaken`, `Garbled`; `Deposed` before the volume was opened. What etcd does not
+/// answer is asked again, but not before the first answer.
 pub fn stand_by(
     cluster: Cluster,
     node: &Node,
@@ -174,6 +174,15 @@ struct Shared {
     events: Mutex<Option<Listener>>,
 }
 
+/// What became of a beat.
+enum Beat {
+    Stored,
+    /// Perhaps stored: the next look shows it.
+    Lost,
+    /// The term has ended.
+    Over,
+}
+
 /// What a term has done so far.
 #[derive(Default)]
 struct SoFar {
@@ -185,8 +194,8 @@ struct SoFar {
     gave_up: bool,
 }
 
-/// The term of this process as the owner. A thread beats until the term is released, or another node
-/// has the volume.
+/// The term of this process as the owner. A thread beats until the term is released, or another
+/// node has the volume.
 pub struct Term {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -229,20 +238,26 @@ impl Term {
         &self.unfenced
     }
 
-    /// The earlier owners are fenced and the volume is open: this node serves it from now on.
+    /// The earlier owners are fenced. Only now may this node read the volume: fencing may have taken
+    /// so long that it is no longer the owner.
     ///
     /// # Errors
     /// `Deposed`; the beat does not reach etcd.
+    pub fn fenced(&self) -> Result<(), ClusterError> {
+        self.change(|record| record.unfenced.clear())
+    }
+
+    /// The volume is open: this node serves it from now on.
+    ///
+    /// # Errors
+    /// As [`fenced`](Self::fenced).
     pub fn opened(&self) -> Result<(), ClusterError> {
-        self.change(|record| {
-            record.unfenced.clear();
-            record.serves = true;
-        })
+        self.change(|record| record.serves = true)
     }
 
     /// Calls `act` for each event, from a thread of the term.
     pub fn on_event(&self, act: impl Fn(Event) + Send + 'static) {
-        // The state first, as in `beat`: an event is either told here or there.
+        // The beat sets the state before it tells, so the end of a term is told here, there, or twice.
         let mut events = self.shared.events.lock();
         if let Some(why) = self.shared.state.lock().deposed.clone() {
             act(Event::Deposed(why));
@@ -309,9 +324,11 @@ impl Shared {
     fn beat(&self, mut membership: Membership) {
         let mut so_far = SoFar::default();
         loop {
-            membership.tend(&self.cluster, &self.node);
-            if self.beat_once(&mut so_far) {
-                break;
+            match self.beat_once(&mut so_far) {
+                // Only behind a beat that etcd took: else the key could make the next one late.
+                Beat::Stored => membership.tend(&self.cluster, &self.node),
+                Beat::Lost => {}
+                Beat::Over => break,
             }
             let unsure = !self.state.lock().tenure.is_sure(now());
             if unsure != so_far.unsure && self.tell(Event::Sure(!unsure)) {
@@ -328,11 +345,11 @@ impl Shared {
         let _ = self.cluster.store().revoke(membership.lease);
     }
 
-    /// One look and one beat. Returns whether the term has ended.
-    fn beat_once(&self, so_far: &mut SoFar) -> bool {
+    /// One look and one beat.
+    fn beat_once(&self, so_far: &mut SoFar) -> Beat {
         let Ok(record) = self.cluster.owner() else {
             std::thread::sleep(LOOK);
-            return false;
+            return Beat::Lost;
         };
         let (verdict, change) = {
             let state = self.state.lock();
@@ -341,14 +358,14 @@ impl Shared {
         let Verdict::Beat(mut beat) = verdict else {
             if so_far.gave_up {
                 self.changed();
-                return true;
+                return Beat::Over;
             }
             let owner = record.value.node.as_ref();
             let why = owner.map_or("an administrator".to_owned(), Node::to_string);
             self.state.lock().deposed = Some(why.clone());
             self.wake.notify_all();
             self.tell(Event::Deposed(why));
-            return true;
+            return Beat::Over;
         };
         if beat.wish.is_some() && !so_far.asked {
             so_far.asked = self.tell(Event::HandOver);
@@ -359,12 +376,12 @@ impl Shared {
         so_far.gave_up |= beat.node.is_none();
         let sent = now();
         // A lost answer is no harm: the next look shows what etcd has.
-        let Ok(true) = self.cluster.replace(record.revision, &beat) else { return false };
+        let Ok(true) = self.cluster.replace(record.revision, &beat) else { return Beat::Lost };
         self.state.lock().tenure.beaten(sent);
         if change.is_some() {
             self.changed();
         }
-        so_far.gave_up
+        if so_far.gave_up { Beat::Over } else { Beat::Stored }
     }
 
     fn changed(&self) {

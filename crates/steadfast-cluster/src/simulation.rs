@@ -27,8 +27,10 @@ enum Bug {
     FenceAfterOpen,
     /// It fences the last owner only, not those before that died before their fence.
     FenceLastOnly,
-    /// The list of nodes to fence is cleared when the volume is taken.
+    /// The list of nodes to fence keeps only the last owner when the volume is taken.
     ForgetUnfenced,
+    /// The list is cleared before the nodes on it are fenced.
+    ForgetBeforeFence,
     /// The lease counts from the answer of etcd.
     LeaseFromAnswer,
     /// A look at the record extends the lease.
@@ -82,7 +84,9 @@ enum Message {
     Looked { sent: Duration, record: Option<Seen<OwnerRecord>> },
     Store { sent: Duration, revision: i64, record: OwnerRecord },
     Stored { sent: Duration, record: OwnerRecord, done: Option<bool> },
+    Connected { record: OwnerRecord },
     Fence { record: OwnerRecord },
+    Fenced { epoch: u64 },
     Open { epoch: u64 },
     Opened { epoch: u64 },
     Write { epoch: u64 },
@@ -92,7 +96,19 @@ enum Message {
 
 enum Role {
     Candidate(Candidate),
-    Owner { tenure: Tenure, opened: bool, told: bool, closing: bool },
+    Owner { tenure: Tenure, stage: Stage, told: bool, closing: bool },
+}
+
+/// How far an owner is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Fencing,
+    /// The earlier owners are fenced. It opens when a beat after that is stored.
+    Fenced,
+    Opening,
+    Opened,
+    /// The volume is closed.
+    Closed,
 }
 
 struct Process {
@@ -223,7 +239,8 @@ impl World {
                 return Err(violation);
             }
         }
-        let serves = |process: &Process| matches!(process.role, Role::Owner { opened: true, .. });
+        let serves =
+            |process: &Process| matches!(process.role, Role::Owner { stage: Stage::Opened, .. });
         let owner = self.cluster.owner().unwrap().value.node;
         let owner = self.processes.iter().find(|process| Some(&process.node) == owner.as_ref());
         match owner.is_some_and(serves) {
@@ -285,16 +302,7 @@ impl World {
                 };
                 let unfenced = unfenced.iter().map(|node| node.instance.clone());
                 self.storage.fenced.extend(unfenced);
-                if alive {
-                    // An opening takes a while: the log is read.
-                    let after = self.random.below(300);
-                    let next = match self.bug {
-                        Bug::FenceAfterOpen => Message::Opened { epoch: record.epoch },
-                        _ => Message::Open { epoch: record.epoch },
-                    };
-                    self.send(index, after, next);
-                }
-                return;
+                Message::Fenced { epoch: record.epoch }
             }
             Message::Open { epoch } => {
                 if self.storage.fenced.contains(instance) {
@@ -334,14 +342,26 @@ impl World {
         match message {
             Message::Looked { sent, record } => self.looked(index, sent, record),
             Message::Stored { sent, record, done } => self.stored(index, sent, record, done),
+            Message::Connected { record } => {
+                let after = self.way().unwrap_or(900);
+                self.send(index, after, Message::Fence { record });
+            }
+            Message::Fenced { epoch } => {
+                let Role::Owner { tenure, stage, .. } = &mut self.processes[index].role else {
+                    return;
+                };
+                if tenure.epoch() == epoch && *stage == Stage::Fencing {
+                    *stage = Stage::Fenced;
+                }
+            }
             Message::Opened { epoch } => {
-                let Role::Owner { tenure, opened, .. } = &mut self.processes[index].role else {
+                let Role::Owner { tenure, stage, .. } = &mut self.processes[index].role else {
                     return;
                 };
                 if tenure.epoch() != epoch {
                     return;
                 }
-                *opened = true;
+                *stage = Stage::Opened;
                 if self.bug == Bug::FenceAfterOpen {
                     self.openings += 1;
                     self.storage.opened = self.storage.opened.max(epoch);
@@ -355,7 +375,8 @@ impl World {
             }
             Message::Answer => {
                 let process = &mut self.processes[index];
-                let Role::Owner { tenure, opened: true, closing, .. } = &process.role else {
+                let Role::Owner { tenure, stage: Stage::Opened, closing, .. } = &process.role
+                else {
                     return;
                 };
                 let (epoch, closing) = (tenure.epoch(), *closing);
@@ -410,21 +431,26 @@ impl World {
                 candidate.saw_nothing();
                 None
             }
-            (Role::Owner { tenure, opened, told, closing }, Some(record)) => {
+            (Role::Owner { tenure, stage, told, closing }, Some(record)) => {
                 match tenure.saw(record) {
                     Verdict::Beat(mut beat) => {
                         if bug == Bug::LookExtends {
                             tenure.beaten(now);
                         }
-                        if *opened && !*told {
-                            (beat.serves, *told) = (true, true);
+                        if *stage != Stage::Fencing || bug == Bug::ForgetBeforeFence {
                             beat.unfenced.clear();
                         }
+                        let opened = *stage == Stage::Opened;
+                        if opened && !*told {
+                            (beat.serves, *told) = (true, true);
+                        }
                         // A process gives nothing up while it opens the volume.
-                        *closing |= *opened && matches!(beat.wish, Some(Wish::HandOver(_)));
+                        *closing |= opened && matches!(beat.wish, Some(Wish::HandOver(_)));
                         if *closing && (process.writes == 0 || bug == Bug::ReleaseEarly) {
                             // The volume is closed before it is given up.
-                            *opened = bug == Bug::ReleaseEarly && *opened;
+                            if bug != Bug::ReleaseEarly {
+                                *stage = Stage::Closed;
+                            }
                             beat.wish = None;
                             (beat.node, beat.serves) = (None, false);
                         }
@@ -476,8 +502,15 @@ impl World {
         match &mut process.role {
             Role::Candidate(_) => self.own(index, sent, &record),
             Role::Owner { .. } if record.node.is_none() => self.restart(index),
-            Role::Owner { tenure, .. } => {
+            Role::Owner { tenure, stage, .. } => {
                 tenure.beaten(if bug == Bug::LeaseFromAnswer { now } else { sent });
+                let epoch = tenure.epoch();
+                if *stage == Stage::Fenced && record.unfenced.is_empty() {
+                    *stage = Stage::Opening;
+                    // An opening takes a while: the log is read.
+                    let after = self.random.below(300);
+                    self.send(index, after, Message::Open { epoch });
+                }
                 self.look_again(index, BEAT);
             }
         }
@@ -486,11 +519,16 @@ impl World {
     fn own(&mut self, index: usize, sent: Duration, record: &OwnerRecord) {
         let process = &mut self.processes[index];
         let tenure = Tenure::new(process.node.clone(), record.epoch, sent);
-        process.role = Role::Owner { tenure, opened: false, told: false, closing: false };
-        let after = self.way().unwrap_or(900);
+        let stage = match self.bug {
+            Bug::FenceAfterOpen => Stage::Opening,
+            _ => Stage::Fencing,
+        };
+        process.role = Role::Owner { tenure, stage, told: false, closing: false };
+        // A fence takes a while. A process that dies meanwhile has fenced nothing.
+        let after = self.random.below(1000);
         let first = match self.bug {
             Bug::FenceAfterOpen => Message::Opened { epoch: record.epoch },
-            _ => Message::Fence { record: record.clone() },
+            _ => Message::Connected { record: record.clone() },
         };
         self.send(index, after, first);
         self.look_again(index, BEAT);
@@ -559,6 +597,7 @@ fn planted_bugs_are_found() {
         Bug::FenceAfterOpen,
         Bug::FenceLastOnly,
         Bug::ForgetUnfenced,
+        Bug::ForgetBeforeFence,
         Bug::LeaseFromAnswer,
         Bug::LookExtends,
         Bug::Hasty,

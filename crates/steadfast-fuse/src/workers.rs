@@ -32,10 +32,10 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts the workers of a mount, given by its device and its directory. On an error those already started end with the mount, see
-    /// [`join`](Self::join). If workers stand by, returns the function that a worker must call
-    /// before it waits for the medium. The number of such workers is as large as the machine
-    /// allows.
+    /// Starts the workers of a mount, given by its device and its directory. On an error those
+    /// already started end with the mount, see [`join`](Self::join). If workers stand by, returns
+    /// the function that a worker must call before it waits for the medium. The number of such
+    /// workers is as large as the machine allows.
     ///
     /// # Errors
     /// No thread or memory is available for the listening workers.

@@ -54,16 +54,7 @@ impl From<&Snapshot> for sfk_snapshot {
 
 impl From<&InodeChange> for sfk_difference {
     fn from(change: &InodeChange) -> sfk_difference {
-        let bits = [
-            change.created,
-            change.removed,
-            change.content,
-            change.attributes,
-            change.entries,
-            change.times,
-        ];
-        let flags = bits.iter().enumerate().map(|(bit, set)| u32::from(*set) << bit).sum();
-        sfk_difference { inode: change.inode.0, kind: change.kind as u32, flags }
+        sfk_difference { inode: change.inode.0, kind: change.kind as u32, flags: change.bits() }
     }
 }
 

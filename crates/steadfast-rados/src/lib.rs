@@ -36,4 +36,4 @@ pub use error::RadosError;
 pub use header::UNIT;
 pub use location::{Location, is_location};
 pub use medium::{RadosMedium, Status};
-pub use owner::Owner;
+pub use owner::{Owner, Term};

@@ -15,7 +15,7 @@ use crate::behind::{Behind, Change};
 use crate::error::{RadosError, is, os};
 use crate::header::{HEADER_MAX, Header, UNIT};
 use crate::location::Location;
-use crate::owner::Owner;
+use crate::owner::{Owner, Term};
 use crate::pool::{Done, Pool, Read};
 use crate::stripes::{object_name, stripes};
 
@@ -93,14 +93,14 @@ impl RadosMedium {
     ///
     /// # Errors
     /// As [`open`](Self::open); `InUse` also by the owner of a later term.
-    pub fn open_in_term(location: &Location, epoch: u64) -> Result<RadosMedium, RadosError> {
-        Self::with(Pool::open(location)?, location, Access::Write(Some(epoch)))
+    pub fn open_in_term(location: &Location, term: Term) -> Result<RadosMedium, RadosError> {
+        Self::with(Pool::open(location)?, location, Access::Write(Some(term)))
     }
 
     fn with(pool: Pool, location: &Location, access: Access) -> Result<RadosMedium, RadosError> {
         let cookie = match access {
             Access::Read => None,
-            Access::Write(epoch) => Some(take_lock(&pool, &location.name, epoch)?),
+            Access::Write(term) => Some(take_lock(&pool, &location.name, term)?),
         };
         // Read under the lock: another owner may have changed the size until then.
         let header = header_of(&pool, &location.name).inspect_err(|_| {
@@ -228,26 +228,26 @@ fn header_of(pool: &Pool, name: &str) -> Result<Header, RadosError> {
 /// How an image is opened.
 enum Access {
     Read,
-    /// With the lock; in a cluster with the number of the term.
-    Write(Option<u64>),
+    /// With the lock; in a cluster with the term.
+    Write(Option<Term>),
 }
 
 /// Takes the lock of the image, also from an owner that is surely gone, or has an earlier term.
-fn take_lock(pool: &Pool, name: &str, epoch: Option<u64>) -> Result<String, RadosError> {
+fn take_lock(pool: &Pool, name: &str, term: Option<Term>) -> Result<String, RadosError> {
     let object = Header::object(name);
     // Locking would make the object.
     if pool.read_object(&object, HEADER_MAX)?.is_none() {
         return Err(RadosError::NoImage(name.to_owned()));
     }
-    let here = Owner::this_process();
-    let cookie = here.clone().in_term(epoch).cookie();
+    let here = Owner::this_process().in_term(term);
+    let cookie = here.cookie();
     for _ in 0..LOCK_ATTEMPTS {
         if pool.lock(&object, &cookie)? {
             return Ok(cookie);
         }
         let Some(locker) = pool.locker(&object)? else { continue };
         let owner = Owner::of_cookie(&locker.cookie());
-        let time = if epoch.is_some_and(|epoch| owner.is_before(epoch)) {
+        let time = if here.term.as_ref().is_some_and(|term| owner.is_before(term)) {
             BLOCKED_WHEN_EVICTED
         } else if owner.is_gone(&here) {
             BLOCKED_WHEN_GONE

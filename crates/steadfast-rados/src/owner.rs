@@ -24,8 +24,17 @@ pub struct Owner {
     boot: String,
     /// The machine; empty if it has no identity.
     machine: String,
-    /// Its term as the owner of the volume in a cluster.
-    pub epoch: Option<u64>,
+    /// Its term, if it is the owner of a volume in a cluster.
+    pub term: Option<Term>,
+}
+
+/// The term of an owner of a volume in a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Term {
+    /// Name of the volume in the cluster, without white space.
+    pub volume: String,
+    /// Number of the term.
+    pub epoch: u64,
 }
 
 impl fmt::Display for Owner {
@@ -47,22 +56,22 @@ impl Owner {
             namespace: word(&link.to_string_lossy()),
             boot: line(Path::new("/proc/sys/kernel/random/boot_id")),
             machine: line(Path::new("/etc/machine-id")),
-            epoch: None,
+            term: None,
         }
     }
 
     /// The same process, as the owner of a volume in a cluster.
     #[must_use]
-    pub fn in_term(self, epoch: Option<u64>) -> Owner {
-        Owner { epoch, ..self }
+    pub fn in_term(self, term: Option<Term>) -> Owner {
+        Owner { term, ..self }
     }
 
     /// The cookie for this owner.
     pub fn cookie(&self) -> String {
-        let Owner { host, process, started, namespace, boot, machine, epoch } = self;
+        let Owner { host, process, started, namespace, boot, machine, term } = self;
         let cookie = format!("{host} {process} {started} {namespace} {boot} {machine}");
-        match epoch {
-            Some(epoch) => format!("{cookie} {epoch}"),
+        match term {
+            Some(Term { volume, epoch }) => format!("{cookie} {volume} {epoch}"),
             None => cookie,
         }
     }
@@ -73,9 +82,11 @@ impl Owner {
         let known = || {
             let ([host, process, started, namespace, boot, machine], rest) =
                 parts.split_first_chunk()?;
-            let epoch = match rest {
+            let term = match rest {
                 [] => None,
-                [epoch] => Some(epoch.parse().ok()?),
+                [volume, epoch] => {
+                    Some(Term { volume: (*volume).to_owned(), epoch: epoch.parse().ok()? })
+                }
                 _ => return None,
             };
             Some(Owner {
@@ -85,7 +96,7 @@ impl Owner {
                 namespace: (*namespace).to_owned(),
                 boot: (*boot).to_owned(),
                 machine: (*machine).to_owned(),
-                epoch,
+                term,
             })
         };
         known().unwrap_or_else(|| Owner {
@@ -95,14 +106,14 @@ impl Owner {
             namespace: String::new(),
             boot: String::new(),
             machine: String::new(),
-            epoch: None,
+            term: None,
         })
     }
 
-    /// Whether this owner was deposed by the owner of `epoch`: it has an earlier term. An owner
-    /// outside a cluster has none, and keeps the image.
-    pub fn is_before(&self, epoch: u64) -> bool {
-        self.epoch.is_some_and(|earlier| earlier < epoch)
+    /// Whether this owner was deposed by the owner of this term: it has an earlier term of the same
+    /// volume. An owner outside a cluster, or of another name, keeps the image.
+    pub fn is_before(&self, term: &Term) -> bool {
+        self.term.as_ref().is_some_and(|own| own.volume == term.volume && own.epoch < term.epoch)
     }
 
     /// Whether the owner surely runs no more, seen from `here`: it ran on this machine, and the
@@ -147,9 +158,12 @@ mod tests {
     fn a_cookie_names_its_owner() {
         let owner = Owner::this_process();
         assert_eq!(Owner::of_cookie(&owner.cookie()), owner);
-        let in_term = Owner { epoch: Some(7), ..owner.clone() };
+        let term = |volume: &str, epoch| Term { volume: volume.to_owned(), epoch };
+        let in_term = Owner { term: Some(term("home", 7)), ..owner.clone() };
         assert_eq!(Owner::of_cookie(&in_term.cookie()), in_term);
-        assert!(in_term.is_before(8) && !in_term.is_before(7) && !owner.is_before(8));
+        assert!(in_term.is_before(&term("home", 8)) && !in_term.is_before(&term("home", 7)));
+        assert!(!in_term.is_before(&term("other", 8)), "another name for the same image");
+        assert!(!owner.is_before(&term("home", 8)), "outside a cluster");
         assert_eq!(Owner::of_cookie(&format!("{} x", owner.cookie())).process, 0);
         assert!(!owner.is_gone(&owner) && owner.started > 0 && !owner.boot.is_empty());
     }

@@ -193,16 +193,7 @@ impl SnapshotDiffArgument {
 
 impl SnapshotDiffChange {
     fn encode(change: &InodeChange) -> SnapshotDiffChange {
-        let bits = [
-            change.created,
-            change.removed,
-            change.content,
-            change.attributes,
-            change.entries,
-            change.times,
-        ];
-        let flags = bits.iter().enumerate().map(|(bit, set)| u32::from(*set) << bit).sum();
-        SnapshotDiffChange { inode: change.inode.0, kind: change.kind as u32, flags }
+        SnapshotDiffChange { inode: change.inode.0, kind: change.kind as u32, flags: change.bits() }
     }
 
     fn decode(&self) -> Option<InodeChange> {

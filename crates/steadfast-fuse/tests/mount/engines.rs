@@ -181,7 +181,7 @@ impl Transfers for Aio {
                 )
             };
             let error = io::Error::last_os_error();
-            // Work of io_uring for this thread interrupts the wait, and so does a suspended machine.
+            // Work of io_uring for this thread ends the wait, and so does a suspended machine.
             let interrupted = more < 0 && error.kind() == io::ErrorKind::Interrupted;
             assert!(more > 0 || interrupted, "io_getevents: {more}, {error}");
             ended += more.max(0) as usize;

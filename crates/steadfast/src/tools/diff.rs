@@ -45,6 +45,16 @@ pub struct InodeChange {
     pub times: bool,
 }
 
+impl InodeChange {
+    /// What differs as bits, in the order of the fields and from the lowest on. The homes of the
+    /// core that talk to other programs pass it on in this form.
+    pub fn bits(&self) -> u32 {
+        let InodeChange { created, removed, content, attributes, entries, times, .. } = *self;
+        let bits = [created, removed, content, attributes, entries, times];
+        bits.iter().enumerate().map(|(bit, set)| u32::from(*set) << bit).sum()
+    }
+}
+
 /// A part of the differences.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotDiff {

@@ -56,7 +56,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     // If this fails too, there is no state to show; another rollback may find one.
                     // No writer comes in between.
                     self.restore_marked_in(&mut commit, &mut working).map_err(|error| {
-                        let error = self.fail("the state to roll back to could not be restored", error);
+                        let error =
+                            self.fail("the state to roll back to could not be restored", error);
                         self.lifecycle.end_rollback(false);
                         error
                     })?;
