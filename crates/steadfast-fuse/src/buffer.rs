@@ -121,6 +121,10 @@ impl<'a> AnswerBuffer<'a> {
         &self.bytes[..self.length]
     }
 
+    pub(crate) fn filled_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.length]
+    }
+
     /// The number of appended bytes.
     pub(crate) fn len(&self) -> usize {
         self.length

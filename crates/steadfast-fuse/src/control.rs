@@ -174,6 +174,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Makes the kernel write back all dirty pages. Only files that are open for writing can have
     /// dirty pages: the last close and the last unmapping write them back.
     pub(crate) fn pull_all(&self) -> Result<(), Errno> {
+        if self.is_shared() {
+            // The kernel holds back only what programs have stored into mappings.
+            return Ok(());
+        }
         let mut first_error = Ok(());
         for nodeid in self.files.written() {
             first_error = first_error.and(self.pull_file(nodeid));
@@ -216,16 +220,24 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Closes the gate, unless files are open for writing and `force` is not set.
     fn stop_requests(&self, force: bool) -> bool {
         // Waits for running operations.
-        let mut phase = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        let stop = force || self.files.written().is_empty();
+        let mut phase = self.kernels.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let written = || self.kernels.all().iter().any(|kernel| !kernel.files.written().is_empty());
+        let stop = force || !written();
         if stop {
             *phase = Phase::RollingBack;
         }
         stop
     }
 
-    /// Drops what the kernel has cached: the volume is already at its last durable point.
+    /// Drops what kernels have cached: the volume is already at its last durable point.
     fn forget_before_rollback(&self) {
+        self.kernels.locks.drop_all();
+        for kernel in self.kernels.all() {
+            kernel.forget_cached();
+        }
+    }
+
+    fn forget_cached(&self) {
         let directories = self.nodes.roll_back(|inode| {
             self.volume
                 .attributes(inode)
@@ -241,17 +253,19 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         };
         // The kernel first sends dirty pages as writes, which this phase drops.
         for (nodeid, handles) in open {
-            report("pages of an open file", self.device.invalidate_inode(nodeid, 0));
+            report("pages of an open file", self.invalidate_inode(nodeid, 0));
             // Stale handles keep no inode alive; the kernel's RELEASE does not find them.
             for _ in 0..handles {
                 self.volume.release(node::inode(nodeid));
             }
         }
         for nodeid in directories {
-            report("a directory", self.device.invalidate_inode(nodeid, 0));
+            report("a directory", self.invalidate_inode(nodeid, 0));
         }
-        if self.agreement.epochs() {
-            report("names", self.device.expire_entries());
+        if self.is_shared() {
+            // No names are cached.
+        } else if let Some(device) = self.device.as_ref().filter(|_| self.agreement.epochs()) {
+            report("names", device.expire_entries());
         } else {
             // Names expire by timeout; no new names are given out during this time.
             std::thread::sleep(
@@ -262,7 +276,13 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
 
     /// Opens the gate and executes the parked requests.
     fn resume(&self) {
-        *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Phase::Running;
+        *self.kernels.gate.write().unwrap_or_else(PoisonError::into_inner) = Phase::Running;
+        for kernel in self.kernels.all() {
+            kernel.execute_parked();
+        }
+    }
+
+    fn execute_parked(&self) {
         let parked =
             std::mem::take(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner));
         if parked.is_empty() {

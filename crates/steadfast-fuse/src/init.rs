@@ -32,6 +32,16 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
+    /// What a peer's kernel has agreed on, as the peer reports it.
+    pub(crate) fn of_peer(minor: u32, flags: u64) -> Agreement {
+        Agreement { minor, flags: flags & !flag::WRITEBACK_CACHE, root: false }
+    }
+
+    /// The agreed features, for [`of_peer`](Self::of_peer).
+    pub(crate) fn flags(&self) -> u64 {
+        self.flags
+    }
+
     fn has(&self, flag: u64) -> bool {
         self.flags & flag != 0
     }
@@ -80,7 +90,11 @@ fn wanted(options: &MountOptions) -> u64 {
         | flag::HANDLE_KILLPRIV_V2
         | flag::SETXATTR_EXT
         | flag::INIT_EXT;
-    if options.write_back {
+    if options.several_kernels {
+        // Nothing is cached, so attributes of many names at once serve nothing.
+        flags &= !(flag::CACHE_SYMLINKS | flag::DO_READDIRPLUS | flag::READDIRPLUS_AUTO);
+        flags |= flag::POSIX_LOCKS | flag::FLOCK_LOCKS | flag::DIRECT_IO_ALLOW_MMAP;
+    } else if options.write_back {
         flags |= flag::WRITEBACK_CACHE;
     }
     // With ACLs the kernel checks permissions itself, regardless of the mount options.
@@ -133,7 +147,8 @@ pub(crate) fn handshake(
             offered |= u64::from(extension.flags2) << 32;
         }
         let minor = init.minor.min(MINOR).min(options.protocol_minor_max.max(MINOR_MIN));
-        let rings = rings(device, options.io_uring, offered & flag::OVER_IO_URING != 0);
+        let io_uring = if options.several_kernels { IoUring::Off } else { options.io_uring };
+        let rings = rings(device, io_uring, offered & flag::OVER_IO_URING != 0);
         let rings = match rings {
             Ok(rings) => rings,
             Err(error) => {

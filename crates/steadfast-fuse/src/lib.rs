@@ -29,6 +29,7 @@ mod admission;
 #[cfg(test)]
 mod admission_model;
 mod buffer;
+pub mod cluster;
 mod commands;
 mod control;
 mod device;
@@ -39,6 +40,7 @@ mod io_flusher;
 pub mod ioctl;
 mod jobs;
 mod listeners;
+mod locks;
 mod log;
 pub mod metrics;
 mod mount;

@@ -45,6 +45,11 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
+    /// An empty table whose ids have this tag, at first.
+    pub(crate) fn starting_at(tag: u16) -> Nodes {
+        Nodes { tag: AtomicU16::new(tag), directories: Mutex::default() }
+    }
+
     /// The node id of an inode for an answer to the kernel; counts one lookup.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ impl Handle {
     const SYNC: u64 = 2;
     const APPEND: u64 = 4;
     const EMPTY: u64 = 8;
+    const NUMBER_SHIFT: u32 = 8;
 
     /// Converts the flags of open(2).
     pub(crate) fn new(flags: u32) -> Handle {
@@ -43,6 +44,12 @@ impl Handle {
             bits |= Handle::EMPTY;
         }
         Handle(bits)
+    }
+
+    /// The same handle with a number, by which locks know it. Zero is none.
+    #[must_use]
+    pub(crate) fn numbered(self, number: u64) -> Handle {
+        Handle(self.0 | number << Handle::NUMBER_SHIFT)
     }
 
     pub(crate) fn is_writable(self) -> bool {

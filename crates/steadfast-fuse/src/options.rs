@@ -39,6 +39,9 @@ pub struct MountOptions {
     /// Further options of mount(8): `noexec`, `noatime`... A mount is `nosuid` and `nodev` unless
     /// `suid` and `dev` are among them; only root may use these two.
     pub extra: Vec<String>,
+    /// Other kernels change the volume, too, as in a cluster. This one then caches nothing, and
+    /// requests arrive over `/dev/fuse`.
+    pub several_kernels: bool,
     /// Newest minor version of the FUSE protocol to use, for tests of the behaviour on older
     /// kernels.
     pub protocol_minor_max: u32,
@@ -57,6 +60,7 @@ impl Default for MountOptions {
             fs_name: "steadfast".into(),
             root: false,
             extra: Vec::new(),
+            several_kernels: false,
             protocol_minor_max: crate::abi::MINOR,
         }
     }

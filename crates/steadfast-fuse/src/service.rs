@@ -6,7 +6,9 @@
 //! buffer. If another thread will answer ([`Answer::Later`]), the service first requests a
 //! [`Return`] from the transport, which that thread then uses.
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use crate::buffer::AnswerBuffer;
@@ -45,6 +47,31 @@ pub(crate) enum Return {
     Device(Device),
     /// To the worker whose ring entry has the request; it waits for this.
     Worker(Sender<Result<Vec<u8>, Errno>>),
+    /// Over the network, to the kernel of another node.
+    Peer(Arc<dyn Answering>),
+    /// Like the inner one, once the function has returned; it is dropped if that returns `false`.
+    Checked(Check, Box<Return>),
+}
+
+/// Waits until an answer may be given; whether it may.
+#[derive(Clone)]
+pub(crate) struct Check(pub(crate) Arc<dyn Fn() -> bool + Send + Sync>);
+
+/// Sends the answer of one request.
+pub(crate) trait Answering: Send + Sync {
+    fn answer(&self, result: Result<&[u8], Errno>);
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Check")
+    }
+}
+
+impl fmt::Debug for dyn Answering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answering")
+    }
 }
 
 impl Return {
@@ -58,6 +85,17 @@ impl Return {
             Return::Worker(worker) => {
                 let _ = worker.send(result.map(<[u8]>::to_vec));
                 Ok(())
+            }
+            Return::Peer(peer) => {
+                peer.answer(result);
+                Ok(())
+            }
+            Return::Checked(check, back) => {
+                if check.0() {
+                    back.answer(unique, result)
+                } else {
+                    Ok(())
+                }
             }
         }
     }

@@ -16,7 +16,8 @@ use steadfast_media::Medium;
 use crate::commands::Commands;
 use crate::control;
 use crate::device::Device;
-use crate::filesystem::Filesystem;
+use crate::filesystem::kernels::Kernels;
+use crate::filesystem::{Filesystem, Kernel};
 use crate::jobs::Job;
 use crate::metrics::Metrics;
 use crate::mount as mounting;
@@ -72,8 +73,11 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
     let metrics = Arc::new(Metrics::new(
         rings.as_ref().map_or(options.threads.max(THREADS_MIN), Rings::threads),
     ));
+    let kernels = Kernels::new(false);
+    let kernel = Kernel { id: 0, device: Some(device.clone()), agreement, owner, tag: 0 };
     let filesystem =
-        Arc::new(Filesystem::new(volume, device.clone(), agreement, owner, jobs.clone(), metrics));
+        Arc::new(Filesystem::new(volume, kernels.clone(), kernel, jobs.clone(), metrics));
+    kernels.attach(&filesystem);
     let connection = Connection::find(mount.device);
     let puller = Puller::start(device.clone(), &mount.directory, &connection, agreement.epochs());
     // Only this function sets it, so it cannot fail.
@@ -127,7 +131,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
         let run = move || control::run(&*filesystem, &jobs);
         self.control = Some(Builder::new().name("steadfast-ctl".into()).spawn(run)?);
         let filesystem = self.filesystem.clone();
-        let run = move || filesystem.scrubber.run(&filesystem.volume);
+        let run = move || filesystem.kernels.scrubber.run(&filesystem.volume);
         self.scrub = Some(Builder::new().name("steadfast-scrub".into()).spawn(run)?);
         let listeners =
             self.workers.start(&self.filesystem, "steadfast", mount, threads, rings, true)?;
@@ -145,7 +149,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
         if !self.end.0.is_over_now() {
             self.filesystem.settle_all_times();
         }
-        self.filesystem.scrubber.end();
+        self.filesystem.kernels.scrubber.end();
         if let Some(scrub) = self.scrub.take() {
             let _ = scrub.join();
         }

@@ -106,6 +106,11 @@ impl End {
         let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
     }
 
+    /// Jobs go there from now on.
+    pub(crate) fn set_jobs(&self, jobs: Sender<Job>) {
+        *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
+    }
+
     fn cut_off(&self) {
         self.cut.store(true, Ordering::Release);
         let (done, rescued) = mpsc::channel();

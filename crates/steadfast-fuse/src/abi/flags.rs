@@ -3,10 +3,12 @@
 /// Bits of INIT, in the request and in the reply. `flags2` holds the upper half.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const POSIX_LOCKS: u64 = 1 << 1;
     pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
     pub(crate) const DONT_MASK: u64 = 1 << 6;
+    pub(crate) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
@@ -20,6 +22,7 @@ pub(crate) mod init {
     pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
+    pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
@@ -41,6 +44,7 @@ pub(crate) mod setattr {
 
 /// `OpenOut::open_flags`.
 pub(crate) mod fopen {
+    pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
     pub(crate) const NOFLUSH: u32 = 1 << 5;
 }
@@ -56,6 +60,9 @@ pub(crate) mod write {
     /// The caller lacks CAP_FSETID.
     pub(crate) const KILL_SUIDGID: u32 = 1 << 2;
 }
+
+/// `LkIn::lk_flags`: the lock is one of flock(2).
+pub(crate) const LK_FLOCK: u32 = 1 << 0;
 
 /// `SetxattrIn::setxattr_flags`: clear set-group-id after setting an ACL.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;

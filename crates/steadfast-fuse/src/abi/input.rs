@@ -38,6 +38,9 @@ inputs! {
     ReadIn { fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
     /// The data follows.
     WriteIn { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
+    /// GETLK, SETLK and SETLKW.
+    LkIn { fh: u64, owner: u64, start: u64, end: u64, kind: u32, pid: u32, lk_flags: u32, padding: u32 }
+    InterruptIn { unique: u64 }
     FlushIn { fh: u64, unused: u32, padding: u32, lock_owner: u64 }
     ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
     FsyncIn { fh: u64, fsync_flags: u32, padding: u32 }

@@ -47,6 +47,7 @@ outputs! {
     /// GETXATTR and LISTXATTR requests that only want the size.
     GetxattrOut { size: u32, padding: u32 }
     IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
+    LkOut { start: u64, end: u64, kind: u32, pid: u32 }
     LseekOut { offset: u64 }
     /// The name follows, padded with zeros to a multiple of eight bytes.
     Dirent { ino: u64, offset: u64, name_len: u32, kind: u32 }

@@ -38,7 +38,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Surroundings for Filesy
 
     fn have_ask(&self, nodeid: u64) {
         // Only attributes: this never waits for pages.
-        let _ = self.device.invalidate_inode(nodeid, -1);
+        let _ = self.invalidate_inode(nodeid, -1);
     }
 
     fn pull(&self, nodeid: u64) {
@@ -118,7 +118,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             Ok(attr_out(&self.volume.attributes(self.nodes.resolve(nodeid)?)?))
         });
         if let Err(errno) = result {
-            self.lease.note_no_space(errno);
+            self.kernels.lease.note_no_space(errno);
         }
         ticket.answer(result.as_ref().map(|out| out.as_bytes()).map_err(|errno| *errno));
     }

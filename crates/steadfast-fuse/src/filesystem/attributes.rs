@@ -165,7 +165,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Invalidates the attributes: the kernel does not expect such a request to change the mode.
     /// Only attributes, so this never waits for pages.
     pub(super) fn mode_changed(&self, nodeid: u64) {
-        let _ = self.device.invalidate_inode(nodeid, -1);
+        let _ = self.invalidate_inode(nodeid, -1);
     }
 
     /// Enters an inode into the table of nodes, for an answer to the kernel.

@@ -5,6 +5,8 @@
 //! the mask does not have the event then, the answer is ENOSYS. From then on the kernel still
 //! writes back, but never sends FLUSH on this connection.
 //!
+//! With several kernels FLUSH also ends locks, so it is never answered so.
+//!
 //! Invariant: after that answer the mask of the mount cannot get `close`, because the daemon could
 //! not honour it. A rollback keeps the mask in force.
 
@@ -50,10 +52,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// FLUSH: one descriptor of an open file is closed; others may remain.
     pub(super) fn flush(&self, request: &Request<'_>) -> Outcome {
         self.node(request)?;
-        if !self.closing.is_reported(|| self.volume.mask()) {
+        let closed = request.arguments().take::<FlushIn>()?;
+        if self.is_shared() {
+            let owner = self.lock_owner(closed.lock_owner);
+            self.kernels.locks.closed(self.locked_file(request)?, owner);
+        } else if !self.closing.is_reported(|| self.volume.mask()) {
             return Err(Errno(libc::ENOSYS));
         }
-        if Handle(request.arguments().take::<FlushIn>()?.fh).is_writable() {
+        if Handle(closed.fh).is_writable() {
             if self.files.has_one_writer(request.header.nodeid) {
                 self.settle_times(request.header.nodeid);
             }

@@ -133,19 +133,19 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 give(&FragmentationArgument { blocks, extents, runs }, &wanted, out)
             }
             LOST_WRITES => give(&self.lost.count(), &wanted, out),
-            ATOMIC_STATUS => give(&self.lease.status(), &wanted, out),
+            ATOMIC_STATUS => give(&self.kernels.lease.status(), &wanted, out),
             scrub::START => {
                 self.check_owner(request)?;
                 let argument = argument::<ScrubStartArgument>(&mut arguments, &wanted)?;
-                self.scrubber.start(argument.rate)?;
+                self.kernels.scrubber.start(argument.rate)?;
                 ready(out.put(&IoctlOut::default()))
             }
             scrub::STOP => {
                 self.check_owner(request)?;
-                self.scrubber.stop();
+                self.kernels.scrubber.stop();
                 ready(out.put(&IoctlOut::default()))
             }
-            scrub::STATUS => give(&self.scrubber.status(), &wanted, out),
+            scrub::STATUS => give(&self.kernels.scrubber.status(), &wanted, out),
             _ => self.watch(&wanted, &mut arguments, out),
         }
     }

@@ -1,5 +1,6 @@
 //! Regular files: opening, data, allocation.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use steadfast::fs::{AllocateMode, Attributes, FileKind, NewNode, SeekTo, SetAttributes};
@@ -22,6 +23,8 @@ use crate::service::Later;
 
 /// Any read renews an access time older than this.
 const RELATIME_SECONDS: i64 = 24 * 3600;
+/// Rights that a program gets from its file; any change of the file takes them away.
+const CAPABILITIES: &[u8] = b"security.capability";
 const SEEK_DATA: u32 = libc::SEEK_DATA as u32;
 const SEEK_HOLE: u32 = libc::SEEK_HOLE as u32;
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
@@ -62,7 +65,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         match self.volume.attributes(inode) {
             Ok(after) if after.accessed != before.accessed => {
                 // Only attributes: this never waits for pages.
-                let _ = self.device.invalidate_inode(nodeid, -1);
+                let _ = self.invalidate_inode(nodeid, -1);
             }
             // The volume keeps no access times (noatime, read-only), so later attempts are
             // pointless.
@@ -146,7 +149,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 self.mode_changed(nodeid);
             }
         }
-        let handle = Handle::new(flags);
+        let handle = Handle::new(flags).numbered(self.kernels.handle());
         self.files.opened(nodeid, handle);
         if handle.is_writable() {
             self.times_shown(nodeid, inode);
@@ -164,6 +167,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         let released = request.arguments().take::<ReleaseIn>()?;
         let nodeid = request.header.nodeid;
         let handle = Handle(released.fh);
+        self.released(request);
         // Another writer may have times that the kernel has not sent yet.
         if handle.is_writable() && self.files.has_one_writer(nodeid) {
             self.settle_times(nodeid);
@@ -202,10 +206,40 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         if wanted.write_flags & write_flag::KILL_SUIDGID != 0 {
             self.drop_privileges(request.header.nodeid, inode)?;
         }
-        self.volume.write(inode, wanted.offset, data, sync)?;
+        if self.is_shared() {
+            self.write_among_others(inode, &wanted, data, sync)?;
+        } else {
+            self.volume.write(inode, wanted.offset, data, sync)?;
+        }
         self.times_late(request.header.nodeid);
         self.room_changed();
         ready(out.put(&WriteOut { size: wanted.size, padding: 0 }))
+    }
+
+    /// A write to a file that other kernels may extend meanwhile. The kernel does not know where
+    /// such a file ends, so an appending write finds that here.
+    fn write_among_others(
+        &self,
+        inode: InodeNumber,
+        wanted: &WriteIn,
+        data: &[u8],
+        sync: bool,
+    ) -> Result<(), Errno> {
+        let appends = &self.kernels.appends;
+        let cached = wanted.write_flags & write_flag::CACHE != 0;
+        if !cached {
+            // For writes that bypass its cache the kernel leaves this to the daemon.
+            match self.volume.remove_xattr(inode, CAPABILITIES) {
+                Ok(()) | Err(Error::NoAttribute) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if cached || wanted.flags as i32 & libc::O_APPEND == 0 {
+            let _others = appends.read().unwrap_or_else(PoisonError::into_inner);
+            return Ok(self.volume.write(inode, wanted.offset, data, sync)?);
+        }
+        let _alone = appends.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.volume.write(inode, self.end_of(inode)?, data, sync)?)
     }
 
     pub(super) fn fallocate(&self, request: &Request<'_>) -> Outcome {
@@ -272,7 +306,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             _ => return Err(Errno(libc::EINVAL)),
         };
         let nodeid = request.header.nodeid;
-        if self.files.is_written(nodeid) {
+        if self.files.is_written(nodeid) && !self.is_shared() {
             return self.defer(Job::Seek {
                 ticket: self.ticket(later, request)?,
                 nodeid,

@@ -163,12 +163,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 ready(out.put(&StatxOut { stat, ..StatxOut::default() }))
             }
             opcode::OPEN => {
-                let fh = self.lease.handles.fetch_add(1, Ordering::Relaxed);
+                let fh = self.kernels.lease.handles.fetch_add(1, Ordering::Relaxed);
+                self.controls().insert(fh);
                 ready(out.put(&OpenOut { fh, open_flags: OPEN_FLAGS, backing_id: 0 }))
             }
             opcode::IOCTL => self.lease_command(later, request),
             opcode::RELEASE => {
                 let handle = request.arguments().take::<ReleaseIn>()?.fh;
+                self.controls().remove(&handle);
                 // Correct even if the lease is not granted yet, because jobs run in order.
                 self.send(Job::Lease { ticket: None, job: LeaseJob::Lost { handle } });
                 Ok(Answer::Ready)
@@ -209,7 +211,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             LeaseJob::Abort { handle } => {
                 self.if_holder(handle).and_then(|()| self.abort_lease(transaction))
             }
-            LeaseJob::Lost { handle } if self.lease.is_held_by(handle) => {
+            LeaseJob::Lost { handle } if self.kernels.lease.is_held_by(handle) => {
                 log_warning!("an atomic command has ended without an answer: rolling back");
                 self.abort_lease(transaction)
             }
@@ -222,7 +224,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     fn if_holder(&self, handle: u64) -> Result<(), Errno> {
-        if self.lease.is_held_by(handle) { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+        if self.kernels.lease.is_held_by(handle) { Ok(()) } else { Err(Errno(libc::EINVAL)) }
     }
 
     fn begin<'v>(
@@ -241,9 +243,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             ended.detach();
         }
         *transaction = Some(self.volume.begin()?);
-        self.lease.no_space.store(false, Ordering::Release);
-        self.lease.lost.store(0, Ordering::Release);
-        *self.lease.holder() = Some(Holder { handle, process });
+        self.kernels.lease.no_space.store(false, Ordering::Release);
+        self.kernels.lease.lost.store(0, Ordering::Release);
+        *self.kernels.lease.holder() = Some(Holder { handle, process });
         log_info!("an atomic command begins (process {process})");
         Ok(())
     }
@@ -252,7 +254,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     fn commit_lease(&self, transaction: &mut OpenTransaction<'_, M, P>) -> Result<(), Errno> {
         let Some(open) = transaction else { return Err(Errno(libc::EINVAL)) };
         self.pull_all()?;
-        match self.lease.lost.load(Ordering::Acquire) {
+        match self.kernels.lease.lost.load(Ordering::Acquire) {
             0 => {}
             // Part of the written data is missing, so a commit would not be atomic.
             errno => return Err(Errno(errno)),
@@ -262,7 +264,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             return Ok(result?);
         }
         *transaction = None;
-        *self.lease.holder() = None;
+        *self.kernels.lease.holder() = None;
         log_info!(
             "an atomic command has ended: {}",
             if result.is_ok() { "committed" } else { "not committed" }
@@ -280,7 +282,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         } else {
             *transaction = None;
         }
-        *self.lease.holder() = None;
+        *self.kernels.lease.holder() = None;
         result
     }
 }

@@ -14,7 +14,9 @@ mod closing;
 mod commands;
 pub(crate) mod directories;
 mod files;
+pub(crate) mod kernels;
 pub(crate) mod lease;
+mod locking;
 mod lost;
 mod names;
 mod removed;
@@ -22,12 +24,14 @@ mod rolling;
 mod snapshots;
 mod syncs;
 mod times;
+mod uncached;
 mod xattrs;
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use steadfast::fs::Caller;
@@ -49,13 +53,12 @@ use crate::node::Nodes;
 use crate::open::OpenFiles;
 use crate::pull::{Pass, Puller};
 use crate::request::Request;
-use crate::scrub::Scrubber;
 pub(crate) use crate::service::{Answer, Outcome};
 use crate::service::{Later, Service};
 use crate::snapshots::{Snapshots, is_snapshot};
 
 use closing::Closing;
-use lease::Lease;
+use kernels::Kernels;
 pub(crate) use lease::OpenTransaction;
 use lost::Lost;
 use removed::Removed;
@@ -76,6 +79,19 @@ pub(crate) enum Phase {
     RollingBack,
 }
 
+/// What a [`Filesystem`] is told of its kernel.
+pub(crate) struct Kernel {
+    /// Distinguishes the kernels of one volume.
+    pub(crate) id: u64,
+    /// For notifications; none for the kernel of a peer.
+    pub(crate) device: Option<Device>,
+    pub(crate) agreement: Agreement,
+    /// The mounting user.
+    pub(crate) owner: u32,
+    /// First tag of node ids, see [`crate::node`].
+    pub(crate) tag: u16,
+}
+
 /// The state that all workers share.
 pub(crate) struct Filesystem<M: Medium + 'static, P: Platform + Clone + 'static> {
     pub(crate) volume: Arc<Volume<M, P>>,
@@ -84,22 +100,24 @@ pub(crate) struct Filesystem<M: Medium + 'static, P: Platform + Clone + 'static>
     pub(crate) files: OpenFiles,
     removed: Removed,
     syncs: Syncs,
-    pub(crate) lease: Lease,
+    /// Distinguishes the kernels of one volume.
+    pub(crate) id: u64,
+    pub(crate) kernels: Arc<Kernels<M, P>>,
+    /// Open descriptors of the control file.
+    controls: Mutex<HashSet<u64>>,
     closing: Closing,
     pub(crate) admission: Admission,
     cache_limits: OnceLock<CacheLimits>,
     pub(crate) lost: Lost,
-    /// The device for notifications.
-    pub(crate) device: Device,
+    /// The device for notifications; none for the kernel of a peer.
+    pub(crate) device: Option<Device>,
     pub(crate) agreement: Agreement,
-    pub(crate) gate: RwLock<Phase>,
     pub(crate) parked: Mutex<Vec<Parked>>,
     pub(crate) puller: OnceLock<Puller>,
     /// The mounting user, who may use the commands that change or discard other users' data.
     pub(crate) owner: u32,
     jobs: Sender<Job>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) scrubber: Scrubber,
     /// Whether the volume updates access times, as far as the daemon knows.
     access_times: AtomicBool,
     /// Kinds of requests that have panicked.
@@ -115,34 +133,34 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Service for Filesystem<
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(crate) fn new(
         volume: Arc<Volume<M, P>>,
-        device: Device,
-        agreement: Agreement,
-        owner: u32,
+        kernels: Arc<Kernels<M, P>>,
+        kernel: Kernel,
         jobs: Sender<Job>,
         metrics: Arc<Metrics>,
     ) -> Self {
+        let Kernel { id, device, agreement, owner, tag } = kernel;
         let admission = Admission::new(agreement.write_back(), volume.info().size);
         Filesystem {
-            snapshots: Snapshots::new(Arc::clone(&volume)),
+            snapshots: Snapshots::new(Arc::clone(&volume), tag),
             volume,
-            nodes: Nodes::default(),
+            nodes: Nodes::starting_at(tag),
             files: OpenFiles::default(),
             removed: Removed::default(),
             syncs: Syncs::default(),
-            lease: Lease::default(),
+            id,
+            kernels,
+            controls: Mutex::default(),
             closing: Closing::default(),
             admission,
             cache_limits: OnceLock::new(),
             lost: Lost::default(),
             device,
             agreement,
-            gate: RwLock::new(Phase::Running),
             parked: Mutex::default(),
             puller: OnceLock::new(),
             owner,
             jobs,
             metrics,
-            scrubber: Scrubber::new(),
             access_times: AtomicBool::new(true),
             panicked: AtomicU64::new(0),
         }
@@ -157,8 +175,11 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     ) -> Outcome {
         let timed = Kind::of(request).map(|kind| (kind, Instant::now()));
         let outcome = self.guarded(request.header.opcode, || self.enter(later, request, out));
+        if self.is_shared() && outcome == Ok(Answer::Ready) {
+            uncached::forbid(request.header.opcode, out.filled_mut());
+        }
         if let Err(errno) = outcome {
-            self.lease.note_error(request, errno);
+            self.kernels.lease.note_error(request, errno);
             if self.lost.note(request, errno) {
                 // The next write must report the error.
                 self.have_ask(request.header.nodeid);
@@ -213,12 +234,15 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         match request.header.opcode {
             opcode::FORGET => return self.forget(request),
             opcode::BATCH_FORGET => return self.batch_forget(request),
+            opcode::INTERRUPT => return self.interrupt(request),
+            // Without a handle the kernel would cache the entries.
+            opcode::OPENDIR if self.is_shared() => return self.open_directory(request, out),
             _ => {}
         }
         if self.is_control_file(request) {
             return self.serve_control_file(later, request, out);
         }
-        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let gate = self.kernels.gate.read().unwrap_or_else(PoisonError::into_inner);
         match *gate {
             Phase::Running => self.dispatch(later, request, out),
             Phase::RollingBack => self.while_rolling_back(later, request, out),
@@ -253,6 +277,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             opcode::LISTXATTR => self.listxattr(request, out),
             opcode::REMOVEXATTR => self.removexattr(request),
             opcode::FLUSH => self.flush(request),
+            opcode::GETLK | opcode::SETLK | opcode::SETLKW => self.lock(later, request, out),
             opcode::READDIR => self.readdir(request, out),
             opcode::READDIRPLUS => self.readdirplus(request, out),
             opcode::CREATE => self.create(request, out),
@@ -267,10 +292,17 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             opcode::STATX => self.statx(request, out),
             opcode::RELEASEDIR | opcode::DESTROY => Ok(Answer::Ready),
             // ENOSYS makes the kernel stop sending these requests. ACCESS: the kernel checks
-            // permissions itself. OPENDIR: directories need no handle. INTERRUPT: no request takes
-            // long enough. Locks and polling: the kernel handles them locally. BMAP: not supported.
+            // permissions itself. OPENDIR: directories need no handle. Polling: the kernel handles
+            // it locally. BMAP: not supported.
             _ => Err(Errno(libc::ENOSYS)),
         }
+    }
+
+    fn open_directory(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        if !is_snapshot(request.header.nodeid) {
+            self.node(request)?;
+        }
+        ready(out.put(&output::OpenOut::default()))
     }
 
     fn forget(&self, request: &Request<'_>) -> Outcome {

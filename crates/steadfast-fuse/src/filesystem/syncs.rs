@@ -117,7 +117,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             // Write-back does not tell the kernel that the file now has more blocks.
             let allocated = self.volume.attributes(sync.inode)?.allocated;
             if self.files.allocation_changed(sync.nodeid, allocated) {
-                let _ = self.device.invalidate_inode(sync.nodeid, -1);
+                let _ = self.invalidate_inode(sync.nodeid, -1);
             }
         }
         Ok(())

@@ -206,8 +206,8 @@ fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>) -> io::Result<Spawn
     }
 }
 
-/// Random enough that other users of the mount cannot guess the name.
-fn random() -> u64 {
+/// A number that other users of the mount cannot guess.
+pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     if read.is_err() {

@@ -28,6 +28,7 @@ const MARK: u64 = 1 << 63;
 const SLOT_SHIFT: u32 = 48;
 const INODE_MASK: u64 = (1 << SLOT_SHIFT) - 1;
 const SLOTS_MAX: usize = 1 << 15;
+const SLOT_MASK: u16 = 0x7fff;
 /// Number of views that stay open.
 const VIEWS_MAX: usize = 4;
 /// Cache of tree nodes for each view, in bytes.
@@ -69,12 +70,16 @@ struct Table<P: Platform + Clone + 'static> {
 /// See the module.
 pub(crate) struct Snapshots<M: Medium + 'static, P: Platform + Clone + 'static> {
     volume: Arc<Volume<M, P>>,
+    /// The number of the first slot.
+    first: u16,
     table: Mutex<Table<P>>,
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
-    pub(crate) fn new(volume: Arc<Volume<M, P>>) -> Self {
-        Snapshots { volume, table: Mutex::new(Table { slots: Vec::new(), views: Vec::new() }) }
+    /// Slots get numbers from `first` on: a kernel may have node ids of an earlier table.
+    pub(crate) fn new(volume: Arc<Volume<M, P>>, first: u16) -> Self {
+        let table = Mutex::new(Table { slots: Vec::new(), views: Vec::new() });
+        Snapshots { volume, first, table }
     }
 
     /// The root directory of a snapshot.
@@ -100,7 +105,13 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
                 }
             }
         };
-        self.place(id(slot as u16, InodeNumber::ROOT))
+        let number = self.first.wrapping_add(slot as u16) & SLOT_MASK;
+        self.place(id(number, InodeNumber::ROOT))
+    }
+
+    /// The place in the table of a slot's number.
+    fn slot(&self, number: u16) -> usize {
+        usize::from(number.wrapping_sub(self.first) & SLOT_MASK)
     }
 
     /// The inode of a node id, except for the directory of snapshots itself.
@@ -108,10 +119,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
     /// # Errors
     /// ESTALE if the snapshot was deleted; those of opening it.
     pub(crate) fn place(&self, nodeid: u64) -> Result<Place<P>, Errno> {
-        let slot = (nodeid >> SLOT_SHIFT & 0x7fff) as u16;
+        let slot = (nodeid >> SLOT_SHIFT) as u16 & SLOT_MASK;
         let inode = InodeNumber(nodeid & INODE_MASK);
         let mut table = self.table();
-        let known = table.slots.get(usize::from(slot)).filter(|known| !known.gone);
+        let known = table.slots.get(self.slot(slot)).filter(|known| !known.gone);
         let snapshot = known.ok_or(Errno(libc::ESTALE))?.snapshot.clone();
         let open = table.views.iter().position(|(number, _)| *number == slot);
         let view = match open.map(|at| table.views.remove(at).1) {
@@ -146,7 +157,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
         for slot in slots.iter_mut() {
             slot.gone |= !keep(&slot.snapshot);
         }
-        views.retain(|(slot, _)| slots.get(usize::from(*slot)).is_some_and(|slot| !slot.gone));
+        views.retain(|(slot, _)| slots.get(self.slot(*slot)).is_some_and(|slot| !slot.gone));
     }
 
     fn table(&self) -> MutexGuard<'_, Table<P>> {

@@ -14,6 +14,7 @@ mod linear;
 mod mixed;
 mod names;
 mod overlay;
+mod peers;
 mod rollback;
 mod snapshots;
 mod support;

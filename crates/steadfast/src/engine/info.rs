@@ -140,6 +140,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
+    /// The numbers of the last accepted change and of the last durable one.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let accepted = self.working.lock().sequence;
+        (accepted, self.commit.lock().durable)
+    }
+
     /// Space and counts.
     pub(crate) fn statistics(&self) -> Result<Statistics> {
         self.check_open()?;

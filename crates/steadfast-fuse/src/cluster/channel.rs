@@ -1,0 +1,289 @@
+//! A peer's side: the requests of this node's kernel that the owner has not answered.
+//!
+//! A request waits here until an owner answers it, however many connections that takes. Behind a
+//! broken connection to the same owner everything is sent again, and the owner executes nothing
+//! twice ([`super::session`]). If another node has become the owner, or the owner has ended the
+//! session, the outcome of what was sent and not answered is unknown: see [`Fate`].
+//!
+//! Invariant: each request of the kernel is answered once. A program that waits for one may be
+//! interrupted as long as the request was not sent.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::frame::{Answer, Kind, NUMBERS_MAX, Request as Frame};
+use super::session::may_repeat;
+use super::unsynced::Unsynced;
+use crate::abi::opcode;
+use crate::errno::Errno;
+use crate::log::log_error;
+use crate::request::Request;
+use crate::service::Return;
+
+/// A request that is not answered.
+pub(super) struct Pending {
+    back: Return,
+    unique: u64,
+    opcode: u32,
+    pub(super) bytes: Vec<u8>,
+    sent: bool,
+}
+
+impl Pending {
+    /// Gives the kernel its answer.
+    pub(super) fn answer(self, result: Result<&[u8], Errno>) {
+        if let Err(error) = self.back.answer(self.unique, result) {
+            log_error!("cannot answer request {}: {error}", self.opcode);
+        }
+    }
+
+    /// Where the answer goes.
+    pub(super) fn back(&self) -> Return {
+        self.back.clone()
+    }
+}
+
+/// What becomes of a request that was sent to an owner that is no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It goes to the next owner.
+    Repeat,
+    /// The file is as good as closed.
+    Done,
+    Fail(i32),
+}
+
+fn fate(opcode: u32) -> Fate {
+    match opcode {
+        opcode::LOOKUP => Fate::Repeat,
+        _ if may_repeat(opcode) => Fate::Repeat,
+        opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH => Fate::Done,
+        // What it was to make durable may be lost.
+        opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Fate::Fail(libc::ESTALE),
+        opcode::SETLK | opcode::SETLKW => Fate::Fail(libc::ESTALE),
+        // It may be done or not.
+        _ => Fate::Fail(libc::EIO),
+    }
+}
+
+type Writer = Arc<Mutex<Box<dyn Write + Send>>>;
+
+struct State {
+    /// Number of the last request.
+    number: u64,
+    pending: BTreeMap<u64, Pending>,
+    /// Answers that the owner does not know to have arrived.
+    arrived: Vec<u64>,
+    connection: Option<(Writer, Arc<dyn Fn() + Send + Sync>)>,
+    unsynced: Unsynced,
+}
+
+/// See the module.
+pub(super) struct Channel(Mutex<State>);
+
+impl Channel {
+    pub(super) fn new() -> Channel {
+        Channel(Mutex::new(State {
+            number: 0,
+            pending: BTreeMap::new(),
+            arrived: Vec::new(),
+            connection: None,
+            unsynced: Unsynced::default(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a request, and sends it if there is a connection.
+    ///
+    /// # Errors
+    /// ESTALE: an fsync that could not tell the truth, see [`super::unsynced`].
+    pub(super) fn ask(&self, back: Return, request: &Request<'_>) -> Result<(), Errno> {
+        let (frame, writer) = {
+            let mut state = self.state();
+            if state.unsynced.must_fail(request) {
+                return Err(Errno(libc::ESTALE));
+            }
+            state.number += 1;
+            let number = state.number;
+            let sent = state.connection.is_some();
+            let (unique, opcode) = (request.header.unique, request.header.opcode);
+            let bytes = request.bytes.to_vec();
+            let pending = Pending { back, unique, opcode, bytes: bytes.clone(), sent };
+            state.pending.insert(number, pending);
+            let Some((writer, _)) = &state.connection else { return Ok(()) };
+            let writer = Arc::clone(writer);
+            let numbers = state.take_arrived();
+            (Frame { kind: Kind::Request, number, numbers, bytes }, writer)
+        };
+        self.send(&writer, &frame);
+        Ok(())
+    }
+
+    /// Sends a request without an answer. Without a connection it is lost, like the state of the
+    /// session that it is about.
+    pub(super) fn tell(&self, request: &Request<'_>) {
+        let writer = match &self.state().connection {
+            Some((writer, _)) => Arc::clone(writer),
+            None => return,
+        };
+        let bytes = request.bytes.to_vec();
+        self.send(&writer, &Frame { kind: Kind::OneWay, number: 0, numbers: Vec::new(), bytes });
+    }
+
+    /// A signal for a program that waits for the request `unique`. Returns whether the owner has to
+    /// be told.
+    pub(super) fn interrupt(&self, unique: u64) -> bool {
+        let waiting = {
+            let mut state = self.state();
+            let found = state.pending.iter().find(|(_, pending)| pending.unique == unique);
+            let Some((number, pending)) = found else { return false };
+            if pending.sent {
+                return pending.opcode == opcode::SETLKW;
+            }
+            let number = *number;
+            state.pending.remove(&number)
+        };
+        if let Some(waiting) = waiting {
+            waiting.answer(Err(Errno(libc::EINTR)));
+        }
+        false
+    }
+
+    fn send(&self, writer: &Writer, frame: &Frame) {
+        let bytes = frame.encode();
+        let sent = writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes);
+        if sent.is_err() {
+            // The reader ends, and connects again.
+            self.close(Some(writer));
+        }
+    }
+
+    /// Uses a new connection to the same session: everything that is not answered is sent again.
+    pub(super) fn connect(
+        &self,
+        writer: Box<dyn Write + Send>,
+        close: Arc<dyn Fn() + Send + Sync>,
+    ) {
+        let writer = Arc::new(Mutex::new(writer));
+        let frames: Vec<Frame> = {
+            let mut state = self.state();
+            state.connection = Some((Arc::clone(&writer), close));
+            state.arrived.clear();
+            let again = |(number, pending): (&u64, &mut Pending)| {
+                pending.sent = true;
+                let (number, bytes) = (*number, pending.bytes.clone());
+                Frame { kind: Kind::Request, number, numbers: Vec::new(), bytes }
+            };
+            let numbers: Vec<u64> = state.pending.keys().copied().collect();
+            let frames = state.pending.iter_mut().map(again).collect();
+            // With more numbers than fit, answers that have arrived are kept for the session's time.
+            if numbers.len() > NUMBERS_MAX {
+                frames
+            } else {
+                let resume = Frame { kind: Kind::Resume, number: 0, numbers, bytes: Vec::new() };
+                std::iter::once(resume).chain(frames).collect()
+            }
+        };
+        for frame in frames {
+            self.send(&writer, &frame);
+        }
+    }
+
+    /// The session is lost, or there was none: answers what was sent and is not repeated.
+    pub(super) fn lose_session(&self) {
+        let mut done = Vec::new();
+        {
+            let mut state = self.state();
+            state.unsynced.owner_changed();
+            let sent: Vec<u64> = state
+                .pending
+                .iter()
+                .filter(|(_, pending)| pending.sent)
+                .map(|(number, _)| *number)
+                .collect();
+            // What was not sent may not confirm what is lost, either.
+            let State { pending, unsynced, .. } = &mut *state;
+            let confirms: Vec<u64> = pending
+                .iter()
+                .filter(|(_, pending)| !pending.sent)
+                .filter_map(|(number, pending)| Some((*number, Request::parse(&pending.bytes)?)))
+                .filter(|(_, request)| unsynced.must_fail(request))
+                .map(|(number, _)| number)
+                .collect();
+            for number in confirms {
+                let pending = state.pending.remove(&number);
+                done.extend(pending.map(|pending| (pending, Err(Errno(libc::ESTALE)))));
+            }
+            for number in sent {
+                let Some(mut pending) = state.pending.remove(&number) else { continue };
+                match fate(pending.opcode) {
+                    Fate::Repeat => {
+                        pending.sent = false;
+                        state.pending.insert(number, pending);
+                    }
+                    Fate::Done => done.push((pending, Ok(()))),
+                    Fate::Fail(errno) => done.push((pending, Err(Errno(errno)))),
+                }
+            }
+        }
+        for (pending, result) in done {
+            pending.answer(result.map(|()| &[][..]));
+        }
+    }
+
+    /// An answer of the owner.
+    pub(super) fn receive(&self, answer: &Answer) {
+        let pending = {
+            let mut state = self.state();
+            state.unsynced.reached(answer.progress);
+            // Without a number it answers nothing.
+            let Some(pending) = state.pending.remove(&answer.number) else { return };
+            if !may_repeat(pending.opcode) && state.arrived.len() < NUMBERS_MAX {
+                state.arrived.push(answer.number);
+            }
+            if let Some(request) = Request::parse(&pending.bytes) {
+                state.unsynced.answered(&request, answer);
+            }
+            pending
+        };
+        pending.answer(match answer.error {
+            0 => Ok(&answer.bytes),
+            errno => Err(Errno(errno)),
+        });
+    }
+
+    /// Ends the present connection, or only if it is `this` one.
+    pub(super) fn close(&self, this: Option<&Writer>) {
+        let mut state = self.state();
+        if let Some((writer, close)) = &state.connection
+            && this.is_none_or(|this| Arc::ptr_eq(this, writer))
+        {
+            close();
+            state.connection = None;
+        }
+    }
+
+    /// Takes everything that waits: this node answers it from now on.
+    pub(super) fn take_all(&self) -> Vec<Pending> {
+        std::mem::take(&mut self.state().pending).into_values().collect()
+    }
+
+    /// Whether an fsync must fail, see [`super::unsynced`]. For the node that has become the owner.
+    pub(super) fn must_fail(&self, request: &Request<'_>) -> bool {
+        self.state().unsynced.must_fail(request)
+    }
+}
+
+impl State {
+    fn take_arrived(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.arrived)
+    }
+}
+
+#[cfg(test)]
+#[path = "channel_tests.rs"]
+mod tests;

@@ -1,0 +1,181 @@
+//! Frames between a peer and the owner.
+//!
+//! A peer sends *requests*: a request of its kernel as the kernel has sent it, with a number that
+//! grows. The owner sends *answers* with the number of their request. Numbers in a frame have the
+//! byte order of the machine, like those of the kernel's protocol; the first message on a connection
+//! ([`super::hello`]) refuses another one.
+
+use std::io::{self, Read, Write};
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::buffer::DATA_MAX;
+
+/// Longest body of a frame: the data of a WRITE or READ, and what stands before it.
+const BODY_MAX: usize = DATA_MAX + 4096;
+/// Most numbers in one frame.
+pub(super) const NUMBERS_MAX: usize = 4096;
+
+/// What a peer sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Kind {
+    /// A request that is answered. The numbers are those of answers that have arrived.
+    Request = 1,
+    /// A request without an answer (FORGET, INTERRUPT).
+    OneWay = 2,
+    /// After a new connection: the numbers are all those whose answers have not arrived.
+    Resume = 3,
+}
+
+/// The start of a frame from a peer. `numbers` numbers and the request follow.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RequestHead {
+    kind: u32,
+    numbers: u32,
+    length: u32,
+    reserved: u32,
+    number: u64,
+}
+
+/// A frame from a peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) kind: Kind,
+    pub(super) number: u64,
+    pub(super) numbers: Vec<u64>,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The start of an answer. The data follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct AnswerHead {
+    length: u32,
+    /// 0, or an errno.
+    error: i32,
+    number: u64,
+    accepted: u64,
+    durable: u64,
+}
+
+/// How far the volume was when an answer was made, see
+/// [`Volume::progress`](steadfast::Volume::progress).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Progress {
+    pub(super) accepted: u64,
+    pub(super) durable: u64,
+}
+
+/// A frame from the owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) number: u64,
+    /// 0, or an errno.
+    pub(super) error: i32,
+    pub(super) progress: Progress,
+    pub(super) bytes: Vec<u8>,
+}
+
+fn garbled() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the other node sends what makes no sense")
+}
+
+fn body(reader: &mut dyn Read, length: u32) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(length).ok().filter(|length| *length <= BODY_MAX);
+    let mut bytes = vec![0; length.ok_or_else(garbled)?];
+    reader.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn structure<T: FromBytes + FromZeros + IntoBytes>(reader: &mut dyn Read) -> io::Result<T> {
+    let mut value = T::new_zeroed();
+    reader.read_exact(value.as_mut_bytes())?;
+    Ok(value)
+}
+
+impl Request {
+    /// Bytes of the frame.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let head = RequestHead {
+            kind: self.kind as u32,
+            numbers: self.numbers.len() as u32,
+            length: self.bytes.len() as u32,
+            reserved: 0,
+            number: self.number,
+        };
+        [head.as_bytes(), self.numbers.as_bytes(), &self.bytes].concat()
+    }
+
+    pub(super) fn read(reader: &mut dyn Read) -> io::Result<Request> {
+        let head: RequestHead = structure(reader)?;
+        let kind = [Kind::Request, Kind::OneWay, Kind::Resume]
+            .into_iter()
+            .find(|kind| *kind as u32 == head.kind)
+            .ok_or_else(garbled)?;
+        let count = head.numbers as usize;
+        if count > NUMBERS_MAX {
+            return Err(garbled());
+        }
+        let mut numbers = vec![0_u64; count];
+        reader.read_exact(numbers.as_mut_bytes())?;
+        Ok(Request { kind, number: head.number, numbers, bytes: body(reader, head.length)? })
+    }
+}
+
+impl Answer {
+    pub(super) fn write(&self, writer: &mut dyn Write) -> io::Result<()> {
+        let head = AnswerHead {
+            length: self.bytes.len() as u32,
+            error: self.error,
+            number: self.number,
+            accepted: self.progress.accepted,
+            durable: self.progress.durable,
+        };
+        writer.write_all(&[head.as_bytes(), &self.bytes].concat())
+    }
+
+    pub(super) fn read(reader: &mut dyn Read) -> io::Result<Answer> {
+        let head: AnswerHead = structure(reader)?;
+        let progress = Progress { accepted: head.accepted, durable: head.durable };
+        let bytes = body(reader, head.length)?;
+        Ok(Answer { number: head.number, error: head.error, progress, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_survive_the_wire() {
+        let request = Request {
+            kind: Kind::Request,
+            number: 7,
+            numbers: vec![3, 5],
+            bytes: b"request".to_vec(),
+        };
+        let bytes = request.encode();
+        assert_eq!(Request::read(&mut &bytes[..]).unwrap(), request);
+        let progress = Progress { accepted: 9, durable: 8 };
+        let answer = Answer { number: 7, error: libc::ENOENT, progress, bytes: b"data".to_vec() };
+        let mut bytes = Vec::new();
+        answer.write(&mut bytes).unwrap();
+        assert_eq!(Answer::read(&mut &bytes[..]).unwrap(), answer);
+    }
+
+    #[test]
+    fn frames_that_make_no_sense_are_refused_without_memory_for_them() {
+        let refused = |bytes: &[u8]| Request::read(&mut &*bytes).unwrap_err().kind();
+        let head =
+            |kind, numbers, length| RequestHead { kind, numbers, length, reserved: 0, number: 1 };
+        assert_eq!(refused(head(9, 0, 0).as_bytes()), io::ErrorKind::InvalidData);
+        assert_eq!(refused(head(1, u32::MAX, 0).as_bytes()), io::ErrorKind::InvalidData);
+        assert_eq!(refused(head(1, 0, u32::MAX).as_bytes()), io::ErrorKind::InvalidData);
+        assert_eq!(refused(head(1, 0, 8).as_bytes()), io::ErrorKind::UnexpectedEof);
+        let answer = AnswerHead { length: u32::MAX, error: 0, number: 1, accepted: 0, durable: 0 };
+        let found = Answer::read(&mut answer.as_bytes()).unwrap_err().kind();
+        assert_eq!(found, io::ErrorKind::InvalidData);
+    }
+}

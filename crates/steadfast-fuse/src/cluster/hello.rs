@@ -1,0 +1,161 @@
+//! The first message of each side on a connection: versions, and which session goes on.
+
+use std::io::{self, Read, Write};
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+const MAGIC: [u8; 8] = *b"SFPEER\r\n";
+/// Version of the frames. Nodes of different versions do not work together.
+const VERSION: u32 = 1;
+/// Shows the byte order.
+const ORDER: u32 = 0x0102_0304;
+const NAME_MAX: usize = 64;
+
+/// From a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct HelloWire {
+    magic: [u8; 8],
+    version: u32,
+    order: u32,
+    epoch: u64,
+    session: u64,
+    flags: u64,
+    minor: u32,
+    resumes: u32,
+    name: [u8; NAME_MAX],
+}
+
+/// What a peer says first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hello {
+    /// The term in which the peer takes the other side for the owner.
+    pub(super) epoch: u64,
+    /// Distinguishes this session from others of the same node.
+    pub(super) session: u64,
+    /// The session existed on an earlier connection.
+    pub(super) resumes: bool,
+    /// Version and features of the peer's kernel.
+    pub(super) minor: u32,
+    pub(super) flags: u64,
+    /// Name of the node.
+    pub(super) name: String,
+}
+
+/// What the owner says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Welcome {
+    /// The session goes on, or begins.
+    Served = 1,
+    /// The owner has ended the session.
+    Gone = 2,
+    /// Another version of this program.
+    OtherVersion = 3,
+    /// Not the owner in that term.
+    OtherTerm = 4,
+}
+
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct WelcomeWire {
+    magic: [u8; 8],
+    version: u32,
+    verdict: u32,
+}
+
+fn refused(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+impl Hello {
+    pub(super) fn write(&self, writer: &mut dyn Write) -> io::Result<()> {
+        let mut name = [0; NAME_MAX];
+        let length = self.name.len().min(NAME_MAX);
+        name[..length].copy_from_slice(&self.name.as_bytes()[..length]);
+        let wire = HelloWire {
+            magic: MAGIC,
+            version: VERSION,
+            order: ORDER,
+            epoch: self.epoch,
+            session: self.session,
+            flags: self.flags,
+            minor: self.minor,
+            resumes: u32::from(self.resumes),
+            name,
+        };
+        writer.write_all(wire.as_bytes())
+    }
+
+    /// `None`: a node of another version, which is to be told so.
+    pub(super) fn read(reader: &mut dyn Read) -> io::Result<Option<Hello>> {
+        let mut wire = HelloWire::new_zeroed();
+        reader.read_exact(wire.as_mut_bytes())?;
+        if wire.magic != MAGIC {
+            return Err(refused("not a node of a cluster"));
+        }
+        if wire.version != VERSION || wire.order != ORDER {
+            return Ok(None);
+        }
+        let name = wire.name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(Some(Hello {
+            epoch: wire.epoch,
+            session: wire.session,
+            resumes: wire.resumes != 0,
+            minor: wire.minor,
+            flags: wire.flags,
+            name: String::from_utf8_lossy(name).escape_debug().to_string(),
+        }))
+    }
+}
+
+impl Welcome {
+    pub(super) fn write(self, writer: &mut dyn Write) -> io::Result<()> {
+        let wire = WelcomeWire { magic: MAGIC, version: VERSION, verdict: self as u32 };
+        writer.write_all(wire.as_bytes())
+    }
+
+    pub(super) fn read(reader: &mut dyn Read) -> io::Result<Welcome> {
+        let mut wire = WelcomeWire::new_zeroed();
+        reader.read_exact(wire.as_mut_bytes())?;
+        if wire.magic != MAGIC {
+            return Err(refused("not the owner of a volume"));
+        }
+        let known = [Welcome::Served, Welcome::Gone, Welcome::OtherVersion, Welcome::OtherTerm];
+        let found = known.into_iter().find(|verdict| *verdict as u32 == wire.verdict);
+        match found.filter(|_| wire.version == VERSION) {
+            Some(verdict) => Ok(verdict),
+            None => Ok(Welcome::OtherVersion),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_nodes_of_this_version_are_welcome() {
+        let hello = Hello {
+            epoch: 3,
+            session: 9,
+            resumes: true,
+            minor: 44,
+            flags: 1 << 40,
+            name: "node-a".into(),
+        };
+        let mut bytes = Vec::new();
+        hello.write(&mut bytes).unwrap();
+        assert_eq!(Hello::read(&mut &bytes[..]).unwrap(), Some(hello));
+        bytes[8] += 1;
+        assert_eq!(Hello::read(&mut &bytes[..]).unwrap(), None);
+        bytes[0] = 0;
+        assert!(Hello::read(&mut &bytes[..]).is_err());
+        assert!(Hello::read(&mut &bytes[..20]).is_err());
+        let mut bytes = Vec::new();
+        Welcome::Gone.write(&mut bytes).unwrap();
+        assert_eq!(Welcome::read(&mut &bytes[..]).unwrap(), Welcome::Gone);
+        bytes[12] = 77;
+        assert_eq!(Welcome::read(&mut &bytes[..]).unwrap(), Welcome::OtherVersion);
+    }
+}

@@ -1,0 +1,176 @@
+//! [`Hub`]: the owner's sessions with the peers.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use super::frame;
+use super::hello::{Hello, Welcome};
+use super::link::{Authority, Link};
+use super::session::{Guest, Session};
+use crate::init::Agreement;
+use crate::log::{log_info, log_warning};
+
+/// Most peers of one volume.
+const SESSIONS_MAX: usize = 64;
+/// Time between two looks for peers that have been away for too long. As often the others learn how
+/// far the volume is, if they have not asked for anything.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Makes the file system of a peer's kernel.
+pub(super) type Make = Box<dyn Fn(Agreement) -> Arc<dyn Guest> + Send + Sync>;
+
+struct Sessions {
+    by_id: HashMap<u64, Arc<Session>>,
+    over: bool,
+}
+
+struct Shared {
+    epoch: u64,
+    authority: Authority,
+    make: Make,
+    sessions: Mutex<Sessions>,
+    wake: Condvar,
+}
+
+/// See the module. Dropping it ends all sessions.
+pub struct Hub {
+    shared: Arc<Shared>,
+    reaper: Option<JoinHandle<()>>,
+}
+
+/// Serves connections of peers. Cheap to clone.
+#[derive(Clone)]
+pub struct Door(Arc<Shared>);
+
+impl Hub {
+    pub(super) fn start(epoch: u64, authority: Authority, make: Make) -> io::Result<Hub> {
+        let sessions = Mutex::new(Sessions { by_id: HashMap::new(), over: false });
+        let shared = Arc::new(Shared { epoch, authority, make, sessions, wake: Condvar::new() });
+        let reaps = Arc::clone(&shared);
+        let reaper = Builder::new().name("peers".into()).spawn(move || reaps.reap())?;
+        Ok(Hub { shared, reaper: Some(reaper) })
+    }
+
+    /// Where new connections go.
+    pub fn door(&self) -> Door {
+        Door(Arc::clone(&self.shared))
+    }
+
+    /// The names of the nodes that are connected.
+    pub fn peers(&self) -> Vec<String> {
+        let sessions = self.shared.sessions();
+        sessions.by_id.values().map(|session| session.name().to_owned()).collect()
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.shared.sessions().over = true;
+        self.shared.wake.notify_all();
+        if let Some(reaper) = self.reaper.take() {
+            let _ = reaper.join();
+        }
+        let ended: Vec<_> = self.shared.sessions().by_id.drain().collect();
+        for (_, session) in ended {
+            session.end();
+        }
+    }
+}
+
+impl Door {
+    /// Serves a connection until it breaks.
+    ///
+    /// # Errors
+    /// What the other side has sent is not of a node of this version.
+    pub fn serve(&self, link: Link) -> io::Result<()> {
+        let Link { mut reader, mut writer, close } = link;
+        let Some(hello) = Hello::read(&mut *reader)? else {
+            Welcome::OtherVersion.write(&mut *writer)?;
+            return Err(io::Error::other("a node of another version was refused"));
+        };
+        let session = match self.0.session(&hello) {
+            Ok(session) => session,
+            Err(verdict) => return verdict.write(&mut *writer),
+        };
+        Welcome::Served.write(&mut *writer)?;
+        let number = session.connect(writer, Arc::clone(&close));
+        // The hub may have ended while this connection was made.
+        if self.0.sessions().over {
+            close();
+        }
+        while let Ok(frame) = frame::Request::read(&mut *reader) {
+            if !session.receive(frame) {
+                break;
+            }
+        }
+        close();
+        session.disconnect(number);
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The session of a peer, old or new.
+    fn session(&self, hello: &Hello) -> Result<Arc<Session>, Welcome> {
+        let mut sessions = self.sessions();
+        if sessions.over || hello.epoch != self.epoch {
+            return Err(Welcome::OtherTerm);
+        }
+        if let Some(session) = sessions.by_id.get(&hello.session) {
+            return Ok(Arc::clone(session));
+        }
+        if hello.resumes || sessions.by_id.len() >= SESSIONS_MAX {
+            return Err(Welcome::Gone);
+        }
+        let guest = (self.make)(Agreement::of_peer(hello.minor, hello.flags));
+        let session = Session::start(hello.name.clone(), guest, Arc::clone(&self.authority));
+        let session = session.map_err(|error| {
+            log_warning!("no threads for node {}: {error}", hello.name);
+            Welcome::Gone
+        })?;
+        log_info!("node {} uses the volume", hello.name);
+        sessions.by_id.insert(hello.session, Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Ends the sessions of peers that have been away for too long, until the hub ends.
+    fn reap(&self) {
+        let mut sessions = self.sessions();
+        while !sessions.over {
+            let gone: Vec<u64> = sessions
+                .by_id
+                .iter()
+                .filter(|(_, session)| session.is_abandoned())
+                .map(|(id, _)| *id)
+                .collect();
+            let gone: Vec<_> = gone.iter().filter_map(|id| sessions.by_id.remove(id)).collect();
+            if !gone.is_empty() {
+                drop(sessions);
+                for session in gone {
+                    log_info!("node {} is gone; its files and locks are released", session.name());
+                    session.end();
+                }
+                sessions = self.sessions();
+                continue;
+            }
+            let present: Vec<_> = sessions.by_id.values().map(Arc::clone).collect();
+            drop(sessions);
+            for session in present {
+                session.tell_progress();
+            }
+            sessions = self.sessions();
+            if sessions.over {
+                return;
+            }
+            let waited = self.wake.wait_timeout(sessions, LOOK);
+            sessions = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,33 @@
+//! One volume on several machines: every node mounts it, one *owns* it, the others, its *peers*,
+//! forward the requests of their kernels to the owner.
+//!
+//! A request travels as the kernel has sent it, so every operation of the file system, and every
+//! command, is forwarded in the same way. The owner has a [`Filesystem`](crate::filesystem) for each
+//! kernel ([`crate::filesystem::kernels`]). Kernels cache nothing.
+//!
+//! ```text
+//! node a: kernel ─► switch ─► channel ═══╗ frames ╔═► session ─► file system of a ─┐
+//! node b: kernel ─► switch ─► channel ═══╝        ╚═► session ─► file system of b ─┤
+//! node c: kernel ─► switch ───────────────────────────────────► file system of c ─┴─► volume
+//! ```
+//!
+//! [`SharedMount`] is the mount of a node, whatever its role. [`switch`] has the role. [`channel`]
+//! keeps what the owner has not answered, and [`unsynced`] what it may not have made durable.
+//! [`hub`] and [`session`] are the owner's side; [`hello`] and [`frame`] are on the wire. Elections,
+//! addresses and encryption are the caller's: it gives a [`Link`] for each connection, and an
+//! [`Authority`] to the owner.
+
+mod channel;
+mod frame;
+mod hello;
+mod hub;
+mod link;
+mod mount;
+mod session;
+mod switch;
+mod unsynced;
+
+pub use hub::{Door, Hub};
+pub use link::{Authority, Link, Standing};
+pub use mount::{Ownership, SharedMount, Target};
+pub use session::SESSION_TIME;

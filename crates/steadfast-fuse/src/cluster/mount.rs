@@ -1,0 +1,420 @@
+//! [`SharedMount`]: the mount of one node.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use steadfast::{Platform, Volume};
+use steadfast_media::Medium;
+
+use super::frame::{Answer, Progress};
+use super::hello::{Hello, Welcome};
+use super::hub::Hub;
+use super::link::{Authority, Link, Standing};
+use super::session::Guest;
+use super::switch::Switch;
+use crate::commands::Commands;
+use crate::device::Device;
+use crate::filesystem::kernels::Kernels;
+use crate::filesystem::{Filesystem, Kernel};
+use crate::init::{self, Agreement};
+use crate::jobs::Job;
+use crate::listeners::Listeners;
+use crate::log::{log_info, log_warning};
+use crate::metrics::Metrics;
+use crate::mount as mounting;
+use crate::pull::{self, Connection};
+use crate::request::Request;
+use crate::unmount::UnmountHandle;
+use crate::workers::Workers;
+use crate::{MountOptions, control};
+
+/// Time between two attempts to reach the owner.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The owner, as a peer finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Its term.
+    pub epoch: u64,
+    /// Where it listens.
+    pub address: String,
+}
+
+/// Connects to an owner.
+type Dial = Box<dyn Fn(&Target) -> io::Result<Link> + Send>;
+
+#[derive(Default)]
+struct Wish {
+    target: Option<Target>,
+    /// The connection that serves the target.
+    close: Option<Arc<dyn Fn() + Send + Sync>>,
+    over: bool,
+}
+
+struct Shared {
+    switch: Arc<Switch>,
+    device: Device,
+    agreement: Agreement,
+    user: u32,
+    end: UnmountHandle,
+    listeners: Option<Arc<Listeners>>,
+    wish: Mutex<Wish>,
+    wake: Condvar,
+    /// Of the owner; none yet. Run when the mount ends.
+    attendants: Mutex<Option<Attendants>>,
+}
+
+/// Ends the threads of an owner; whether open files were cut off.
+type Attendants = Box<dyn FnOnce(bool) + Send>;
+
+/// The mount of one node of a cluster. [`run`](Self::run) serves it until the end.
+pub struct SharedMount {
+    shared: Arc<Shared>,
+    workers: Workers,
+    follower: Option<JoinHandle<()>>,
+}
+
+/// Gives a mount its role. Cheap to clone.
+#[derive(Clone)]
+pub struct Ownership(Arc<Shared>);
+
+impl SharedMount {
+    /// Mounts on `directory`. Requests wait until [`Ownership::follow`] or [`Ownership::own`] tells
+    /// where the volume is. `node`: the name of this node, for the owner's log. `dial` connects to
+    /// an owner.
+    ///
+    /// # Errors
+    /// As [`mount`](crate::mount()).
+    pub fn new(
+        directory: &Path,
+        options: &MountOptions,
+        node: &str,
+        dial: impl Fn(&Target) -> io::Result<Link> + Send + 'static,
+    ) -> io::Result<SharedMount> {
+        let options = MountOptions { several_kernels: true, ..options.clone() };
+        let (mount, descriptor) = mounting::attach(directory, &options)?;
+        let device = Device::new(descriptor);
+        // From here on an error must undo the mount.
+        let undo = |error: io::Error| {
+            let _ = mount.detach(true);
+            error
+        };
+        let (agreement, _) = init::handshake(&device, &options).map_err(undo)?;
+        // A node that is no owner has no jobs.
+        let (jobs, _) = mpsc::channel();
+        let end = UnmountHandle::new(mount.clone(), Connection::find(mount.device), jobs);
+        let switch = Arc::new(Switch::new());
+        let mut workers = Workers::default();
+        let at = (&device, &*mount.directory);
+        let started = workers.start(&switch, "steadfast", at, options.threads, None, true);
+        let fail = |error: io::Error, workers: &mut Workers| {
+            end.abandon();
+            let _ = workers.join();
+            error
+        };
+        let listeners = started.map_err(|error| fail(error, &mut workers))?;
+        let shared = Arc::new(Shared {
+            switch,
+            device,
+            agreement,
+            user: mounting::effective_uid(),
+            end: end.clone(),
+            listeners,
+            wish: Mutex::default(),
+            wake: Condvar::new(),
+            attendants: Mutex::default(),
+        });
+        let (follows, node, dial) = (Arc::clone(&shared), node.to_owned(), Box::new(dial));
+        let follower = Builder::new()
+            .name("follower".into())
+            .spawn(move || follows.follow(&node, dial))
+            .map_err(|error| fail(error, &mut workers))?;
+        Ok(SharedMount { shared, workers, follower: Some(follower) })
+    }
+
+    /// Returns a handle to unmount from another thread.
+    pub fn unmount_handle(&self) -> UnmountHandle {
+        self.shared.end.clone()
+    }
+
+    /// Returns a handle to give the mount its role from another thread.
+    pub fn ownership(&self) -> Ownership {
+        Ownership(Arc::clone(&self.shared))
+    }
+
+    /// Serves until the volume is unmounted, then ends all threads. An owner drops its [`Hub`] and
+    /// closes the volume afterwards.
+    ///
+    /// # Errors
+    /// The connection to the kernel broke.
+    pub fn run(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        let result = self.workers.join();
+        let cut = self.shared.end.0.is_over_now();
+        self.shared.set_target(None, true);
+        if let Some(follower) = self.follower.take() {
+            let _ = follower.join();
+        }
+        self.shared.finish(cut);
+        result
+    }
+}
+
+impl Drop for SharedMount {
+    fn drop(&mut self) {
+        if !self.shared.end.0.is_over() {
+            self.shared.end.abandon();
+            let _ = self.join();
+        }
+    }
+}
+
+impl Ownership {
+    /// Another node owns the volume, or none does: requests go there from now on, or wait.
+    pub fn follow(&self, target: Option<Target>) {
+        self.0.set_target(target, false);
+    }
+
+    /// This node owns the volume from now on, in this term. Connections of peers go to the hub.
+    /// Returns the counters of all kernels' requests, too.
+    ///
+    /// # Errors
+    /// No threads.
+    pub fn own<M: Medium + 'static, P: Platform + Clone + 'static>(
+        &self,
+        volume: Arc<Volume<M, P>>,
+        epoch: u64,
+        authority: Authority,
+    ) -> io::Result<(Hub, Arc<Metrics>)> {
+        let shared = &self.0;
+        shared.set_target(None, false);
+        let (jobs, received) = mpsc::channel();
+        let metrics = Arc::new(Metrics::new(crate::workers::THREADS_MIN));
+        let kernels = Kernels::new(true);
+        let tags = AtomicU64::new(0);
+        // No answer waits for the cluster when the mount has ended.
+        let over = Arc::new(AtomicBool::new(false));
+        let authority: Authority = {
+            let over = Arc::clone(&over);
+            Arc::new(move || match authority() {
+                Standing::Unsure if over.load(Ordering::Acquire) => Standing::Over,
+                standing => standing,
+            })
+        };
+        let user = shared.user;
+        let make = {
+            let (volume, kernels) = (Arc::clone(&volume), Arc::clone(&kernels));
+            let (jobs, metrics) = (Mutex::new(jobs.clone()), Arc::clone(&metrics));
+            move |device: Option<Device>, agreement: Agreement| {
+                let id = tags.fetch_add(1, Ordering::Relaxed);
+                let kernel = Kernel { id, device, agreement, owner: user, tag: tag(epoch, id) };
+                let jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let (volume, metrics) = (Arc::clone(&volume), Arc::clone(&metrics));
+                let filesystem =
+                    Arc::new(Filesystem::new(volume, Arc::clone(&kernels), kernel, jobs, metrics));
+                kernels.attach(&filesystem);
+                filesystem
+            }
+        };
+        let filesystem = make(Some(shared.device.clone()), shared.agreement);
+        let hub = Hub::start(
+            epoch,
+            Arc::clone(&authority),
+            Box::new(move |agreement| make(None, agreement)),
+        )?;
+        if let Some(listeners) = shared.listeners.clone() {
+            volume.medium().before_waits(Arc::new(move || listeners.about_to_wait()));
+        }
+        let controls = Arc::clone(&filesystem);
+        let run = move || control::run(&*controls, &received);
+        let control = Builder::new().name("steadfast-ctl".into()).spawn(run)?;
+        let scrubs = Arc::clone(&filesystem);
+        let run = move || scrubs.kernels.scrubber.run(&scrubs.volume);
+        let scrub = Builder::new().name("steadfast-scrub".into()).spawn(run)?;
+        shared.end.0.set_jobs(jobs.clone());
+        let ends = Arc::clone(&filesystem);
+        *shared.attendants() = Some(Box::new(move |_cut| {
+            over.store(true, Ordering::Release);
+            ends.kernels.scrubber.end();
+            let _ = scrub.join();
+            let _ = jobs.send(Job::Stop);
+            let _ = control.join();
+        }));
+        shared.switch.own(filesystem, authority);
+        Ok((hub, metrics))
+    }
+
+    /// Ends the threads of an owner, if the mount has ended while it became the owner.
+    pub fn finish(&self) {
+        self.0.finish(true);
+    }
+
+    /// Returns a handle for commands to this mount, where this node owns the volume.
+    pub fn commands(&self) -> Commands {
+        Commands(self.0.end.clone())
+    }
+}
+
+/// The first tag of node ids. A kernel may have node ids from earlier terms and sessions; they must
+/// be stale. Rollbacks count on from here, see [`crate::node`].
+fn tag(epoch: u64, session: u64) -> u16 {
+    // Odd factors, so that neighbours in one number and in the other are far apart.
+    (epoch.wrapping_mul(5_531).wrapping_add(session.wrapping_mul(911)) & 0x7fff) as u16
+}
+
+impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M, P> {
+    fn depart(&self) {
+        Filesystem::depart(self);
+    }
+
+    fn end_locks(&self, request: &Request<'_>) {
+        self.released(request);
+    }
+
+    fn progress(&self) -> Progress {
+        let (accepted, durable) = self.volume.progress();
+        Progress { accepted, durable }
+    }
+}
+
+impl Shared {
+    fn wish(&self) -> MutexGuard<'_, Wish> {
+        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attendants(&self) -> MutexGuard<'_, Option<Attendants>> {
+        self.attendants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finish(&self, cut: bool) {
+        let attendants = self.attendants().take();
+        if let Some(end) = attendants {
+            end(cut);
+        }
+    }
+
+    fn set_target(&self, target: Option<Target>, over: bool) {
+        let mut wish = self.wish();
+        wish.over |= over;
+        if wish.target != target || over {
+            wish.target = target;
+            if let Some(close) = wish.close.take() {
+                close();
+            }
+            self.wake.notify_all();
+        }
+    }
+
+    /// Connects to the owner, again and again, until the mount ends.
+    fn follow(&self, node: &str, dial: Dial) {
+        // The session, and the owner that it is with.
+        let mut session: Option<(Target, u64)> = None;
+        let mut told = String::new();
+        loop {
+            let target = {
+                let mut wish = self.wish();
+                loop {
+                    if wish.over {
+                        return;
+                    }
+                    if let Some(target) = wish.target.clone() {
+                        break target;
+                    }
+                    wish = self.wake.wait(wish).unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            let known = session.as_ref().filter(|(with, _)| with.epoch == target.epoch);
+            let (id, resumes) =
+                known.map_or_else(|| (pull::random(), false), |(_, id)| (*id, true));
+            if !resumes {
+                self.switch.channel.lose_session();
+                session = None;
+            }
+            let hello = Hello {
+                epoch: target.epoch,
+                session: id,
+                resumes,
+                minor: self.agreement.minor,
+                flags: self.agreement.flags(),
+                name: node.to_owned(),
+            };
+            match dial(&target).and_then(|link| self.serve(link, &hello, &target)) {
+                Ok(Welcome::Served) => {
+                    session = Some((target, id));
+                    told.clear();
+                }
+                Ok(Welcome::Gone) => {
+                    session = None;
+                    say(
+                        &mut told,
+                        match resumes {
+                            true => {
+                                "the owner has ended the session of this node: open files are stale"
+                            }
+                            false => "the owner takes no more nodes",
+                        },
+                    );
+                }
+                Ok(Welcome::OtherTerm) => {}
+                Ok(Welcome::OtherVersion) => {
+                    say(&mut told, "the owner runs another version of this program");
+                }
+                Err(error) => {
+                    say(
+                        &mut told,
+                        &format!("cannot reach the owner at {}: {error}", target.address),
+                    );
+                }
+            }
+            let wish = self.wish();
+            if !wish.over {
+                drop(self.wake.wait_timeout(wish, PAUSE));
+            }
+        }
+    }
+
+    /// Greets the owner, and receives answers until the connection breaks.
+    ///
+    /// # Errors
+    /// There was no answer to the greeting.
+    fn serve(&self, link: Link, hello: &Hello, target: &Target) -> io::Result<Welcome> {
+        let Link { mut reader, mut writer, close } = link;
+        {
+            let mut wish = self.wish();
+            if wish.target.as_ref() != Some(target) {
+                return Ok(Welcome::OtherTerm);
+            }
+            wish.close = Some(Arc::clone(&close));
+        }
+        hello.write(&mut *writer)?;
+        let welcome = Welcome::read(&mut *reader)?;
+        if welcome == Welcome::Served {
+            if !hello.resumes {
+                log_info!("the owner at {} serves this node", target.address);
+            }
+            self.switch.channel.connect(writer, Arc::clone(&close));
+            while let Ok(answer) = Answer::read(&mut *reader) {
+                self.switch.channel.receive(&answer);
+            }
+            self.switch.channel.close(None);
+        }
+        close();
+        Ok(welcome)
+    }
+}
+
+/// Logs a line unless it was the last one.
+fn say(told: &mut String, line: &str) {
+    if *told != line {
+        log_warning!("{line}");
+        line.clone_into(told);
+    }
+}

@@ -1,0 +1,343 @@
+//! A session of the owner with one peer: it executes the requests of the peer's kernel.
+//!
+//! A session outlives its connection by [`SESSION_TIME`]. Behind a new connection the peer sends
+//! again what was not answered. A request that changes anything is executed once: the session keeps
+//! its answer until the peer has it. One that only reads may be executed again, so its answer,
+//! which may be long, is not kept.
+//!
+//! Invariant: nothing is answered while this node does not know that it is the owner.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::frame::{Answer, Kind, Progress, Request as Frame};
+use super::link::{Authority, Standing, wait_until_sure};
+use crate::abi::opcode;
+use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
+use crate::errno::Errno;
+use crate::io_flusher::set_io_flusher;
+use crate::log::log_warning;
+use crate::request::Request;
+use crate::service::{Answer as Outcome, Answering, Return, Service};
+
+/// How long the owner keeps what a peer holds after its connection broke.
+pub const SESSION_TIME: Duration = Duration::from_secs(10);
+/// Threads that execute the requests of one peer. Requests beyond them wait in a queue.
+const THREADS: usize = 4;
+/// Requests that may wait for a thread. Beyond them the connection is not read.
+const QUEUE: usize = 64;
+/// Most requests of a peer that are not answered, or whose answers it has not confirmed.
+const REQUESTS_MAX: usize = 1 << 16;
+
+/// The file system of one peer's kernel.
+pub(super) trait Guest: Service {
+    /// The kernel is gone: gives back everything that it held.
+    fn depart(&self);
+
+    /// Ends the locks of a request that closes a file. The kernel does not wait for that request,
+    /// so those that it sends later must not overtake this.
+    fn end_locks(&self, request: &Request<'_>);
+
+    /// How far the volume is.
+    fn progress(&self) -> Progress;
+}
+
+enum State {
+    /// Not answered yet.
+    Running,
+    /// The peer may not have this answer.
+    Answered(Answer),
+}
+
+type Writer = Arc<Mutex<Box<dyn Write + Send>>>;
+
+struct Connection {
+    /// Tells connections apart.
+    number: u64,
+    writer: Writer,
+    close: Arc<dyn Fn() + Send + Sync>,
+}
+
+struct Inner {
+    requests: HashMap<u64, State>,
+    connection: Option<Connection>,
+    connections: u64,
+    /// When the connection broke.
+    alone_since: Instant,
+    queue: Option<SyncSender<Frame>>,
+    /// What the peer was told last without having asked.
+    told: Progress,
+}
+
+/// See the module.
+pub(super) struct Session {
+    name: String,
+    guest: Arc<dyn Guest>,
+    authority: Authority,
+    inner: Mutex<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Session {
+    pub(super) fn start(
+        name: String,
+        guest: Arc<dyn Guest>,
+        authority: Authority,
+    ) -> std::io::Result<Arc<Session>> {
+        let (queue, received) = sync_channel(QUEUE);
+        let inner = Inner {
+            requests: HashMap::new(),
+            connection: None,
+            connections: 0,
+            alone_since: Instant::now(),
+            queue: Some(queue),
+            told: Progress::default(),
+        };
+        let session = Arc::new(Session {
+            name,
+            guest,
+            authority,
+            inner: Mutex::new(inner),
+            threads: Mutex::default(),
+        });
+        let received = Arc::new(Mutex::new(received));
+        for number in 0..THREADS {
+            let (executes, received) = (Arc::downgrade(&session), Arc::clone(&received));
+            let thread = Builder::new()
+                .name(format!("peer-{number}"))
+                .spawn(move || execute_all(&executes, &received));
+            match thread {
+                Ok(thread) => session.threads().push(thread),
+                Err(error) => {
+                    session.end();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(session)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes a new connection, in place of an earlier one. Returns its number.
+    pub(super) fn connect(
+        &self,
+        writer: Box<dyn Write + Send>,
+        close: Arc<dyn Fn() + Send + Sync>,
+    ) -> u64 {
+        let mut inner = self.inner();
+        inner.connections += 1;
+        let number = inner.connections;
+        inner.told = Progress::default();
+        let connection = Connection { number, writer: Arc::new(Mutex::new(writer)), close };
+        if let Some(earlier) = inner.connection.replace(connection) {
+            (earlier.close)();
+        }
+        number
+    }
+
+    /// A connection has broken.
+    pub(super) fn disconnect(&self, number: u64) {
+        let mut inner = self.inner();
+        if inner.connection.as_ref().is_some_and(|connection| connection.number == number) {
+            inner.connection = None;
+            inner.alone_since = Instant::now();
+        }
+    }
+
+    /// Whether the peer has been away for too long.
+    pub(super) fn is_abandoned(&self) -> bool {
+        let inner = self.inner();
+        inner.connection.is_none() && inner.alone_since.elapsed() >= SESSION_TIME
+    }
+
+    /// A frame of the peer. Waits while too many requests wait for a thread. Returns whether the
+    /// connection goes on.
+    pub(super) fn receive(self: &Arc<Self>, frame: Frame) -> bool {
+        let again = {
+            let mut inner = self.inner();
+            match frame.kind {
+                Kind::Resume => {
+                    let pending: HashSet<u64> = frame.numbers.iter().copied().collect();
+                    inner.requests.retain(|number, state| {
+                        matches!(state, State::Running) || pending.contains(number)
+                    });
+                    return true;
+                }
+                _ => {
+                    for number in &frame.numbers {
+                        inner.requests.remove(number);
+                    }
+                }
+            }
+            if frame.kind == Kind::Request {
+                match inner.requests.get(&frame.number) {
+                    // The answer comes over the present connection.
+                    Some(State::Running) => return true,
+                    Some(State::Answered(answer)) => Some(answer.clone()),
+                    None if inner.requests.len() >= REQUESTS_MAX => return false,
+                    None => {
+                        inner.requests.insert(frame.number, State::Running);
+                        None
+                    }
+                }
+            } else {
+                None
+            }
+        };
+        if let Some(answer) = again {
+            self.send(&answer);
+            return true;
+        }
+        if let Some(request) = Request::parse(&frame.bytes)
+            && request.header.opcode == opcode::RELEASE
+        {
+            self.guest.end_locks(&request);
+        }
+        let queue = self.inner().queue.clone();
+        queue.is_some_and(|queue| queue.send(frame).is_ok())
+    }
+
+    fn execute(self: &Arc<Self>, frame: &Frame, memory: &mut [u8]) {
+        let Some(request) = Request::parse(&frame.bytes) else {
+            return self.finish(frame.number, opcode::DESTROY, Err(Errno(libc::EINVAL)));
+        };
+        let opcode = request.header.opcode;
+        let mut out = AnswerBuffer::new(memory);
+        let back = || {
+            let number = frame.number;
+            let session: Arc<dyn Answering> =
+                Arc::new(Later { session: Arc::clone(self), number, opcode });
+            Ok(Return::Peer(session))
+        };
+        let result = match self.guest.serve(&back, &request, &mut out) {
+            Ok(Outcome::Ready) => Ok(out.filled()),
+            Ok(Outcome::Silent | Outcome::Later) => return,
+            Err(errno) => Err(errno),
+        };
+        if frame.kind == Kind::Request {
+            self.finish(frame.number, opcode, result);
+        }
+    }
+
+    /// Sends an answer, and keeps it if the request must not be executed again.
+    fn finish(&self, number: u64, opcode: u32, result: Result<&[u8], Errno>) {
+        let (error, bytes) = match result {
+            Ok(bytes) => (0, bytes.to_vec()),
+            Err(errno) => (errno.0, Vec::new()),
+        };
+        if !wait_until_sure(&self.authority) {
+            return;
+        }
+        let answer = Answer { number, error, progress: self.guest.progress(), bytes };
+        {
+            let mut inner = self.inner();
+            if may_repeat(opcode) {
+                inner.requests.remove(&number);
+            } else if let Some(state) = inner.requests.get_mut(&number) {
+                *state = State::Answered(answer.clone());
+            }
+        }
+        self.send(&answer);
+    }
+
+    /// Tells the peer how far the volume is, unless it knows that.
+    pub(super) fn tell_progress(&self) {
+        let progress = self.guest.progress();
+        let known = std::mem::replace(&mut self.inner().told, progress);
+        if known != progress && (self.authority)() == Standing::Sure {
+            self.send(&Answer { number: 0, error: 0, progress, bytes: Vec::new() });
+        }
+    }
+
+    fn send(&self, answer: &Answer) {
+        let connection = {
+            let inner = self.inner();
+            let Some(connection) = &inner.connection else { return };
+            (connection.number, Arc::clone(&connection.writer), Arc::clone(&connection.close))
+        };
+        let (number, writer, close) = connection;
+        let sent = {
+            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            answer.write(&mut **writer)
+        };
+        if sent.is_err() {
+            // The reader of this connection ends, and the peer makes another one.
+            close();
+            self.disconnect(number);
+        }
+    }
+
+    /// Ends the session: what the peer held is given back.
+    pub(super) fn end(&self) {
+        {
+            let mut inner = self.inner();
+            inner.queue = None;
+            if let Some(connection) = inner.connection.take() {
+                (connection.close)();
+            }
+        }
+        for thread in std::mem::take(&mut *self.threads()) {
+            if thread.join().is_err() {
+                log_warning!("a thread of node {} has ended with an internal error", self.name);
+            }
+        }
+        self.guest.depart();
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn execute_all(session: &Weak<Session>, received: &Mutex<Receiver<Frame>>) {
+    set_io_flusher();
+    let Ok(mut memory) = Pages::new(DATA_MAX / PAGE) else { return };
+    loop {
+        let frame = received.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let (Ok(frame), Some(session)) = (frame, session.upgrade()) else { return };
+        session.execute(&frame, memory.bytes());
+    }
+}
+
+/// The way of an answer that another thread gives.
+struct Later {
+    session: Arc<Session>,
+    number: u64,
+    opcode: u32,
+}
+
+impl Answering for Later {
+    fn answer(&self, result: Result<&[u8], Errno>) {
+        self.session.finish(self.number, self.opcode, result);
+    }
+}
+
+/// Whether a second execution is as good as the first one.
+pub(super) fn may_repeat(opcode: u32) -> bool {
+    matches!(
+        opcode,
+        opcode::GETATTR
+            | opcode::STATX
+            | opcode::READ
+            | opcode::READLINK
+            | opcode::READDIR
+            | opcode::READDIRPLUS
+            | opcode::OPENDIR
+            | opcode::STATFS
+            | opcode::GETXATTR
+            | opcode::LISTXATTR
+            | opcode::LSEEK
+            | opcode::GETLK
+    )
+}

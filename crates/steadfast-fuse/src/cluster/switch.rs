@@ -1,0 +1,117 @@
+//! [`Switch`]: answers the requests of this node's kernel, by itself or through the owner.
+//!
+//! The mount of a node stays the same while the volume moves: at first no node may own it, then
+//! another one, then this one. A node that has become the owner stays it until its mount ends.
+
+use std::sync::{Arc, OnceLock};
+
+use super::channel::Channel;
+use super::link::{Authority, wait_until_sure};
+use crate::abi::input::InterruptIn;
+use crate::abi::opcode;
+use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
+use crate::errno::Errno;
+use crate::request::Request;
+use crate::service::{Answer, Check, Later, Outcome, Return, Service};
+
+/// The file system of this node's kernel, where this node is the owner.
+struct Here {
+    service: Arc<dyn Service>,
+    authority: Authority,
+}
+
+/// See the module.
+pub(super) struct Switch {
+    pub(super) channel: Channel,
+    here: OnceLock<Here>,
+}
+
+impl Switch {
+    pub(super) fn new() -> Switch {
+        Switch { channel: Channel::new(), here: OnceLock::new() }
+    }
+
+    /// This node is the owner from now on.
+    pub(super) fn own(&self, service: Arc<dyn Service>, authority: Authority) {
+        self.channel.lose_session();
+        let _ = self.here.set(Here { service, authority });
+        // A worker may have looked before, and adds its request only now; then it looks again.
+        self.serve_pending();
+    }
+
+    fn serve_pending(&self) {
+        let Some(here) = self.here.get() else { return };
+        let mut memory = Pages::new(DATA_MAX / PAGE);
+        for pending in self.channel.take_all() {
+            let bytes = pending.bytes.clone();
+            let Some(request) = Request::parse(&bytes) else { continue };
+            // Without memory no answer fits, so the result is EIO.
+            let mut out = AnswerBuffer::new(memory.as_mut().map_or(&mut [], Pages::bytes));
+            let back = || Ok(here.return_path(pending.back()));
+            let result = match here.service.serve(&back, &request, &mut out) {
+                Ok(Answer::Ready) => Ok(out.filled()),
+                Ok(Answer::Silent | Answer::Later) => continue,
+                Err(errno) => Err(errno),
+            };
+            if wait_until_sure(&here.authority) {
+                pending.answer(result);
+            }
+        }
+    }
+}
+
+impl Here {
+    /// An answer that another thread gives has to wait, too.
+    fn return_path(&self, back: Return) -> Return {
+        let authority = Arc::clone(&self.authority);
+        Return::Checked(Check(Arc::new(move || wait_until_sure(&authority))), Box::new(back))
+    }
+
+    fn serve(
+        &self,
+        channel: &Channel,
+        later: Later<'_>,
+        request: &Request<'_>,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
+        if channel.must_fail(request) {
+            return Err(Errno(libc::ESTALE));
+        }
+        let back = || Ok(self.return_path(later()?));
+        let outcome = self.service.serve(&back, request, out);
+        if !matches!(outcome, Ok(Answer::Silent | Answer::Later))
+            && !wait_until_sure(&self.authority)
+        {
+            // The mount ends, and with it all that waits.
+            return Ok(Answer::Silent);
+        }
+        outcome
+    }
+}
+
+impl Service for Switch {
+    fn serve(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        if let Some(here) = self.here.get() {
+            return here.serve(&self.channel, later, request, out);
+        }
+        match request.header.opcode {
+            opcode::FORGET | opcode::BATCH_FORGET => self.channel.tell(request),
+            opcode::INTERRUPT => {
+                let unique = request.arguments().take::<InterruptIn>()?.unique;
+                if self.channel.interrupt(unique) {
+                    self.channel.tell(request);
+                }
+            }
+            // The end of the mount, which no other node has to know of.
+            opcode::DESTROY => return Ok(Answer::Ready),
+            _ => {
+                self.channel.ask(later()?, request)?;
+                if self.here.get().is_some() {
+                    self.serve_pending();
+                }
+                return Ok(Answer::Later);
+            }
+        }
+        Ok(Answer::Silent)
+    }
+}
