@@ -17,7 +17,7 @@ start_ceph
 start_etcd
 volume=cluster://127.0.0.1:$ETCD_PORT/home
 "$STEADFAST" mkfs --quiet --size 512M rados://pool/disk
-"$STEADFAST" cluster create "$volume" rados://pool/disk >/dev/null
+"$STEADFAST" cluster create --standby "$volume" rados://pool/disk >/dev/null
 mkdir "$WORK/a" "$WORK/b"
 
 # node NAME: mounts or stands by, as a machine of its own. PID is its process.

@@ -17,57 +17,8 @@ kept_out() {
     tail -n 1 "$WORK/said" | grep -qF -- "$1" || die "'$1' is not in: $(cat "$WORK/said")"
 }
 
-# node_start NAME: a node that mounts the volume on $WORK/NAME, or stands by.
-declare -A PIDS
-node_start() {
-    mkdir -p "$WORK/$1"
-    umount -l "$WORK/$1" 2>/dev/null || true
-    "$STEADFAST" mount -f "$VOLUME?node=$1" "$WORK/$1" >>"$WORK/$1.log" 2>&1 &
-    PIDS[$1]=$!
-    own $!
-}
-# owns NAME: waits until the node has the volume mounted. It says how long that took.
-owns() {
-    local begin try
-    begin=$(now_ms)
-    for try in $(seq 600); do
-        if mountpoint -q "$WORK/$1" && [ -e "$WORK/$1/probe" ]; then
-            TOOK=$(($(now_ms) - begin))
-            return
-        fi
-        sleep 0.05
-    done
-    die "node $1 does not take over ($try): $(tail -n 3 "$WORK/$1.log"); $("$STEADFAST" cluster status "$VOLUME")"
-}
-status() { "$STEADFAST" cluster status --json "$VOLUME" | python3 -c "import json,sys; d=json.load(sys.stdin); print($1)"; }
-stands_by() {
-    local try
-    for try in $(seq 400); do
-        [ "$(status "any(n['name'] == '$1' for n in d['nodes'])")" != True ] || return 0
-        sleep 0.05
-    done
-    die "node $1 does not stand by ($try): $(tail -n 3 "$WORK/$1.log")"
-}
-# synced NODE N: makes file N there, durable.
-synced() {
-    dd if=/dev/urandom of="$WORK/$1/f$2" bs=10k count=1 conv=fsync status=none
-    cp "$WORK/$1/f$2" "$WORK/copies/"
-}
-all_there() {
-    local file
-    for file in "$WORK/copies"/*; do
-        cmp -s "$file" "$WORK/$1/$(basename "$file")" || die "$2: $(basename "$file") is not what was synced"
-    done
-}
-# ends NAME: waits until the process of a node ends. STATUS is its exit code.
-ends() {
-    gone "${PIDS[$1]}" 30 || die "node $1 does not end: $(tail -n 3 "$WORK/$1.log")"
-    STATUS=0
-    wait "${PIDS[$1]}" 2>/dev/null || STATUS=$?
-    umount -l "$WORK/$1" 2>/dev/null || true
-}
-more_cleanup() { for node in a b; do umount -l "$WORK/$node" 2>/dev/null; done; }
-trap 'status=$?; set +e; kill -9 "${PIDS[@]}" 2>/dev/null; more_cleanup; (exit "$status"); cleanup' EXIT
+NODES="a b"
+source "$TESTS/helpers/nodes.sh"
 
 start_etcd
 VOLUME=cluster://127.0.0.1:$ETCD_PORT/home
@@ -83,7 +34,7 @@ refused "no such image" "$STEADFAST" cluster create --fence true "$VOLUME" "$WOR
 FENCE='kill -9 "$STEADFAST_PROCESS" 2>/dev/null
     while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done
     echo "$STEADFAST_NODE" >>'"$WORK/fenced"
-"$STEADFAST" cluster create --fence "$FENCE" "$VOLUME" "$IMAGE" >/dev/null
+"$STEADFAST" cluster create --standby --fence "$FENCE" "$VOLUME" "$IMAGE" >/dev/null
 refused "there is a volume 'home' in the cluster already" "$STEADFAST" cluster create --fence true "$VOLUME" "$IMAGE"
 refused "can only be mounted" "$STEADFAST" info "$VOLUME"
 refused "cannot be mounted read-only" "$STEADFAST" mount -o ro "$VOLUME" "$MNT"
@@ -171,7 +122,7 @@ ok "a medium that is open outside the cluster is in use"
 
 # Without the fence there is no owner.
 "$STEADFAST" cluster remove "$VOLUME" >/dev/null
-"$STEADFAST" cluster create --fence 'exit 3' "$VOLUME" "$IMAGE" >/dev/null
+"$STEADFAST" cluster create --standby --fence 'exit 3' "$VOLUME" "$IMAGE" >/dev/null
 node_start a
 owns a
 kill -9 "${PIDS[a]}"
@@ -200,7 +151,7 @@ if [ "$(id -u)" -eq 0 ]; then
         sleep 0.1
     done
     VOLUME=cluster://127.0.0.1:$ETCD_PORT/array
-    "$STEADFAST" cluster create "$VOLUME" "$MEDIUM" >/dev/null
+    "$STEADFAST" cluster create --standby "$VOLUME" "$MEDIUM" >/dev/null
     node_start a
     for _ in $(seq 200); do ! mountpoint -q "$WORK/a" || break; sleep 0.05; done
     touch "$WORK/a/probe"

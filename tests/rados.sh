@@ -171,7 +171,7 @@ if command -v etcd >/dev/null; then
     rados -p pool rm disk.steadfast
     "$STEADFAST" mkfs --quiet --size 128M "$IMAGE"
     VOLUME=cluster://127.0.0.1:$ETCD_PORT/home
-    "$STEADFAST" cluster create "$VOLUME" "$IMAGE" >/dev/null
+    "$STEADFAST" cluster create --standby "$VOLUME" "$IMAGE" >/dev/null
     mkdir "$WORK/other"
     "${ELSEWHERE[@]}" "$STEADFAST" mount -f "$VOLUME?node=a" "$WORK/other" 2>"$WORK/other.log" &
     OTHER=$!

@@ -83,6 +83,7 @@ pub fn start(name: &str, arguments: &[std::ffi::OsString]) -> Outcome {
 
 /// The ready pipe as the second process sees it, or the terminal when the mount runs in the
 /// foreground.
+#[derive(Debug, Clone, Copy)]
 pub enum Ready {
     /// Standard output is the ready pipe.
     Pipe,

@@ -19,7 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Exit, Outcome};
-use crate::{daemon, mounts, rados, window};
+use crate::{cluster, daemon, mounts, rados, window};
 
 /// Pause between two tries.
 const LOOK: Duration = Duration::from_millis(5);
@@ -90,6 +90,10 @@ fn is_same(process: &Path, named: &Path, image: &Path) -> bool {
 /// Whether another process has the image open, as far as this process may see.
 fn has_open(process: &Path, image: &Path) -> bool {
     let own = std::process::id().to_string();
+    if cluster::is_cluster(image) {
+        // One process of this machine has the name of the node.
+        return process.file_name() != Some(OsStr::new(&own));
+    }
     if rados::is_rados(image) {
         // No descriptor leads to the image, but its lock names the process.
         let number = process.file_name().and_then(|name| name.to_str()?.parse().ok());

@@ -230,6 +230,9 @@ pub fn is_locked(path: &Path) -> Outcome<bool> {
     if rados::is_rados(path) {
         return Ok(rados::is_locked(path));
     }
+    if cluster::is_cluster(path) {
+        return Ok(ending::daemon_of(path).is_some());
+    }
     let cannot = |error: io::Error| Failure::host(&error, "look at the lock of", path);
     if mtd::is_mtd(path) {
         return Ok(mtd::is_locked(path));
@@ -254,7 +257,7 @@ pub fn is_locked(path: &Path) -> Outcome<bool> {
 
 /// The process that has the image open for writing, if the kernel reveals it.
 pub fn lock_owner(path: &Path) -> Option<u32> {
-    if window::is_part(path) {
+    if window::is_part(path) || cluster::is_cluster(path) {
         // The table of locks does not tell which process has which part of a file.
         return ending::daemon_of(path);
     }

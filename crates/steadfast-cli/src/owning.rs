@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use steadfast::{OpenOptions, Volume};
-use steadfast_cluster::owner::{Event, Term, stand_by};
+use steadfast_cluster::owner::{Event, Term, Watch, Watcher, stand_by};
 use steadfast_cluster::record::{Node, OwnerRecord, VolumeRecord};
 use steadfast_cluster::{Cluster, ClusterAddress, ClusterError};
 use steadfast_fuse::UnmountHandle;
@@ -37,12 +37,24 @@ pub struct Owned {
     may_write_on: Cell<bool>,
 }
 
-/// Stands by until this process owns the volume. `None`: the process that waits for the mount has
-/// ended.
+/// A node that is about to stand by.
+pub struct Claim {
+    cluster: Cluster,
+    /// The address that was given.
+    pub path: PathBuf,
+    /// Its parts.
+    pub address: ClusterAddress,
+    /// The volume.
+    pub volume: VolumeRecord,
+    /// This process.
+    pub node: Node,
+}
+
+/// Looks the volume up.
 ///
 /// # Errors
 /// [`failure`]; mount options that an owner cannot have.
-pub fn own(path: &Path, settings: &MountSettings, ready: &Ready) -> Outcome<Option<Owned>> {
+pub fn claim(path: &Path, settings: &MountSettings) -> Outcome<Claim> {
     if settings.read_only || settings.snapshot.is_some() {
         return Err(Failure::new(
             Exit::Usage,
@@ -56,24 +68,49 @@ pub fn own(path: &Path, settings: &MountSettings, ready: &Ready) -> Outcome<Opti
     let cluster = Cluster::at(&address).map_err(at_path)?;
     let volume = cluster.status().map_err(at_path)?.volume;
     let node = this_node(&address)?;
+    Ok(Claim { cluster, path: path.to_owned(), address, volume, node })
+}
+
+/// What a node that stands by has seen, as a line for its log.
+pub fn seen_text(seen: Result<&OwnerRecord, &ClusterError>) -> String {
+    match seen {
+        Ok(OwnerRecord { node: Some(owner), .. }) => format!("{owner} owns the volume"),
+        Ok(_) => "no node owns the volume".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+impl Claim {
+    /// Stands by until this process owns the volume. `None`: `watch` has ended it.
+    ///
+    /// # Errors
+    /// [`failure`].
+    pub fn stand_by(self, watch: Watcher<'_>) -> Outcome<Option<Owned>> {
+        let Claim { cluster, path: address, address: parts, volume, node } = self;
+        let term = stand_by(cluster, &node, watch).map_err(|error| failure(&error, &address))?;
+        let (name, may_write_on) = (parts.volume, Cell::new(false));
+        Ok(term.map(|term| Owned { term, address, name, volume, may_write_on }))
+    }
+}
+
+/// Stands by until this process owns the volume. `None`: the process that waits for the mount has
+/// ended.
+///
+/// # Errors
+/// [`failure`].
+pub fn own(claim: Claim, ready: &Ready) -> Outcome<Option<Owned>> {
     let mut told = String::new();
-    let mut watch = |seen: Result<&OwnerRecord, &ClusterError>| {
-        let now = match seen {
-            Ok(OwnerRecord { node: Some(owner), .. }) => format!("{owner} owns the volume"),
-            Ok(_) => "no node owns the volume".to_owned(),
-            Err(error) => error.to_string(),
-        };
+    let place = claim.path.display().to_string();
+    claim.stand_by(&mut |seen| {
+        let now = seen_text(seen);
         if now != told {
-            let line = format!("{}: standing by: {now}", path.display());
+            let line = format!("{place}: standing by: {now}");
             ready.warn(&line);
             message(Priority::Info, &line);
             told = now;
         }
         !ready.is_abandoned()
-    };
-    let term = stand_by(cluster, &node, &mut watch).map_err(at_path)?;
-    let (name, may_write_on) = (address.volume, Cell::new(false));
-    Ok(term.map(|term| Owned { term, address: path.to_owned(), name, volume, may_write_on }))
+    })
 }
 
 fn this_node(address: &ClusterAddress) -> Outcome<Node> {
@@ -96,11 +133,26 @@ impl Owned {
         Path::new(&self.volume.medium)
     }
 
-    /// Fences earlier owners and opens the volume.
+    /// The number of the term.
+    pub fn epoch(&self) -> u64 {
+        self.term.epoch()
+    }
+
+    /// Tells whether the term goes on.
+    pub fn standing(&self) -> Watch {
+        self.term.watch()
+    }
+
+    /// Fences earlier owners and opens the volume. Other nodes find it at `serves_at`.
     ///
     /// # Errors
     /// A node that cannot be fenced; as [`host::open_volume`].
-    pub fn open(&self, way: Way, options: OpenOptions) -> Outcome<HostVolume> {
+    pub fn open(
+        &self,
+        way: Way,
+        options: OpenOptions,
+        serves_at: Option<String>,
+    ) -> Outcome<HostVolume> {
         let path = self.medium();
         for node in self.term.unfenced() {
             self.fence(node)?;
@@ -119,7 +171,7 @@ impl Owned {
             self.may_write_on.set(!busy);
             opened?
         };
-        self.term.opened().map_err(|error| failure(&error, &self.address))?;
+        self.term.opened(serves_at).map_err(|error| failure(&error, &self.address))?;
         Ok(volume)
     }
 
@@ -172,6 +224,7 @@ impl Owned {
     /// Ends the mount when the cluster asks for it.
     pub fn watch(&self, mount: UnmountHandle) {
         let address = self.address.clone();
+        let shared = self.volume.shared;
         self.term.on_event(move |event| match event {
             Event::HandOver => {
                 message(Priority::Info, "a handover was asked for: unmounting");
@@ -186,7 +239,10 @@ impl Owned {
                 mount.abandon();
             }
             Event::Sure(false) => {
-                let line = "etcd does not answer: this node serves on until another takes over";
+                let line = match shared {
+                    true => "etcd does not answer: requests wait until it does",
+                    false => "etcd does not answer: this node serves on until another takes over",
+                };
                 message(Priority::Warning, line);
             }
             Event::Sure(true) => message(Priority::Info, "etcd answers again"),

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use steadfast::{OpenOptions, TransactionMask};
+use steadfast_fuse::metrics::Metrics;
 use steadfast_fuse::watch::Snapshot;
 use steadfast_fuse::{Commands, MountOptions, UnmountHandle};
 use steadfast_host::BackgroundThread;
@@ -29,37 +30,19 @@ use crate::mount_options::MountSettings;
 use crate::observe::server::{Server, SocketFile};
 use crate::observe::{Identity, exposition};
 use crate::open_failure;
-use crate::owning::{self, Owned};
+use crate::owning::Owned;
 use crate::report::uuid_text;
 use crate::schedule::{Keeper, Snapshots};
-use crate::{cluster, host, mask_text, mounts, size};
+use crate::{host, mask_text, mounts, size};
 
 /// The device that every FUSE mount uses to reach the kernel.
 const FUSE_DEVICE: &str = "/dev/fuse";
 
-/// Mounts the volume and serves it until it is unmounted.
+/// Mounts the volume, which this process may own in a cluster, and serves it until it is unmounted.
 ///
 /// # Errors
 /// What prevents the mount, and the failure of the last transaction point.
-pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
-    if !cluster::is_cluster(image) {
-        return run_as(None, image, directory, settings, ready);
-    }
-    // While this process stands by there is nothing to unmount, so a signal ends it.
-    let owned = match check_host(directory).and_then(|()| owning::own(image, settings, &ready)) {
-        Ok(Some(owned)) => owned,
-        Ok(None) => return Ok(()),
-        Err(failure) => {
-            ready.failed(&failure);
-            return Err(failure);
-        }
-    };
-    let ended = run_as(Some(&owned), owned.medium(), directory, settings, ready);
-    let released = owned.release(ended.is_ok());
-    ended.and(released)
-}
-
-fn run_as(
+pub fn run(
     owned: Option<&Owned>,
     image: &Path,
     directory: &Path,
@@ -91,7 +74,8 @@ fn run_as(
             info.replayed_records,
         ),
     );
-    let _socket = metrics.and_then(|server| serve_metrics(server, &volume, &session, image));
+    let _socket =
+        metrics.and_then(|server| serve_metrics(server, &volume, session.metrics(), image));
     if let Some(at_signals) = unmount_at_signals {
         // The signal thread receives the handle at the first signal.
         let _ = at_signals.send(session.unmount_handle());
@@ -105,19 +89,28 @@ fn run_as(
             format_args!("cannot detach from the starting process: {}", text_os(&error)),
         );
     }
-    let keeper = settings.snapshots.clone().filter(|_| !info.read_only).map(|schedule| {
-        Keeper::spawn(schedule, Scheduled(Arc::clone(&volume), session.commands()))
-    });
-    if let Some(Err(error)) = &keeper {
-        message(
-            Priority::Error,
-            format_args!("no thread for automatic snapshots: {}", text_os(error)),
-        );
-    }
+    let keeper = keep_snapshots(settings, &volume, session.commands());
     let served = session.run();
     drop(keeper);
     drop(background);
     finish(image, directory, &volume, served)
+}
+
+/// Starts the thread that takes the snapshots of the schedule, if there is one.
+pub fn keep_snapshots(
+    settings: &MountSettings,
+    volume: &Arc<HostVolume>,
+    commands: Commands,
+) -> Option<Keeper> {
+    let schedule = settings.snapshots.clone().filter(|_| !volume.info().read_only)?;
+    Keeper::spawn(schedule, Scheduled(Arc::clone(volume), commands))
+        .inspect_err(|error| {
+            message(
+                Priority::Error,
+                format_args!("no thread for automatic snapshots: {}", text_os(error)),
+            );
+        })
+        .ok()
 }
 
 /// A mounted volume, as its snapshot schedule uses it.
@@ -159,44 +152,14 @@ fn prepare(
 ) -> Outcome<Prepared> {
     check_host(directory)?;
     let metrics = settings.metrics.as_ref().map(Server::bind).transpose()?;
-    let options = OpenOptions {
-        read_only: settings.read_only,
-        cache_size: usize::try_from(settings.cache_size).unwrap_or(usize::MAX),
-        access_times: settings.access_times,
-        recover: settings.recover,
-        shared: settings.shared,
+    let warn = |line: &str| ready.warn(line);
+    let open = |options| match (owned, &settings.snapshot) {
+        (Some(owned), _) => owned.open(settings.way, options, None),
+        (None, Some(name)) => host::open_snapshot(image, settings.way, options, name),
+        (None, None) => host::open_volume(image, settings.way, options),
     };
-    let volume = match (owned, &settings.snapshot) {
-        (Some(owned), _) => owned.open(settings.way, options)?,
-        (None, Some(name)) => host::open_snapshot(image, settings.way, options, name)?,
-        (None, None) => host::open_volume(image, settings.way, options)?,
-    };
-    let info = volume.info();
-    if let Some(warning) = superblock_warning(&info, image) {
-        ready.warn(&warning);
-        message(Priority::Warning, &warning);
-    }
-    if let Some(warning) = newer_state_warning(&volume, image) {
-        ready.warn(&warning);
-        message(Priority::Warning, &warning);
-    }
-    apply_mask(&volume, settings, image)?;
-    // A write-back cache cannot keep the promise of a transaction point at every write.
-    let write_back = settings.write_back && !volume.mask().contains(TransactionMask::WRITE);
-    let mut mount_options = MountOptions {
-        read_only: settings.read_only,
-        allow_other: settings.allow_other,
-        default_permissions: true,
-        write_back,
-        io_uring: settings.io_uring,
-        fs_name: mounts::absolute(image).unwrap_or_else(|_| image.to_owned()).display().to_string(),
-        root: settings.root,
-        extra: settings.kernel.clone(),
-        ..MountOptions::default()
-    };
-    if let Some(threads) = settings.threads {
-        mount_options.threads = threads;
-    }
+    let volume = open_with(image, settings, &warn, open)?;
+    let mount_options = mount_options(image, settings, &volume);
     let volume = Arc::new(volume);
     let background = start_background(&volume);
     match steadfast_fuse::mount(Arc::clone(&volume), directory, &mount_options) {
@@ -209,8 +172,62 @@ fn prepare(
     }
 }
 
+/// Opens the volume by `open`, reports what is noteworthy about it, and sets its mask and timer.
+///
+/// # Errors
+/// Those of `open`; a mask that cannot be set.
+pub fn open_with(
+    image: &Path,
+    settings: &MountSettings,
+    warn: &dyn Fn(&str),
+    open: impl FnOnce(OpenOptions) -> Outcome<HostVolume>,
+) -> Outcome<HostVolume> {
+    let volume = open(OpenOptions {
+        read_only: settings.read_only,
+        cache_size: usize::try_from(settings.cache_size).unwrap_or(usize::MAX),
+        access_times: settings.access_times,
+        recover: settings.recover,
+        shared: settings.shared,
+    })?;
+    let info = volume.info();
+    if let Some(warning) = superblock_warning(&info, image) {
+        warn(&warning);
+        message(Priority::Warning, &warning);
+    }
+    if let Some(warning) = newer_state_warning(&volume, image) {
+        warn(&warning);
+        message(Priority::Warning, &warning);
+    }
+    apply_mask(&volume, settings, image)?;
+    Ok(volume)
+}
+
+fn mount_options(image: &Path, settings: &MountSettings, volume: &HostVolume) -> MountOptions {
+    // A write-back cache cannot keep the promise of a transaction point at every write.
+    let write_back = settings.write_back && !volume.mask().contains(TransactionMask::WRITE);
+    MountOptions { write_back, ..kernel_options(image, settings) }
+}
+
+/// The options that do not depend on the volume.
+pub fn kernel_options(image: &Path, settings: &MountSettings) -> MountOptions {
+    let mut mount_options = MountOptions {
+        read_only: settings.read_only,
+        allow_other: settings.allow_other,
+        default_permissions: true,
+        io_uring: settings.io_uring,
+        fs_name: mounts::absolute(image).unwrap_or_else(|_| image.to_owned()).display().to_string(),
+        root: settings.root,
+        extra: settings.kernel.clone(),
+        ..MountOptions::default()
+    };
+    if let Some(threads) = settings.threads {
+        mount_options.threads = threads;
+    }
+    mount_options
+}
+
 /// Starts the thread for the timer and for checkpoints. Without it a volume works, but slower.
-fn start_background(volume: &Arc<HostVolume>) -> Option<BackgroundThread> {
+pub fn start_background(volume: &Arc<HostVolume>) -> Option<BackgroundThread> {
     BackgroundThread::spawn(Arc::clone(volume), |failure| message(Priority::Error, failure))
         .inspect_err(|error| {
             message(
@@ -335,7 +352,8 @@ fn apply_mask(volume: &HostVolume, settings: &MountSettings, image: &Path) -> Ou
     Ok(())
 }
 
-fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) -> Failure {
+/// The failure to mount, with advice.
+pub fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) -> Failure {
     let place = directory.display();
     match Errno::from_io_error(error) {
         Some(Errno::PERM | Errno::ACCESS) if settings.allow_other => Failure::new(
@@ -389,10 +407,10 @@ fn mount_failure(error: &io::Error, directory: &Path, settings: &MountSettings) 
 
 /// Serves the mount's metrics. The server holds the volume only during a request, because the end
 /// of the volume frees the image.
-fn serve_metrics(
+pub fn serve_metrics(
     server: Server,
     volume: &Arc<HostVolume>,
-    session: &Session,
+    metrics: Arc<Metrics>,
     image: &Path,
 ) -> Option<SocketFile> {
     let info = volume.info();
@@ -401,7 +419,7 @@ fn serve_metrics(
         label: info.label,
         uuid: uuid_text(&info.uuid),
     };
-    let (volume, metrics) = (Arc::downgrade(volume), session.metrics());
+    let volume = Arc::downgrade(volume);
     let page = move || {
         let snapshot = Snapshot::take(&*volume.upgrade()?, &metrics).ok()?;
         Some(exposition::text(&snapshot, &identity, crate::remote::watched().as_ref()))
@@ -415,7 +433,7 @@ fn serve_metrics(
 /// Waits for signals that ask for an end, and unmounts the mount that it receives. A signal that
 /// comes earlier waits for the mount. While files are open, the mount leaves the directory tree and
 /// is served until they are closed. A second signal ends that wait.
-fn watch_signals() -> Option<Sender<UnmountHandle>> {
+pub fn watch_signals() -> Option<Sender<UnmountHandle>> {
     let (sender, receiver) = mpsc::channel::<UnmountHandle>();
     let started = Signals::new([SIGTERM, SIGINT, SIGHUP]).and_then(|mut signals| {
         let watch = move || {
@@ -438,14 +456,22 @@ fn watch_signals() -> Option<Sender<UnmountHandle>> {
 }
 
 /// A caught panic is one line in the log, not a trace on a terminal.
-fn log_panics() {
+pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         message(Priority::Error, format_args!("internal error, please report it: {panic}"));
     }));
 }
 
 /// Makes the last transaction point.
-fn finish(image: &Path, directory: &Path, volume: &HostVolume, served: io::Result<()>) -> Outcome {
+///
+/// # Errors
+/// Its failure; the mount broke.
+pub fn finish(
+    image: &Path,
+    directory: &Path,
+    volume: &HostVolume,
+    served: io::Result<()>,
+) -> Outcome {
     let closed = volume.close();
     if let Err(error) = &served {
         message(

@@ -1,6 +1,7 @@
 //! The address of a volume in a cluster:
-//! `cluster://ETCD[,ETCD…]/NAME?node=…&etcd_ca=…&etcd_cert=…&etcd_key=…`.
+//! `cluster://ETCD[,ETCD…]/NAME?node=…&listen=…&ca=…&cert=…&key=…&etcd_ca=…&etcd_cert=…&etcd_key=…`.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -25,6 +26,10 @@ pub struct ClusterAddress {
     pub tls: TlsFiles,
     /// The volume.
     pub volume: String,
+    /// Where this node serves others while it owns a shared volume.
+    pub listen: SocketAddr,
+    /// Certificate of this node towards the others, and their authority.
+    pub peers: TlsFiles,
     /// The name of this node; by default that of its host.
     pub node: Option<String>,
 }
@@ -43,8 +48,14 @@ impl FromStr for ClusterAddress {
             return Err(wrong("a member of etcd has no name"));
         }
         check_name(volume).map_err(ClusterError::Address)?;
-        let (volume, tls) = (volume.to_owned(), TlsFiles::default());
-        let mut address = ClusterAddress { members, tls, volume, node: None };
+        let mut address = ClusterAddress {
+            members,
+            tls: TlsFiles::default(),
+            volume: volume.to_owned(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            peers: TlsFiles::default(),
+            node: None,
+        };
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let file = || Some(PathBuf::from(value));
@@ -53,6 +64,17 @@ impl FromStr for ClusterAddress {
                     check_name(value).map_err(ClusterError::Address)?;
                     address.node = Some(value.to_owned());
                 }
+                "listen" => {
+                    let with_port = value.parse().or_else(|_| {
+                        value.parse::<IpAddr>().map(|address| SocketAddr::new(address, 0))
+                    });
+                    address.listen = with_port.map_err(|_| {
+                        wrong(&format!("'{value}' is no address to listen on, such as 10.0.0.1"))
+                    })?;
+                }
+                "ca" => address.peers.authorities = file(),
+                "cert" => address.peers.certificate = file(),
+                "key" => address.peers.key = file(),
                 "etcd_ca" => address.tls.authorities = file(),
                 "etcd_cert" => address.tls.certificate = file(),
                 "etcd_key" => address.tls.key = file(),
@@ -77,6 +99,11 @@ mod tests {
         );
         assert_eq!(address.node.as_deref(), Some("n1"));
         assert_eq!(address.tls.authorities, Some("/ca.pem".into()));
+        assert!(address.listen.ip().is_loopback());
+        let address: ClusterAddress =
+            "cluster://a/b?listen=10.0.0.1&ca=/a&cert=/c&key=/k".parse().unwrap();
+        assert_eq!(address.listen, ([10, 0, 0, 1], 0).into());
+        assert_eq!(address.peers.key, Some("/k".into()));
         for (text, why) in [
             ("rados://a/b", "not an address"),
             ("cluster://a", "name of the volume"),
@@ -86,6 +113,7 @@ mod tests {
             ("cluster://a,/b", "a member of etcd"),
             ("cluster://a/b?colour=red", "'colour' is no parameter"),
             ("cluster://a/b?node=", "is no name"),
+            ("cluster://a/b?listen=host", "no address to listen on"),
         ] {
             let said = text.parse::<ClusterAddress>().unwrap_err().to_string();
             assert!(said.contains(why), "{text}: {said}");

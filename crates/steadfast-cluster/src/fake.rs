@@ -77,10 +77,10 @@ mod tests {
     fn an_administrator_creates_hands_over_evicts_and_removes() {
         let cluster = Cluster::new(Fake::default(), "v");
         assert!(matches!(cluster.status(), Err(ClusterError::NoVolume(_))));
-        let record = VolumeRecord { medium: "rados://p/i".into(), fence: None };
+        let record = VolumeRecord { medium: "rados://p/i".into(), fence: None, shared: false };
         cluster.create(&record).unwrap();
         cluster.create(&record).unwrap();
-        let other = VolumeRecord { medium: "rados://p/j".into(), fence: None };
+        let other = VolumeRecord { medium: "rados://p/j".into(), fence: None, shared: false };
         assert!(matches!(cluster.create(&other), Err(ClusterError::Exists(_))));
         assert!(matches!(cluster.hand_over(None), Err(ClusterError::NotOwned)));
         assert!(matches!(cluster.evict(), Err(ClusterError::NotOwned)));

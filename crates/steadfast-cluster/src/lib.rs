@@ -4,6 +4,7 @@
 //! - [`address`]: `cluster://ETCD/NAME`; [`record`]: keys and values in etcd;
 //! - [`election`]: when a node that stands by takes over; [`tenure`]: how long an owner knows that
 //!   it is the owner. Both are pure: time and answers come from outside;
+//! - [`duplex`]: connections between nodes that share a volume;
 //! - [`owner`]: the two with threads and etcd; [`cluster`]: commands of an administrator.
 //!
 //! # Invariants
@@ -20,6 +21,7 @@
 
 pub mod address;
 pub mod cluster;
+pub mod duplex;
 pub mod election;
 mod error;
 pub mod owner;

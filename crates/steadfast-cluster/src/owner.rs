@@ -152,7 +152,7 @@ fn join(
 }
 
 /// What the owner wants to change in its record.
-type Change = fn(&mut OwnerRecord);
+type Change = Arc<dyn Fn(&mut OwnerRecord) + Send + Sync>;
 
 struct State {
     tenure: Tenure,
@@ -172,6 +172,24 @@ struct Shared {
     state: Mutex<State>,
     wake: Condvar,
     events: Mutex<Option<Listener>>,
+}
+
+/// Tells whether a term goes on. Cheap to clone.
+#[derive(Clone)]
+pub struct Watch(Arc<Shared>);
+
+impl Watch {
+    /// Whether no other node can have taken over. It changes with time alone.
+    pub fn is_sure(&self) -> bool {
+        let state = self.0.state.lock();
+        state.deposed.is_none() && !state.over && state.tenure.is_sure(now())
+    }
+
+    /// Whether the term has ended.
+    pub fn is_over(&self) -> bool {
+        let state = self.0.state.lock();
+        state.deposed.is_some() || state.over
+    }
 }
 
 /// What became of a beat.
@@ -232,6 +250,11 @@ impl Term {
         self.shared.state.lock().tenure.epoch()
     }
 
+    /// Returns a handle that tells whether the term goes on. It outlives the term.
+    pub fn watch(&self) -> Watch {
+        Watch(Arc::clone(&self.shared))
+    }
+
     /// Earlier owners that may still write. They must be fenced before anything of the volume is
     /// read.
     pub fn unfenced(&self) -> &[Node] {
@@ -244,15 +267,17 @@ impl Term {
     /// # Errors
     /// `Deposed`; the beat does not reach etcd.
     pub fn fenced(&self) -> Result<(), ClusterError> {
-        self.change(|record| record.unfenced.clear())
+        self.change(Arc::new(|record| record.unfenced.clear()))
     }
 
-    /// The volume is open: this node serves it from now on.
+    /// The volume is open: this node serves it from now on, to other nodes at `address`.
     ///
     /// # Errors
     /// As [`fenced`](Self::fenced).
-    pub fn opened(&self) -> Result<(), ClusterError> {
-        self.change(|record| record.serves = true)
+    pub fn opened(&self, address: Option<String>) -> Result<(), ClusterError> {
+        self.change(Arc::new(move |record| {
+            (record.serves, record.address) = (true, address.clone());
+        }))
     }
 
     /// Calls `act` for each event, from a thread of the term.
@@ -272,13 +297,13 @@ impl Term {
     /// `Deposed`; the change does not reach etcd, so the others wait until this node was silent.
     pub fn release(mut self, fenced: bool) -> Result<(), ClusterError> {
         let released = match fenced {
-            true => self.change(|record| {
+            true => self.change(Arc::new(|record| {
                 record.next = match record.wish.take() {
                     Some(Wish::HandOver(next)) if !next.is_empty() => Some(next),
                     _ => None,
                 };
-                (record.node, record.serves) = (None, false);
-            }),
+                (record.node, record.serves, record.address) = (None, false, None);
+            })),
             false => Ok(()),
         };
         self.end();
@@ -353,7 +378,7 @@ impl Shared {
         };
         let (verdict, change) = {
             let state = self.state.lock();
-            (state.tenure.saw(&record), state.change.filter(|_| !state.changed))
+            (state.tenure.saw(&record), state.change.clone().filter(|_| !state.changed))
         };
         let Verdict::Beat(mut beat) = verdict else {
             if so_far.gave_up {
@@ -370,7 +395,7 @@ impl Shared {
         if beat.wish.is_some() && !so_far.asked {
             so_far.asked = self.tell(Event::HandOver);
         }
-        if let Some(change) = change {
+        if let Some(change) = &change {
             change(&mut beat);
         }
         so_far.gave_up |= beat.node.is_none();

@@ -22,6 +22,9 @@ pub struct VolumeRecord {
     /// process of the node, and succeeds only if that node surely writes no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<String>,
+    /// All nodes mount the volume, and the owner serves the others. Otherwise they stand by.
+    #[serde(default)]
+    pub shared: bool,
 }
 
 /// A process that takes part.
@@ -70,6 +73,9 @@ pub struct OwnerRecord {
     /// The owner has opened the volume.
     #[serde(default)]
     pub serves: bool,
+    /// Where the owner of a shared volume serves the other nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// Changes with each beat.
     pub beat: u64,
     /// Earlier owners that are perhaps not fenced yet.

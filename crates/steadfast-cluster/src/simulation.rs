@@ -162,7 +162,7 @@ impl World {
             answers: 0,
             commands: 0,
         };
-        let record = VolumeRecord { medium: "m".into(), fence: None };
+        let record = VolumeRecord { medium: "m".into(), fence: None, shared: false };
         world.cluster.create(&record).unwrap();
         for index in 0..NODES {
             let process = world.process(index);

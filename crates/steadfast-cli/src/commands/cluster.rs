@@ -22,8 +22,8 @@ pub struct Args {
 enum Command {
     /// Give a volume a name in a cluster
     ///
-    /// Then 'steadfast mount cluster://ETCD/NAME DIR' on several machines mounts it on one of them,
-    /// and the others stand by. The volume must have been made with 'steadfast mkfs'.
+    /// Then 'steadfast mount cluster://ETCD/NAME DIR' mounts it on several machines. One of them
+    /// owns it and serves the others. The volume must have been made with 'steadfast mkfs'.
     Create {
         /// Address of the volume, cluster://ETCD/NAME; commas separate members of etcd
         address: PathBuf,
@@ -34,6 +34,10 @@ enum Command {
         /// STEADFAST_HOST (node STEADFAST_NODE) surely writes no more
         #[arg(long, value_name = "COMMAND")]
         fence: Option<String>,
+        /// Only the owner mounts the volume: its directory is empty on nodes that stand by, and
+        /// its kernel caches as on one machine
+        #[arg(long)]
+        standby: bool,
     },
     /// Show medium, owner and nodes of a volume; changes nothing
     Status {
@@ -76,6 +80,8 @@ enum Command {
 struct StatusJson<'a> {
     medium: &'a str,
     fence: Option<&'a str>,
+    shared: bool,
+    address: Option<&'a str>,
     epoch: u64,
     owner: Option<&'a Node>,
     serves: bool,
@@ -100,8 +106,8 @@ pub fn run(args: &Args) -> Outcome {
     let cluster = Cluster::at(&address(path)?).map_err(at_path)?;
     let name = path.display();
     match &args.command {
-        Command::Create { medium, fence, .. } => {
-            let record = record(medium, fence.as_deref())?;
+        Command::Create { medium, fence, standby, .. } => {
+            let record = record(medium, fence.as_deref(), !standby)?;
             cluster.create(&record).map_err(at_path)?;
             output::line(format!("{name}: {}", record.medium))
         }
@@ -126,7 +132,7 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-fn record(medium: &Path, fence: Option<&str>) -> Outcome<VolumeRecord> {
+fn record(medium: &Path, fence: Option<&str>, shared: bool) -> Outcome<VolumeRecord> {
     if crate::cluster::is_cluster(medium) {
         return Err(crate::cluster::only_mount(medium));
     }
@@ -151,7 +157,7 @@ fn record(medium: &Path, fence: Option<&str>) -> Outcome<VolumeRecord> {
     let medium = absolute.to_str().ok_or_else(|| {
         Failure::new(Exit::Usage, "the path is not UTF-8", absolute.display(), "rename it")
     })?;
-    Ok(VolumeRecord { medium: medium.to_owned(), fence: fence.map(str::to_owned) })
+    Ok(VolumeRecord { medium: medium.to_owned(), fence: fence.map(str::to_owned), shared })
 }
 
 fn status(cluster: &Cluster, path: &Path, json: bool) -> Outcome {
@@ -168,6 +174,8 @@ fn status(cluster: &Cluster, path: &Path, json: bool) -> Outcome {
         return output::json(&StatusJson {
             medium: &volume.medium,
             fence: volume.fence.as_deref(),
+            shared: volume.shared,
+            address: record.address.as_deref(),
             epoch: record.epoch,
             owner: record.node.as_ref(),
             serves: record.serves,
@@ -185,12 +193,15 @@ fn status(cluster: &Cluster, path: &Path, json: bool) -> Outcome {
                 (true, true) => "",
                 (true, false) => ", not open yet",
             };
-            format!("owned by {node} in epoch {}{state}", record.epoch)
+            let at =
+                record.address.as_ref().map_or(String::new(), |at| format!(", serves at {at}"));
+            format!("owned by {node} in epoch {}{at}{state}", record.epoch)
         }
         None => format!("not owned, after epoch {}", record.epoch),
     })?;
     for node in nodes.iter().filter(|node| Some(*node) != record.node.as_ref()) {
-        output.line(format!("{node} stands by"))?;
+        let does = if volume.shared { "uses the volume, and stands by" } else { "stands by" };
+        output.line(format!("{node} {does}"))?;
     }
     for node in &record.unfenced {
         output.line(format!("{node} is not fenced yet"))?;

@@ -11,6 +11,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::image;
 use crate::logger::Redirect;
 use crate::mount_options::{self, MountSettings};
+use crate::mounting;
 use crate::mounts;
 use crate::remount;
 use crate::schedule::Schedule;
@@ -116,7 +117,7 @@ pub fn mount(request: &Request) -> Outcome {
     let settings = settings(request)?;
     if request.foreground {
         let _redirect = request.log.as_deref().map(|path| Redirect::new(Some(path))).transpose()?;
-        return serve::run(&request.image, &request.directory, &settings, Ready::Foreground);
+        return mounting::run(&request.image, &request.directory, &settings, Ready::Foreground);
     }
     // The daemon checks again. This check does not depend on whether a daemon can be started.
     serve::check_host(&request.directory)?;
@@ -147,7 +148,7 @@ fn serve_detached(request: &Request) -> Outcome {
         .and_then(|redirect| Ok((redirect, settings(request)?)));
     match prepared {
         Ok((_redirect, settings)) => {
-            serve::run(&request.image, &request.directory, &settings, Ready::Pipe)
+            mounting::run(&request.image, &request.directory, &settings, Ready::Pipe)
         }
         Err(failure) => {
             Ready::Pipe.failed(&failure);

@@ -20,15 +20,19 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steadfast::TransactionMask;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::in_time;
 use crate::live::Live;
 use crate::mounts::{self, Mount};
-use crate::{host, output, size};
+use crate::{cluster, host, output, size};
 
 /// Pause between two checks of the lock.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Time after which the command reports that it is still waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a node of a cluster may take to find an owner: longer than a takeover.
+const OWNER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Unmount a volume and wait until its last transaction point is made
 #[derive(Debug, clap::Args)]
@@ -67,6 +71,14 @@ pub fn quietly(target: &Path) -> Outcome {
 /// Nothing is mounted there, files are in use, or the last transaction point failed.
 pub fn run(args: &Args) -> Outcome {
     let mount = find(&args.target)?;
+    // A node of a cluster that reaches no owner answers nothing. Nothing that this node could save
+    // is lost by its end.
+    let asked = mount.clone();
+    if cluster::is_cluster(&mount.source)
+        && in_time::within(OWNER_PATIENCE, move || Live::open(&asked.directory).map(drop)).is_none()
+    {
+        return without_owner(&mount, args.quiet);
+    }
     let last = last_point(&mount);
     // A failed commit is reported, but must not keep the volume mounted: the unmount continues.
     let (kept, warning) = match last {
@@ -119,6 +131,22 @@ pub fn run(args: &Args) -> Outcome {
             "{image}: the mount on {directory} had lost its daemon and is cleared; the volume is at its last transaction point"
         )),
     }
+}
+
+/// Unmounts a node that reaches no owner: what waits for one fails.
+fn without_owner(mount: &Mount, quiet: bool) -> Outcome {
+    let daemon = Daemon::of(mount);
+    unmount(&mount.directory, UnmountFlags::FORCE | UnmountFlags::DETACH)
+        .map_err(|errno| Failure::host(&errno.into(), "unmount", &mount.directory))?;
+    daemon.wait_ended();
+    if quiet {
+        return Ok(());
+    }
+    output::line(format_args!(
+        "{}: unmounted from {}; no owner answered, what waited for one has failed",
+        mount.source.display(),
+        mount.directory.display()
+    ))
 }
 
 /// The failure for writes that the kernel's cache accepted and the volume could not store.

@@ -1,0 +1,285 @@
+//! A node that shares a volume with others: it mounts at once, and its mount is served by the owner,
+//! which may be this process.
+//!
+//! The election runs in a thread of its own. It tells the mount where the owner is, and opens the
+//! volume when this node becomes the owner. Order at the end: the mount ends, then the sessions of
+//! the other nodes, then the last transaction point is made, then the term is released.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
+
+use steadfast_cluster::ClusterError;
+use steadfast_cluster::duplex::{self, Duplex, Listener};
+use steadfast_cluster::owner::Watch;
+use steadfast_cluster::record::OwnerRecord;
+use steadfast_fuse::UnmountHandle;
+use steadfast_fuse::cluster::{
+    Authority, Door, Hub, Link, Ownership, SharedMount, Standing, Target,
+};
+use steadfast_host::BackgroundThread;
+
+use crate::daemon::Ready;
+use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::logger::{Priority, message};
+use crate::medium::HostVolume;
+use crate::mount_options::MountSettings;
+use crate::observe::server::{Server, SocketFile};
+use crate::owning::{Claim, Owned, seen_text};
+use crate::schedule::Keeper;
+use crate::serve;
+
+/// What a node has while it owns the volume.
+struct Reign {
+    owned: Owned,
+    hub: Hub,
+    volume: Arc<HostVolume>,
+    background: Option<BackgroundThread>,
+    keeper: Option<Keeper>,
+    socket: Option<SocketFile>,
+}
+
+/// What the election needs of the mount, once that exists.
+#[derive(Clone)]
+struct Mounted {
+    ownership: Ownership,
+    unmount: UnmountHandle,
+}
+
+struct Shared {
+    settings: MountSettings,
+    listener: Arc<Listener>,
+    mounted: OnceLock<Mounted>,
+    /// The mount has ended, or there will be none.
+    over: AtomicBool,
+}
+
+/// Mounts a shared volume, and serves the mount until it is unmounted.
+///
+/// # Errors
+/// What prevents the mount; why this node could not become the owner, or had to give up.
+pub fn run(claim: Claim, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
+    let ended = run_node(claim, directory, settings, ready);
+    if let Err(failure) = &ended {
+        ready.failed(failure);
+    }
+    ended
+}
+
+fn run_node(claim: Claim, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
+    let at_signals = serve::watch_signals();
+    let (address, path, node) =
+        (claim.address.clone(), claim.path.clone(), claim.node.name.clone());
+    let listener = Listener::bind(address.listen, &address.peers).map_err(|error| {
+        let advice = "give ?listen= the address of this machine, and ca=, cert= and key=";
+        Failure::new(Exit::Usage, error.to_string(), path.display(), advice)
+    })?;
+    let shared = Arc::new(Shared {
+        settings: settings.clone(),
+        listener: Arc::new(listener),
+        mounted: OnceLock::new(),
+        over: AtomicBool::new(false),
+    });
+    let (joined, has_joined) = mpsc::channel();
+    let (give, given) = mpsc::channel();
+    let election = {
+        let shared = Arc::clone(&shared);
+        let run = move || shared.stand(claim, ready, &joined, &given);
+        let thread = Builder::new().name("election".into()).spawn(run);
+        thread.map_err(|error| Failure::host(&error, "start a thread for", &path))?
+    };
+    // Without a place among the nodes there is no mount.
+    if has_joined.recv().is_err() {
+        return end(election, directory, &path, Ok(()));
+    }
+    let dials = address.peers.clone();
+    let dial = move |target: &Target| duplex::connect(&target.address, &dials).map(link);
+    let options = serve::kernel_options(&path, settings);
+    let mount = match SharedMount::new(directory, &options, &node, dial) {
+        Ok(mount) => mount,
+        Err(error) => {
+            shared.over.store(true, Ordering::Release);
+            drop(give);
+            let _ = end(election, directory, &path, Ok(()));
+            return Err(serve::mount_failure(&error, directory, settings));
+        }
+    };
+    serve::log_panics();
+    let mounted = Mounted { ownership: mount.ownership(), unmount: mount.unmount_handle() };
+    let _ = shared.mounted.set(mounted.clone());
+    let _ = give.send(mounted.clone());
+    if let Some(at_signals) = at_signals {
+        let _ = at_signals.send(mount.unmount_handle());
+    }
+    message(Priority::Info, format_args!("mounted {} on {}", path.display(), directory.display()));
+    if let Err(error) = ready.mounted() {
+        let error = text_os(&error);
+        let line = format_args!("cannot detach from the starting process: {error}");
+        message(Priority::Warning, line);
+    }
+    let served = mount.run();
+    shared.over.store(true, Ordering::Release);
+    let ended = end(election, directory, &path, served);
+    mounted.ownership.finish();
+    ended
+}
+
+/// Waits for the end of the election, and gives back what this node owns.
+fn end(
+    election: JoinHandle<Outcome<Option<Reign>>>,
+    directory: &Path,
+    path: &Path,
+    served: std::io::Result<()>,
+) -> Outcome {
+    let panicked = || Failure::new(Exit::Failed, "internal error", path.display(), "report it");
+    let Some(reign) = election.join().map_err(|_| panicked())?? else {
+        served.map_err(|error| Failure::host(&error, "serve the mount", directory))?;
+        let (path, directory) = (path.display(), directory.display());
+        message(Priority::Info, format_args!("unmounted {path} from {directory}"));
+        return Ok(());
+    };
+    let Reign { owned, hub, volume, background, keeper, socket } = reign;
+    drop((hub, keeper, background, socket));
+    let ended = serve::finish(path, directory, &volume, served);
+    let released = owned.release(ended.is_ok());
+    ended.and(released)
+}
+
+fn link(duplex: Duplex) -> Link {
+    let Duplex { reader, writer, close } = duplex;
+    Link { reader, writer, close }
+}
+
+impl Shared {
+    /// The thread of the election. It ends when this node owns the volume, or with the mount.
+    fn stand(
+        self: &Arc<Self>,
+        claim: Claim,
+        ready: Ready,
+        joined: &Sender<()>,
+        given: &Receiver<Mounted>,
+    ) -> Outcome<Option<Reign>> {
+        let stood = self.elect(claim, ready, joined);
+        let Ok(Some(owned)) = stood else {
+            if let (Err(failure), Some(mounted)) = (&stood, self.mounted.get()) {
+                message(Priority::Error, failure.to_string());
+                mounted.unmount.abandon();
+            }
+            return stood.map(|_| None);
+        };
+        // It may be the owner before its mount exists.
+        let _ = joined.send(());
+        let Ok(mounted) = given.recv() else {
+            return owned.release(true).map(|()| None);
+        };
+        match self.reign(&owned, &mounted) {
+            Ok(parts) => Ok(Some(parts(owned))),
+            Err(failure) => {
+                message(Priority::Error, failure.to_string());
+                mounted.unmount.abandon();
+                let _ = owned.release(true);
+                Err(failure)
+            }
+        }
+    }
+
+    fn elect(&self, claim: Claim, ready: Ready, joined: &Sender<()>) -> Outcome<Option<Owned>> {
+        let mut told = String::new();
+        let place = claim.path.display().to_string();
+        claim.stand_by(&mut |seen| {
+            let now = seen_text(seen);
+            if now != told {
+                let line = format!("{place}: {now}");
+                if self.mounted.get().is_none() && seen.is_err() {
+                    ready.warn(&line);
+                }
+                message(Priority::Info, &line);
+                told = now;
+            }
+            if seen.is_ok() || matches!(seen, Err(ClusterError::Store(_))) {
+                let _ = joined.send(());
+            }
+            match self.mounted.get() {
+                Some(mounted) => {
+                    if let Ok(record) = seen {
+                        mounted.ownership.follow(target(record));
+                    }
+                }
+                None if ready.is_abandoned() => return false,
+                None => {}
+            }
+            !self.over.load(Ordering::Acquire)
+        })
+    }
+
+    /// Opens the volume, and serves it to all nodes.
+    fn reign(
+        &self,
+        owned: &Owned,
+        mounted: &Mounted,
+    ) -> Outcome<impl FnOnce(Owned) -> Reign + use<>> {
+        let image = owned.medium();
+        let at = self.listener.address().to_string();
+        let metrics = self.settings.metrics.as_ref().map(Server::bind).transpose()?;
+        let warn = |_: &str| {};
+        let open = |options| owned.open(self.settings.way, options, Some(at.clone()));
+        let volume = Arc::new(serve::open_with(image, &self.settings, &warn, open)?);
+        let background = serve::start_background(&volume);
+        let standing = owned.standing();
+        let authority: Authority = Arc::new(move || standing_of(&standing));
+        let (epoch, ownership) = (owned.epoch(), &mounted.ownership);
+        let owning = ownership.own(Arc::clone(&volume), epoch, authority);
+        let (hub, counters) =
+            owning.map_err(|error| Failure::host(&error, "start threads for", image))?;
+        let (door, listener) = (hub.door(), Arc::clone(&self.listener));
+        let accepts = Builder::new().name("accept".into()).spawn(move || accept(&listener, &door));
+        accepts.map_err(|error| Failure::host(&error, "start a thread for", image))?;
+        owned.watch(mounted.unmount.clone());
+        let line = format_args!("this node owns {} in epoch {epoch}, at {at}", image.display());
+        message(Priority::Info, line);
+        let socket =
+            metrics.and_then(|server| serve::serve_metrics(server, &volume, counters, image));
+        let keeper = serve::keep_snapshots(&self.settings, &volume, ownership.commands());
+        Ok(move |owned| Reign { owned, hub, volume, background, keeper, socket })
+    }
+}
+
+fn standing_of(watch: &Watch) -> Standing {
+    match (watch.is_over(), watch.is_sure()) {
+        (true, _) => Standing::Over,
+        (false, true) => Standing::Sure,
+        (false, false) => Standing::Unsure,
+    }
+}
+
+/// The owner that serves, if there is one.
+fn target(record: &OwnerRecord) -> Option<Target> {
+    let address = record.address.clone().filter(|_| record.serves && record.node.is_some())?;
+    Some(Target { epoch: record.epoch, address })
+}
+
+/// Serves the connections of other nodes, each in a thread of its own, until this process ends.
+fn accept(listener: &Listener, door: &Door) {
+    loop {
+        let incoming = match listener.accept() {
+            Ok(incoming) => incoming,
+            Err(error) => {
+                message(Priority::Error, format_args!("no new nodes: {}", text_os(&error)));
+                std::thread::sleep(std::time::Duration::from_secs(1));
+                continue;
+            }
+        };
+        let (from, door) = (incoming.from(), door.clone());
+        let serve = move || {
+            let served = incoming.greet().and_then(|duplex| door.serve(link(duplex)));
+            if let Err(error) = served {
+                let error = text_os(&error);
+                message(Priority::Warning, format_args!("a connection from {from}: {error}"));
+            }
+        };
+        // Without a thread the connection is closed, and the node tries again.
+        let _ = Builder::new().name("node".into()).spawn(serve);
+    }
+}
