@@ -212,5 +212,43 @@ if command -v etcd >/dev/null; then
     [ "$("$STEADFAST" ls "$IMAGE" / | grep -c late)" -eq 0 ] || die "the deposed owner wrote a file"
     check_volume "a failover"
     ok "a stopped owner is fenced: the other node serves after $took ms"
+
+    # The same where both nodes have the volume mounted: a program of the other one waits, goes on,
+    # and Ceph refuses what the stopped owner still writes.
+    "$STEADFAST" cluster remove "$VOLUME" >/dev/null
+    "$STEADFAST" cluster create "$VOLUME" "$IMAGE" >/dev/null
+    "${ELSEWHERE[@]}" "$STEADFAST" mount -f "$VOLUME?node=a" "$WORK/other" 2>"$WORK/other.log" &
+    OTHER=$!
+    own $!
+    for _ in $(seq 200); do ! grep -q "this node owns" "$WORK/other.log" || break; sleep 0.05; done
+    timeout 60 "$STEADFAST" mount --log "$WORK/daemon.log" "$VOLUME?node=b" "$MNT" >"$WORK/mount.log" 2>&1 ||
+        die "a peer does not mount: $(cat "$WORK/mount.log")"
+    echo shared >"$MNT/shared" && sync "$MNT/shared" && [ "$(cat "$WORK/other/shared")" = shared ] ||
+        die "two nodes do not share the volume: $(cat "$WORK/other.log")"
+    # A program of its own: a close waits for the owner, and so would each child of this script.
+    mkfifo "$WORK/go"
+    sh -c 'exec 7>"$1/late" && echo open && read -r go && echo late >&7 && timeout 20 sync "$1/late" && exit 7
+        exit 0' sh "$WORK/other" <"$WORK/go" >"$WORK/late.log" 2>/dev/null &
+    LATE=$!
+    own $!
+    exec 7>"$WORK/go"
+    for _ in $(seq 200); do [ ! -s "$WORK/late.log" ] || break; sleep 0.05; done
+    kill -STOP "$OTHER"
+    begin=$(now_ms)
+    timeout 60 sh -c "echo next >'$MNT/next' && sync '$MNT/next'" || die "a peer does not outlive its owner"
+    took=$(($(now_ms) - begin))
+    [ "$(cat "$MNT/shared")" = shared ] || die "a takeover lost what was synced"
+    kill -CONT "$OTHER"
+    echo go >&7
+    exec 7>&-
+    wait "$LATE" || die "a deposed owner acknowledges"
+    gone "$OTHER" 30 || die "a deposed owner goes on: $(tail -n 3 "$WORK/other.log")"
+    umount -l "$WORK/other" 2>/dev/null || true
+    [ ! -s "$MNT/late" ] && [ "$(cat "$MNT/next")" = next ] || die "the deposed owner changed something"
+    # It may say that a point was lost: the takeover was this node's first one.
+    timeout 60 "$STEADFAST" umount "$MNT" >"$WORK/said" 2>&1 || grep -q "stale file handle" "$WORK/said" ||
+        die "umount of the last owner: $(cat "$WORK/said")"
+    check_volume "a takeover among peers"
+    ok "a stopped owner of a shared volume: the other node goes on after $took ms"
 fi
 finish

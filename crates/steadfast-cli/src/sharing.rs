@@ -31,6 +31,9 @@ use crate::owning::{Claim, Owned, seen_text};
 use crate::schedule::Keeper;
 use crate::serve;
 
+/// Most connections of other nodes at once. A node has one, and for a moment a second one.
+const CONNECTIONS_MAX: usize = 256;
+
 /// What a node has while it owns the volume.
 struct Reign {
     owned: Owned,
@@ -262,6 +265,7 @@ fn target(record: &OwnerRecord) -> Option<Target> {
 
 /// Serves the connections of other nodes, each in a thread of its own, until this process ends.
 fn accept(listener: &Listener, door: &Door) {
+    let present = Arc::new(());
     loop {
         let incoming = match listener.accept() {
             Ok(incoming) => incoming,
@@ -271,8 +275,13 @@ fn accept(listener: &Listener, door: &Door) {
                 continue;
             }
         };
-        let (from, door) = (incoming.from(), door.clone());
+        let (from, door, counted) = (incoming.from(), door.clone(), Arc::clone(&present));
+        if Arc::strong_count(&counted) > CONNECTIONS_MAX {
+            // Dropped: the node tries again.
+            continue;
+        }
         let serve = move || {
+            let _counted = counted;
             let served = incoming.greet().and_then(|duplex| door.serve(link(duplex)));
             if let Err(error) = served {
                 let error = text_os(&error);
