@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::PoisonError;
 use std::sync::mpsc::Receiver;
+use std::sync::{PoisonError, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use steadfast::Platform;
@@ -201,32 +201,36 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             return Err(Errno(libc::EOPNOTSUPP));
         }
         let start = Instant::now();
-        while !self.stop_requests(force) {
+        let mut phase = loop {
+            if let Some(phase) = self.stop_requests(force) {
+                break phase;
+            }
             if start.elapsed() >= CLOSING_TIME {
                 return Err(Errno(libc::EBUSY));
             }
             std::thread::sleep(Duration::from_millis(1));
-        }
+        };
         let before = self.volume.info().incarnation;
         let result = roll_back();
         // A return to a snapshot that fails late has dropped changes, too.
-        if result.is_ok() || self.volume.info().incarnation != before {
-            self.forget_before_rollback();
+        if result.is_err() && self.volume.info().incarnation == before {
+            return result;
         }
+        *phase = Phase::RollingBack;
+        drop(phase);
+        self.forget_before_rollback();
         self.resume();
         result
     }
 
-    /// Closes the gate, unless files are open for writing and `force` is not set.
-    fn stop_requests(&self, force: bool) -> bool {
+    /// Closes the gate, unless files are open for writing and `force` is not set. Requests wait at
+    /// the closed gate until the rollback has succeeded or is refused: a refused one must not drop
+    /// a write that the kernel has taken for stored.
+    fn stop_requests(&self, force: bool) -> Option<RwLockWriteGuard<'_, Phase>> {
         // Waits for running operations.
-        let mut phase = self.kernels.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let phase = self.kernels.gate.write().unwrap_or_else(PoisonError::into_inner);
         let written = || self.kernels.all().iter().any(|kernel| !kernel.files.written().is_empty());
-        let stop = force || !written();
-        if stop {
-            *phase = Phase::RollingBack;
-        }
-        stop
+        (force || !written()).then_some(phase)
     }
 
     /// Drops what kernels have cached: the volume is already at its last durable point.

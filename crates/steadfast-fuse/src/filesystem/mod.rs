@@ -5,8 +5,8 @@
 //! answers EIO.
 //!
 //! The *gate* is a lock that every operation holds for reading. A rollback takes it for writing,
-//! which waits for running operations. It then sets the phase in which no request reaches the
-//! volume (see [`rolling`]).
+//! which waits for running operations, and holds it until the volume has rolled back. It then sets
+//! the phase in which no request reaches the volume (see [`rolling`]).
 
 mod admitting;
 pub(crate) mod attributes;

@@ -1,4 +1,4 @@
-//! Requests that arrive during a rollback of the volume.
+//! Requests that arrive after the volume was rolled back, while the kernel still has the old state.
 //!
 //! The control thread waits for the kernel to drop its pages. The kernel may hold the lock of a
 //! page, or delay the writes of a file, until a request of that file is answered. So every request

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use steadfast::InodeNumber;
 use steadfast_fuse::{MountOptions, ioctl};
 
 use crate::support::{Place, QUIET, can_mount, errno, pattern};
@@ -224,5 +225,54 @@ fn rollback_under_load_mixes_nothing() {
         stop.store(true, Ordering::Relaxed);
     });
     assert!(reads.load(Ordering::Relaxed) > 0);
+    mounted.unmount();
+}
+
+/// A rollback to a snapshot is refused only after the volume was asked. What the kernel writes back
+/// meanwhile is stored.
+#[test]
+fn a_refused_rollback_drops_no_write() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, QUIET);
+    let mounted = place.mount(&MountOptions::default());
+    ioctl::snapshot_create(&mounted.root(), "old").unwrap();
+    ioctl::snapshot_create(&mounted.root(), "newer").unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(mounted.path("file"))
+        .unwrap();
+    let inode = InodeNumber(file.metadata().unwrap().ino());
+    let (stop, refusals) = (AtomicBool::new(false), AtomicU64::new(0));
+    let wrong = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let root = mounted.root();
+            while !stop.load(Ordering::Relaxed) {
+                let refused = ioctl::snapshot_rollback(&root, "old", true, false);
+                assert_eq!(errno(refused), libc::ENOTEMPTY);
+                refusals.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let write = |round: u64| -> Result<(), String> {
+            let data = pattern(round + 1, 8192);
+            let offset = round * 8192;
+            let told = |what: &str, error: std::io::Error| format!("{what} {round}: {error}");
+            file.write_all_at(&data, offset).map_err(|error| told("write", error))?;
+            file.sync_data().map_err(|error| told("fsync", error))?;
+            let mut found = vec![0; data.len()];
+            // From the volume: the kernel still has its own pages.
+            mounted.volume().read(inode, offset, &mut found).map_err(|error| error.to_string())?;
+            if found == data { Ok(()) } else { Err(format!("write {round} was dropped")) }
+        };
+        let wrong = (0..1000).find_map(|round| write(round).err());
+        stop.store(true, Ordering::Relaxed);
+        wrong
+    });
+    assert_eq!(wrong, None);
+    assert!(refusals.load(Ordering::Relaxed) > 0);
+    drop(file);
     mounted.unmount();
 }
