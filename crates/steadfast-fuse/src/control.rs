@@ -129,18 +129,15 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 out.extend_from_slice(SnapshotArgument::from(&snapshot).as_bytes());
                 Ok(())
             }
-            Command::SnapshotDelete { name } => {
-                // Node ids of the snapshot's files must be stale before its blocks are reused.
-                self.snapshots.forget(|snapshot| snapshot.name != name);
-                Ok(self.volume.snapshot_delete(&name)?)
-            }
+            Command::SnapshotDelete { name } => self.kernels.snapshots.delete(&name),
             Command::SnapshotRollback { name, force, destroy_newer } => {
                 self.roll_back(force, || {
                     Ok(self.volume.snapshot_rollback(&name, destroy_newer)?)
                 })?;
                 log_info!("rolled back to the snapshot {name}");
                 let left = self.volume.snapshots()?;
-                self.snapshots
+                self.kernels
+                    .snapshots
                     .forget(|known| left.iter().any(|one| one.generation == known.generation));
                 Ok(())
             }

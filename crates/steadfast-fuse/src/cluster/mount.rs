@@ -198,7 +198,7 @@ impl Ownership {
         shared.set_target(None, false);
         let (jobs, received) = mpsc::channel();
         let metrics = Arc::new(Metrics::new(crate::workers::THREADS_MIN));
-        let kernels = Kernels::new(true);
+        let kernels = Kernels::new(&volume, true, tag(epoch, 0));
         let tags = AtomicU64::new(0);
         // No answer waits for the cluster when the mount has ended.
         let over = Arc::new(AtomicBool::new(false));

@@ -3,7 +3,8 @@
 //! A mount of one machine has one kernel. A volume of a cluster has one for each node: that of the
 //! owner, and those of its peers, whose requests arrive over the network. Each kernel has a
 //! [`Filesystem`] of its own, with the tables of what that kernel knows: node ids, open files,
-//! parked requests. The gate, the lease, file locks and the scrubber belong to the volume.
+//! parked requests. The gate, the lease, file locks, views of snapshots and the scrubber belong to the
+//! volume.
 //!
 //! Invariant: with several kernels none of them caches anything
 //! ([`super::uncached`]), so no kernel has to be told of another one's changes.
@@ -12,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-use steadfast::Platform;
+use steadfast::{Platform, Volume};
 use steadfast_media::Medium;
 
 use super::lease::Lease;
@@ -21,6 +22,7 @@ use crate::errno::Errno;
 use crate::jobs::{Job, LeaseJob};
 use crate::locks::Locks;
 use crate::scrub::Scrubber;
+use crate::snapshots::Snapshots;
 
 /// See the module.
 pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
@@ -28,6 +30,7 @@ pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
     pub(crate) several: bool,
     pub(crate) gate: RwLock<Phase>,
     pub(crate) lease: Lease,
+    pub(crate) snapshots: Snapshots<M, P>,
     pub(crate) locks: Locks,
     pub(crate) scrubber: Scrubber,
     /// Held for writing by a write that goes to the end of a file, wherever that is, and for
@@ -39,9 +42,11 @@ pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
-    pub(crate) fn new(several: bool) -> Arc<Kernels<M, P>> {
+    /// `first`: the number of the first slot of snapshots, see [`Snapshots::new`].
+    pub(crate) fn new(volume: &Arc<Volume<M, P>>, several: bool, first: u16) -> Arc<Kernels<M, P>> {
         Arc::new(Kernels {
             several,
+            snapshots: Snapshots::new(Arc::clone(volume), first),
             gate: RwLock::new(Phase::Running),
             lease: Lease::default(),
             locks: Locks::default(),

@@ -55,7 +55,7 @@ use crate::pull::{Pass, Puller};
 use crate::request::Request;
 pub(crate) use crate::service::{Answer, Outcome};
 use crate::service::{Later, Service};
-use crate::snapshots::{Snapshots, is_snapshot};
+use crate::snapshots::is_snapshot;
 
 use closing::Closing;
 use kernels::Kernels;
@@ -96,7 +96,6 @@ pub(crate) struct Kernel {
 pub(crate) struct Filesystem<M: Medium + 'static, P: Platform + Clone + 'static> {
     pub(crate) volume: Arc<Volume<M, P>>,
     pub(crate) nodes: Nodes,
-    pub(crate) snapshots: Snapshots<M, P>,
     pub(crate) files: OpenFiles,
     removed: Removed,
     syncs: Syncs,
@@ -141,7 +140,6 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         let Kernel { id, device, agreement, owner, tag } = kernel;
         let admission = Admission::new(agreement.write_back(), volume.info().size);
         Filesystem {
-            snapshots: Snapshots::new(Arc::clone(&volume), tag),
             volume,
             nodes: Nodes::starting_at(tag),
             files: OpenFiles::default(),

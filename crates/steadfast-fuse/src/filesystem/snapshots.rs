@@ -55,7 +55,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         if request.header.nodeid == DIRECTORY_ID {
             return self.in_directory_of_snapshots(request, out);
         }
-        let place = self.snapshots.place(request.header.nodeid)?;
+        let place = self.kernels.snapshots.place(request.header.nodeid)?;
         match request.header.opcode {
             opcode::LOOKUP => self.lookup_in(&place, request.arguments().name()?, out),
             opcode::GETATTR => put_attributes(&shown(&place, place.inode)?, out),
@@ -129,7 +129,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                     Ok(Answer::Ready)
                 }
                 name => {
-                    let place = self.snapshots.root(name)?;
+                    let place = self.kernels.snapshots.root(name)?;
                     let attributes = place.view.attributes(place.inode)?;
                     ready(out.put(&EntryOut { entry_valid: 0, ..entry(&place, &attributes)? }))
                 }

@@ -62,6 +62,8 @@ struct Slot {
 }
 
 struct Table<P: Platform + Clone + 'static> {
+    /// The number of the first slot.
+    first: u16,
     slots: Vec<Slot>,
     /// Open views, the most recently used last.
     views: Vec<(u16, Arc<View<P>>)>,
@@ -70,16 +72,14 @@ struct Table<P: Platform + Clone + 'static> {
 /// See the module.
 pub(crate) struct Snapshots<M: Medium + 'static, P: Platform + Clone + 'static> {
     volume: Arc<Volume<M, P>>,
-    /// The number of the first slot.
-    first: u16,
     table: Mutex<Table<P>>,
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
     /// Slots get numbers from `first` on: a kernel may have node ids of an earlier table.
     pub(crate) fn new(volume: Arc<Volume<M, P>>, first: u16) -> Self {
-        let table = Mutex::new(Table { slots: Vec::new(), views: Vec::new() });
-        Snapshots { volume, first, table }
+        let table = Mutex::new(Table { first, slots: Vec::new(), views: Vec::new() });
+        Snapshots { volume, table }
     }
 
     /// The root directory of a snapshot.
@@ -97,21 +97,15 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
             let mut table = self.table();
             let known = |slot: &Slot| slot.snapshot.generation == snapshot.generation && !slot.gone;
             match table.slots.iter().position(known) {
-                Some(slot) => slot,
+                Some(place) => table.number(place),
                 None if table.slots.len() >= SLOTS_MAX => return Err(Errno(libc::ENFILE)),
                 None => {
                     table.slots.push(Slot { snapshot, gone: false });
-                    table.slots.len() - 1
+                    table.number(table.slots.len() - 1)
                 }
             }
         };
-        let number = self.first.wrapping_add(slot as u16) & SLOT_MASK;
-        self.place(id(number, InodeNumber::ROOT))
-    }
-
-    /// The place in the table of a slot's number.
-    fn slot(&self, number: u16) -> usize {
-        usize::from(number.wrapping_sub(self.first) & SLOT_MASK)
+        self.place(id(slot, InodeNumber::ROOT))
     }
 
     /// The inode of a node id, except for the directory of snapshots itself.
@@ -122,7 +116,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
         let slot = (nodeid >> SLOT_SHIFT) as u16 & SLOT_MASK;
         let inode = InodeNumber(nodeid & INODE_MASK);
         let mut table = self.table();
-        let known = table.slots.get(self.slot(slot)).filter(|known| !known.gone);
+        let known = table.slot(slot).filter(|known| !known.gone);
         let snapshot = known.ok_or(Errno(libc::ESTALE))?.snapshot.clone();
         let open = table.views.iter().position(|(number, _)| *number == slot);
         let view = match open.map(|at| table.views.remove(at).1) {
@@ -149,19 +143,53 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
         Ok(Place { view, inode, snapshot: snapshot.generation, slot })
     }
 
-    /// Forgets snapshots that the volume does not have any more, which makes their ids stale. Must
-    /// be called before a deletion (with the snapshot's name) and after a rollback to a snapshot.
-    pub(crate) fn forget(&self, keep: impl Fn(&Snapshot) -> bool) {
+    /// Deletes a snapshot of the volume. Its ids are stale afterwards; after a refusal they are
+    /// not. Other requests about snapshots wait meanwhile, so none reads blocks that are free.
+    ///
+    /// # Errors
+    /// Those of the volume.
+    pub(crate) fn delete(&self, name: &str) -> Result<(), Errno> {
         let mut table = self.table();
-        let Table { slots, views } = &mut *table;
-        for slot in slots.iter_mut() {
-            slot.gone |= !keep(&slot.snapshot);
-        }
-        views.retain(|(slot, _)| slots.get(self.slot(*slot)).is_some_and(|slot| !slot.gone));
+        let result = self.volume.snapshot_delete(name);
+        // A deletion that fails late may have taken the snapshot away.
+        let stays = result.is_err()
+            && self
+                .volume
+                .snapshots()
+                .is_ok_and(|left| left.iter().any(|snapshot| snapshot.name == name));
+        table.forget(|snapshot| stays || snapshot.name != name);
+        Ok(result?)
+    }
+
+    /// Forgets snapshots that the volume does not have any more, which makes their ids stale. Must
+    /// be called after a rollback to a snapshot.
+    pub(crate) fn forget(&self, keep: impl Fn(&Snapshot) -> bool) {
+        self.table().forget(keep);
     }
 
     fn table(&self) -> MutexGuard<'_, Table<P>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<P: Platform + Clone + 'static> Table<P> {
+    fn forget(&mut self, keep: impl Fn(&Snapshot) -> bool) {
+        for slot in &mut self.slots {
+            slot.gone |= !keep(&slot.snapshot);
+        }
+        let views = std::mem::take(&mut self.views);
+        let stays = |number: u16| self.slot(number).is_some_and(|slot| !slot.gone);
+        self.views = views.into_iter().filter(|(number, _)| stays(*number)).collect();
+    }
+
+    /// The number of a place in the table.
+    fn number(&self, place: usize) -> u16 {
+        self.first.wrapping_add(place as u16) & SLOT_MASK
+    }
+
+    /// The slot with a number.
+    fn slot(&self, number: u16) -> Option<&Slot> {
+        self.slots.get(usize::from(number.wrapping_sub(self.first) & SLOT_MASK))
     }
 }
 

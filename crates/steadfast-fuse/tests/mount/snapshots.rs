@@ -199,3 +199,27 @@ fn the_volume_goes_back_to_a_snapshot() {
     assert!(fs::read(mounted.path("dir/file")).unwrap() == pattern(1, MIB));
     assert_eq!(names(&mounted), ["first"]);
 }
+
+#[test]
+fn a_refused_deletion_leaves_open_files_alone() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(SIZE, QUIET);
+    let mounted = place.mount(&MountOptions::default());
+    fs::write(mounted.path("file"), pattern(1, MIB)).unwrap();
+    ioctl::snapshot_create(&mounted.root(), "s").unwrap();
+    mounted.unmount();
+    let mounted = place.mount(&MountOptions { read_only: true, ..MountOptions::default() });
+    let open = File::open(mounted.path(".snapshots/s/file")).unwrap();
+    let mut bytes = vec![0; MIB];
+    open.read_exact_at(&mut bytes[..100], 0).unwrap();
+
+    assert_eq!(errno(ioctl::snapshot_delete(&mounted.root(), "s")), libc::EROFS);
+
+    open.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes == pattern(1, MIB));
+    assert_eq!(names(&mounted), ["s"]);
+    drop(open);
+    mounted.unmount();
+}
