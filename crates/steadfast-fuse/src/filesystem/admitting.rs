@@ -81,14 +81,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
 
     /// Called before an answer that contains attributes of the file.
     pub(super) fn keep_asking(&self, nodeid: u64) {
-        if self.admission.asks() && self.files.is_written(nodeid) {
+        if self.must_ask(nodeid) {
             self.have_ask(nodeid);
         }
     }
 
     /// Whether an answer whose attributes the kernel always keeps has to mark them as invalid.
     pub(super) fn must_ask(&self, nodeid: u64) -> bool {
-        self.admission.asks() && self.files.is_written(nodeid)
+        self.admission.asks() && self.files.is_written(nodeid) || self.lost.peek(nodeid).is_some()
     }
 
     /// GETATTR with a handle that may write.

@@ -73,7 +73,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// smaller size always succeeds, because it helps a full volume.
     fn check_lost(&self, nodeid: u64, change: &SetattrIn) -> Result<(), Errno> {
         if change.valid & valid::SIZE != 0 && change.size == 0 {
-            self.lost.tell(nodeid);
+            self.lost.end(nodeid);
         }
         if self.lost.peek(nodeid).is_some() && change.valid & valid::SIZE != 0 {
             let before = self.volume.attributes(self.nodes.resolve(nodeid)?)?;
@@ -172,11 +172,13 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn entry(&self, attributes: &Attributes) -> Result<EntryOut, Errno> {
         let nodeid = self.nodes.enter(attributes)?;
         self.keep_asking(nodeid);
+        // The kernel may not have the inode at present, so there was nothing to invalidate.
+        let attr_valid = if self.lost.peek(nodeid).is_some() { 0 } else { validity(attributes) };
         Ok(EntryOut {
             nodeid,
             generation: generation(attributes),
             entry_valid: self.name_validity(),
-            attr_valid: validity(attributes),
+            attr_valid,
             entry_valid_nsec: 0,
             attr_valid_nsec: 0,
             attr: attr(attributes),

@@ -64,6 +64,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 self.settle_times(request.header.nodeid);
             }
             self.volume.closed()?;
+            // Many programs ignore the result of close(2), so the next call returns it, too.
+            if let Some(errno) = self.lost.peek(request.header.nodeid) {
+                return Err(errno);
+            }
         }
         Ok(Answer::Ready)
     }

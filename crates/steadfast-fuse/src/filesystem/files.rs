@@ -144,7 +144,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 self.volume.release(inode);
                 return Err(error.into());
             }
-            self.lost.tell(nodeid);
+            self.lost.end(nodeid);
             if had_set_id {
                 self.mode_changed(nodeid);
             }
@@ -175,6 +175,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         if self.files.closed(nodeid, handle) {
             if !self.files.is_written(nodeid) {
                 self.admission.closed(nodeid);
+                self.lost.closed(nodeid);
             }
             self.volume.release(self.node(request)?);
         }

@@ -2,9 +2,12 @@
 //!
 //! When such a write arrives, the kernel has already reported success to write(2). The kernel
 //! reports the error once, to the first fsync, close or utimensat(2) that follows, and programs
-//! ignore the result of utimensat(2). So the daemon keeps the error until a write or an fsync of
-//! that file has returned it. It also counts the losses since the mount for
-//! [`LOST_WRITES`](crate::ioctl::LOST_WRITES).
+//! ignore the result of utimensat(2). So the daemon keeps the error for each file and returns it
+//! twice: to the next call that changes the file, and to the next fsync. It also counts the losses
+//! since the mount for [`LOST_WRITES`](crate::ioctl::LOST_WRITES).
+//!
+//! With cached attributes the kernel does not ask before a write. So it must not have valid
+//! attributes of a file with an error that no call has returned, whatever answer contains them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,12 +22,20 @@ use crate::log::log_error;
 use crate::node;
 use crate::request::Request;
 
+/// The error of lost writes to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Loss {
+    errno: Errno,
+    /// A call other than fsync has returned it.
+    told: bool,
+}
+
 /// Lost writes of one mount.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
-    /// Errors that are still unreported, by node id.
-    untold: Mutex<HashMap<u64, Errno>>,
-    /// Whether `untold` has entries.
+    /// Errors that fsync has not returned, by node id.
+    losses: Mutex<HashMap<u64, Loss>>,
+    /// Whether `losses` has entries.
     any: AtomicBool,
     bytes: AtomicU64,
     writes: AtomicU64,
@@ -32,8 +43,21 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    fn untold(&self) -> MutexGuard<'_, HashMap<u64, Errno>> {
-        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    fn losses(&self) -> MutexGuard<'_, HashMap<u64, Loss>> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the table, if it has entries.
+    fn change<T>(&self, change: impl FnOnce(&mut HashMap<u64, Loss>) -> Option<T>) -> Option<T> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut losses = self.losses();
+        let result = change(&mut losses);
+        if losses.is_empty() {
+            self.any.store(false, Ordering::Release);
+        }
+        result
     }
 
     /// Called when a request is answered with this error. Returns whether it was a cached write.
@@ -50,41 +74,51 @@ impl Lost {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.errno.store(errno.0.cast_unsigned().into(), Ordering::Relaxed);
         let nodeid = request.header.nodeid;
-        if self.untold().insert(nodeid, errno).is_none() {
+        let mut losses = self.losses();
+        let before = losses.insert(nodeid, Loss { errno, told: false });
+        self.any.store(true, Ordering::Release);
+        drop(losses);
+        if before.is_none_or(|loss| loss.told) {
             let reason = std::io::Error::from_raw_os_error(errno.0);
             let (inode, offset) = (node::inode(nodeid).0, write.offset);
             log_error!(
                 "cannot store what was written to inode {inode} at offset {offset}: {reason}"
             );
         }
-        self.any.store(true, Ordering::Release);
         true
     }
 
-    /// The unreported error of the file, if it has one.
+    /// The error of the file that no call has returned, if there is one.
     pub(super) fn peek(&self, nodeid: u64) -> Option<Errno> {
-        if !self.any.load(Ordering::Acquire) {
-            return None;
-        }
-        self.untold().get(&nodeid).copied()
+        self.change(|losses| losses.get(&nodeid).filter(|loss| !loss.told).map(|loss| loss.errno))
     }
 
-    /// Like [`peek`](Self::peek); the caller reports the error, so it is cleared.
+    /// Like [`peek`](Self::peek); the caller returns the error, so only fsync returns it again.
     pub(super) fn tell(&self, nodeid: u64) -> Option<Errno> {
-        if !self.any.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut untold = self.untold();
-        let told = untold.remove(&nodeid);
-        if untold.is_empty() {
-            self.any.store(false, Ordering::Release);
-        }
-        told
+        self.change(|losses| {
+            let loss = losses.get_mut(&nodeid)?;
+            (!std::mem::replace(&mut loss.told, true)).then_some(loss.errno)
+        })
+    }
+
+    /// The error for fsync, which returns it even after another call has. The error ends with that,
+    /// or with a truncation to 0 bytes.
+    pub(super) fn end(&self, nodeid: u64) -> Option<Errno> {
+        self.change(|losses| losses.remove(&nodeid)).map(|loss| loss.errno)
+    }
+
+    /// The file is no longer open for writing: an error that was returned does not concern programs
+    /// that open the file later.
+    pub(super) fn closed(&self, nodeid: u64) {
+        self.change(|losses| if losses.get(&nodeid)?.told { losses.remove(&nodeid) } else { None });
     }
 
     /// After a rollback the lost data would be gone anyway.
     pub(crate) fn forget_all(&self) {
-        self.untold().clear();
+        self.change(|losses| {
+            losses.clear();
+            None::<()>
+        });
     }
 
     /// The losses since the mount.
@@ -94,5 +128,38 @@ impl Lost {
             writes: self.writes.load(Ordering::Relaxed),
             errno: self.errno.load(Ordering::Relaxed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: Errno = Errno(libc::ENOSPC);
+
+    fn lost(nodeid: u64) -> Lost {
+        let lost = Lost::default();
+        lost.losses().insert(nodeid, Loss { errno: FULL, told: false });
+        lost.any.store(true, Ordering::Release);
+        lost
+    }
+
+    #[test]
+    fn a_write_and_an_fsync_get_the_error_once_each() {
+        let lost = lost(7);
+        assert_eq!((lost.peek(8), lost.tell(8), lost.end(8)), (None, None, None));
+        assert_eq!((lost.peek(7), lost.peek(7)), (Some(FULL), Some(FULL)));
+        assert_eq!((lost.tell(7), lost.tell(7), lost.peek(7)), (Some(FULL), None, None));
+        assert_eq!((lost.end(7), lost.end(7)), (Some(FULL), None));
+        assert!(!lost.any.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn what_no_call_has_returned_survives_a_close() {
+        let lost = lost(7);
+        lost.closed(7);
+        assert_eq!(lost.tell(7), Some(FULL));
+        lost.closed(7);
+        assert_eq!(lost.end(7), None);
     }
 }

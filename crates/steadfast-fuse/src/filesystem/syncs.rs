@@ -110,7 +110,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         } else {
             self.volume.fsync()?;
         }
-        if let Some(errno) = self.lost.tell(sync.nodeid) {
+        if let Some(errno) = self.lost.end(sync.nodeid) {
             return Err(errno);
         }
         if sync.is_file && self.agreement.write_back() {

@@ -11,6 +11,7 @@ mod engines;
 mod full;
 mod handles;
 mod linear;
+mod losses;
 mod mixed;
 mod names;
 mod overlay;

@@ -1,0 +1,93 @@
+//! Cached writes that the medium refuses after write(2) has returned.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use steadfast::FormatOptions;
+use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, MediumOperation, MemoryMedium};
+
+use crate::support::{Own, QUIET, can_mount, errno};
+
+/// Writes fail while it is told so.
+struct Failing {
+    memory: MemoryMedium,
+    fails: Arc<AtomicBool>,
+}
+
+impl Medium for Failing {
+    fn geometry(&self) -> Geometry {
+        self.memory.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.memory.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(MediumError {
+                operation: MediumOperation::Write,
+                offset,
+                length: data.len() as u64,
+                class: ErrorClass::Permanent,
+                os_error: libc::EIO,
+            });
+        }
+        self.memory.write(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        self.memory.flush()
+    }
+}
+
+/// The kernel returns the error to the first fsync and then has forgotten it. Other calls that the
+/// kernel answers from what they return to it must not hide it from the next write.
+#[test]
+fn a_stat_or_an_open_hides_no_loss() {
+    if !can_mount() {
+        return;
+    }
+    let fails = Arc::new(AtomicBool::new(false));
+    // Far from full, so that writes are not asked for their room.
+    let memory = MemoryMedium::new(256 << 20, 512).unwrap();
+    let medium = Failing { memory, fails: fails.clone() };
+    let own = Own::mount(medium, &FormatOptions { mask: QUIET, ..FormatOptions::default() });
+    let path = own.path("file");
+    let file = File::create(&path).unwrap();
+    let write = |byte: u8| file.write_all_at(&[byte; 100_000], 0);
+    let lose = || {
+        fails.store(true, Ordering::SeqCst);
+        write(1).unwrap();
+        let refused = file.sync_all();
+        fails.store(false, Ordering::SeqCst);
+        assert_eq!(errno(refused), libc::EIO, "the kernel's own, for this descriptor");
+    };
+    lose();
+    fs::metadata(&path).unwrap();
+    file.metadata().unwrap();
+    drop(OpenOptions::new().write(true).open(&path).unwrap());
+    fs::hard_link(&path, own.path("second")).unwrap();
+    assert_eq!(errno(write(2)), libc::EIO, "the write after a stat");
+    write(2).unwrap();
+    assert_eq!(errno(file.sync_all()), libc::EIO, "the fsync after a write that was refused");
+    write(3).unwrap();
+    file.sync_all().unwrap();
+
+    // The same for a program that comes later.
+    lose();
+    drop(file);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    fs::metadata(&path).unwrap();
+    assert_eq!(errno(file.write_all_at(&[4; 100_000], 0)), libc::EIO, "of an earlier descriptor");
+    drop(file);
+    // The error has been returned, and the file was closed.
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&[5; 100_000], 0).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(fs::read(&path).unwrap(), [5; 100_000]);
+    own.unmount();
+}
