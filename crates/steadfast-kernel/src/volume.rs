@@ -278,6 +278,10 @@ pub unsafe extern "C" fn sfk_info_get(volume: &Core, out: *mut sfk_info) {
 #[unsafe(no_mangle)]
 pub extern "C" fn sfk_set_mask(volume: &Core, mask: u32, timer_ms: u32) -> c_int {
     let set = || {
+        // Checked first: what is refused changes neither.
+        if timer_ms == 0 {
+            return Err(Error::InvalidArgument("the timer needs at least one millisecond"));
+        }
         let timed = volume.mask().contains(TransactionMask::TIMER);
         volume.set_mask(TransactionMask(mask))?;
         volume.set_timer_ms(timer_ms)?;

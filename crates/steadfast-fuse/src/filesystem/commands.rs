@@ -201,7 +201,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     fn set_mask(&self, mask: TransactionMask, timer_ms: u32) -> Result<(), Errno> {
-        if !TransactionMask::ALL.contains(mask) {
+        if !TransactionMask::ALL.contains(mask) || timer_ms == 0 {
             return Err(Errno(libc::EINVAL));
         }
         // The kernel delays cached writes, so the daemon could not honour the event.

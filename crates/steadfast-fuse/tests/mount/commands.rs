@@ -26,6 +26,8 @@ fn mask_and_info() {
         ioctl::mask_set(&root, TransactionMask::DEFAULT.union(TransactionMask::WRITE), 7000);
     assert_eq!(errno(refused), libc::EOPNOTSUPP);
     assert_eq!(errno(ioctl::mask_set(&root, TransactionMask(1 << 31), 7000)), libc::EINVAL);
+    assert_eq!(errno(ioctl::mask_set(&root, QUIET, 0)), libc::EINVAL);
+    assert_eq!(ioctl::mask_get(&root).unwrap(), (TransactionMask::DEFAULT, 7000), "unchanged");
     let info = ioctl::info(&root).unwrap();
     assert_eq!(info, mounted.volume().info());
     assert_eq!((info.size, info.label.as_str(), info.timer_ms), (SIZE, "test", 7000));
