@@ -1,16 +1,18 @@
 //! fsync together with other requests.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use steadfast::{FormatOptions, TransactionMask};
+use steadfast_fuse::{MountOptions, ioctl};
 use steadfast_host::{FileMedium, FileOptions};
 use steadfast_media::{Geometry, Medium, MediumError};
 
-use crate::support::{Gate, Own, can_mount, wait_for};
+use crate::support::{Gate, Own, Place, can_mount, wait_for};
 
 const SIZE: u64 = 64 << 20;
 
@@ -86,4 +88,38 @@ fn others_are_served_while_many_wait_for_a_flush() {
     served.expect("others are served while fsyncs wait");
     assert!(own.volume.activity().unwrap().transaction_points > before);
     own.unmount();
+}
+
+/// The mask has `sync-write` and not `fsync`: O_SYNC and O_DSYNC writes are durable when they
+/// return, and fsync of another descriptor does nothing. A rollback shows what is durable.
+#[test]
+fn writes_with_o_sync_set_their_own_points() {
+    if !can_mount() {
+        return;
+    }
+    for write_back in [true, false] {
+        let place = Place::new(SIZE, TransactionMask::SYNC_WRITE);
+        let options = MountOptions { write_back, ..MountOptions::default() };
+        let mounted = place.mount(&options);
+        let path = mounted.path("file");
+        fs::write(&path, [0; 20_000]).unwrap();
+        ioctl::transact(&mounted.root()).unwrap();
+        let mut expected = vec![0; 20_000];
+        for (at, flag) in [(5, libc::O_SYNC), (9_000, libc::O_DSYNC), (12_288, libc::O_SYNC)] {
+            let plain = OpenOptions::new().write(true).open(&path).unwrap();
+            plain.write_all_at(b"plain", 0).unwrap();
+            plain.sync_all().unwrap();
+            drop(plain);
+            ioctl::rollback(&mounted.root(), true).unwrap();
+            assert!(fs::read(&path).unwrap() == expected, "{write_back}: fsync is not in the mask");
+
+            let file = OpenOptions::new().write(true).custom_flags(flag).open(&path).unwrap();
+            file.write_all_at(&[7; 5000], at).unwrap();
+            expected[at as usize..at as usize + 5000].fill(7);
+            drop(file);
+            ioctl::rollback(&mounted.root(), true).unwrap();
+            assert!(fs::read(&path).unwrap() == expected, "{write_back} {at}: O_SYNC is lost");
+        }
+        mounted.unmount();
+    }
 }
