@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 
 use steadfast::TransactionMask;
 use steadfast_fuse::MountOptions;
@@ -322,13 +323,17 @@ fn set_id_bits_go_before_the_data_comes() {
     if !can_mount() {
         return;
     }
-    type Change = fn(&File, &File) -> bool;
-    let changes: [(&str, TransactionMask, Change); 3] = [
-        ("write", TransactionMask::WRITE, |file, _| file.write_at(b"stranger", 0).is_ok()),
-        ("allocate", TransactionMask::TRUNCATE, |file, _| {
+    type Change = fn(&File, &File, &Path) -> bool;
+    let changes: [(&str, TransactionMask, Change); 5] = [
+        ("write", TransactionMask::WRITE, |file, _, _| file.write_at(b"stranger", 0).is_ok()),
+        ("truncate", TransactionMask::TRUNCATE, |file, _, _| file.set_len(0).is_ok()),
+        ("O_TRUNC", TransactionMask::TRUNCATE, |_, _, path| {
+            OpenOptions::new().write(true).truncate(true).open(path).is_ok()
+        }),
+        ("allocate", TransactionMask::TRUNCATE, |file, _, _| {
             sys::fallocate(file, 0, 0, 50_000).is_ok()
         }),
-        ("copy", TransactionMask::WRITE, |file, from| {
+        ("copy", TransactionMask::WRITE, |file, from, _| {
             sys::copy_file_range(from, 0, file, 0, 8).is_ok()
         }),
     ];
@@ -348,7 +353,7 @@ fn set_id_bits_go_before_the_data_comes() {
         let changed = sys::as_user(1000, 1000, || {
             let from = File::open(mounted.path("from"));
             let file = OpenOptions::new().write(true).open(&path);
-            from.is_ok_and(|from| file.is_ok_and(|file| change(&file, &from)))
+            from.is_ok_and(|from| file.is_ok_and(|file| change(&file, &from, &path)))
         });
         assert!(changed, "{name}");
         steadfast_fuse::ioctl::rollback(&mounted.root(), true).unwrap();
