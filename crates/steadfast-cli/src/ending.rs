@@ -15,14 +15,12 @@ use std::fs;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Exit, Outcome};
+use crate::pause::Pause;
 use crate::{cluster, daemon, mounts, rados, window};
 
-/// Pause between two tries.
-const LOOK: Duration = Duration::from_millis(5);
 /// Time after which the user is told what the command waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a daemon may take for its last transaction point. A daemon that still serves open files
@@ -35,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Those of `open`.
 pub fn wait_for<T>(path: &Path, mut open: impl FnMut() -> Outcome<T>) -> Outcome<T> {
     let start = Instant::now();
-    let mut told = false;
+    let (mut told, mut pause) = (false, Pause::new());
     // The last daemon may end between `open` and the search for daemons, so one more try follows.
     let mut last_try = false;
     loop {
@@ -50,7 +48,7 @@ pub fn wait_for<T>(path: &Path, mut open: impl FnMut() -> Outcome<T>) -> Outcome
             eprintln!("steadfast: waiting for the last transaction point of {}", path.display());
         }
         if !last_try {
-            sleep(LOOK);
+            pause.wait();
         }
     }
 }

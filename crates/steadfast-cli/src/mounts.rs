@@ -114,7 +114,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
 }
 
 /// Decodes the kernel's `\040` for space, tab, newline and backslash.
-fn unescape(field: &[u8]) -> OsString {
+pub fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {

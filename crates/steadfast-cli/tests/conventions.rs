@@ -1,13 +1,14 @@
 //! Interfaces that administrators know from other file systems: `mkfs.steadfast`, `fsck.steadfast`
-//! with the exit codes of e2fsck, `check --repair`, `tune`.
+//! with the exit codes of e2fsck, `check --repair`, `tune`, remounts, `umount`, `df`.
 
 mod common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use common::{Scratch, can_mount, flip};
+use common::{Scratch, can_mount, failed, flip, is_mounted, is_root, signal, wait_for};
 
 /// Runs the program under another name.
 fn named(scratch: &Scratch, name: &str, line: &str) -> Output {
@@ -202,4 +203,65 @@ fn extents_say_where_data_lies() {
     assert!(scratch.ok("extents disk.img /large").starts_with("/large: "));
     scratch.fails(1, "extents disk.img /none");
     scratch.fails(1, "extents disk.img /");
+}
+
+/// The output of a process that must end by itself.
+fn ended(mut child: Child) -> Output {
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(120) {
+            child.kill().unwrap();
+            panic!("the command does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn umount(scratch: &Scratch) -> Output {
+    let mut command = scratch.command(&["umount", "mnt"]);
+    ended(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// A new mount namespace begins with a copy of every mount.
+#[test]
+fn umount_ends_where_a_copy_of_the_mount_stays() {
+    if !can_mount() || !is_root() {
+        eprintln!("skipped: only root makes mount namespaces");
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("16M");
+    let mnt = scratch.mounted("");
+    fs::write(mnt.join("file"), "kept").unwrap();
+    let mut copy = Command::new("unshare")
+        .args(["-m", "--propagation", "private", "sleep", "1000"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let comm = format!("/proc/{}/comm", copy.id());
+    wait_for("the namespace", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
+    let output = umount(&scratch);
+    let was_mounted = is_mounted(&mnt);
+    signal("KILL", copy.id());
+    copy.wait().unwrap();
+    let line = failed(&output, 5, "umount");
+    assert!(line.contains(&format!("process {} (sleep)", copy.id())), "{line}");
+    assert!(line.contains("another mount namespace") && line.contains("is durable"), "{line}");
+    assert!(!was_mounted, "it is gone from here");
+    assert_eq!(scratch.ok("cat disk.img /file"), "kept", "the daemon has ended with the copy");
+
+    scratch.mounted("");
+    let bind = scratch.path("bind");
+    fs::create_dir(&bind).unwrap();
+    let mount = |arguments: &[&std::ffi::OsStr]| {
+        assert!(Command::new("mount").args(arguments).status().unwrap().success());
+    };
+    mount(&["--bind".as_ref(), mnt.as_ref(), bind.as_ref()]);
+    let output = umount(&scratch);
+    let unbound = Command::new("umount").arg("-i").arg(&bind).status().unwrap();
+    let line = failed(&output, 5, "umount");
+    assert!(line.contains(&format!("also mounted on {}", bind.display())), "{line}");
+    assert!(unbound.success());
+    scratch.ok("check disk.img");
 }

@@ -10,7 +10,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,16 +18,16 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steadfast::TransactionMask;
 
+use crate::copies::{Copy, FileSystem};
 use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::in_time;
 use crate::live::Live;
 use crate::mounts::{self, Mount};
+use crate::pause::Pause;
 use crate::{cluster, host, output, size};
 
-/// Pause between two checks of the lock.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// Time after which the command reports that it is still waiting.
+/// Time after which the command reports that it is still waiting, and looks for what keeps the
+/// file system mounted.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a node of a cluster may take to find an owner: longer than a takeover.
@@ -87,6 +86,7 @@ pub fn run(args: &Args) -> Outcome {
     };
     let lost = Live::open(&mount.directory).ok().and_then(|live| live.lost_writes());
     let daemon = Daemon::of(&mount);
+    let file_system = FileSystem::at(&mount.directory).ok().flatten();
     if let Err(failure) = take_out(&mount, args.lazy) {
         return Err(match failure.exit {
             Exit::Busy => busy(&mount, &kept, warning.as_ref()),
@@ -94,7 +94,9 @@ pub fn run(args: &Args) -> Outcome {
         });
     }
     if !args.lazy {
-        wait_closed(&mount)?;
+        if let Some(copy) = wait_closed(&mount, file_system.as_ref())? {
+            return Err(mounted_elsewhere(&mount, &copy, &kept));
+        }
         daemon.wait_ended();
     }
     if let Some(failure) = warning {
@@ -313,14 +315,38 @@ impl Daemon {
     }
 }
 
-/// Waits until the daemon has released the image, or until there is no image to wait for.
-fn wait_closed(mount: &Mount) -> Outcome {
+/// The failure if the mount is gone from here and not from everywhere.
+fn mounted_elsewhere(mount: &Mount, copy: &Copy, kept: &LastPoint) -> Failure {
+    let state = match kept {
+        LastPoint::Made => "; everything up to now is durable",
+        _ => "",
+    };
+    Failure::new(
+        Exit::Busy,
+        format!("unmounted from {}, but {copy}", mount.directory.display()),
+        mount.source.display(),
+        format!("the volume is closed when that is gone, too{state}"),
+    )
+}
+
+/// Waits until the daemon has released the image, or until there is no image to wait for. Returns
+/// another mount that keeps the daemon from that.
+fn wait_closed(mount: &Mount, file_system: Option<&FileSystem>) -> Outcome<Option<Copy>> {
     let start = Instant::now();
-    let mut told = false;
+    let (mut told, mut pause) = (false, Pause::new());
+    let mut look_at = PATIENCE;
     while host::is_locked(&mount.source)? {
-        // Another process has mounted the volume again between two checks: the old mount is gone.
+        // Another process has mounted the volume again between two checks, or the whole mount is
+        // bound to another directory.
         if mounts::of_source(&mount.source).is_ok_and(|found| found.is_some()) {
-            return Ok(());
+            return Ok(file_system.and_then(FileSystem::copy_here));
+        }
+        // A namespace that is ending loses its copy by itself, so this look is not the first.
+        if start.elapsed() > look_at {
+            look_at = start.elapsed() + PATIENCE;
+            if let Some(copy) = file_system.and_then(FileSystem::copy) {
+                return Ok(Some(copy));
+            }
         }
         if !told && start.elapsed() > PATIENCE {
             told = true;
@@ -329,7 +355,7 @@ fn wait_closed(mount: &Mount) -> Outcome {
                 mount.source.display()
             );
         }
-        sleep(LOOK);
+        pause.wait();
     }
-    Ok(())
+    Ok(None)
 }
