@@ -124,6 +124,9 @@ struct sf_ioc_lost_writes {
 };
 #define SF_IOC_LOST_WRITES _IOR(SF_IOC_TYPE, 39, struct sf_ioc_lost_writes)
 
+/* Updates access times (not 0), or no longer (0), until the unmount. */
+#define SF_IOC_ACCESS_TIMES _IOW(SF_IOC_TYPE, 40, uint32_t)
+
 /* A snapshot: argument of SF_IOC_SNAPSHOT_CREATE, _DELETE and _ROLLBACK. Fields that a command does
  * not use are zero. */
 struct sf_ioc_snapshot {

@@ -129,6 +129,18 @@ impl Live {
         ioctl::mask_get(&self.file).map_err(|error| self.failure(&error))
     }
 
+    /// Updates access times, or no longer.
+    ///
+    /// # Errors
+    /// No permission; the daemon has ended.
+    pub fn set_access_times(&self, updated: bool) -> Outcome {
+        match ioctl::access_times(&self.file, updated) {
+            // The kernel module does as the flags of the mount say.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => Ok(()),
+            result => result.map_err(|error| self.failure(&error)),
+        }
+    }
+
     /// Sets the transaction mask and the timer.
     ///
     /// # Errors

@@ -131,7 +131,11 @@ impl MountSettings {
             "recover" => self.recover = true,
             "shared" => self.shared = true,
             "allow_other" => self.allow_other = true,
-            "noatime" => self.access_times = false,
+            "noatime" => {
+                self.access_times = false;
+                // The daemon acts on it; the kernel shows it, and mount(8) repeats it at a remount.
+                self.kernel.push(option.to_owned());
+            }
             "atime" | "relatime" => self.access_times = true,
             "strictatime" | "lazytime" => {
                 return Err(format!(
@@ -161,6 +165,8 @@ impl MountSettings {
             "nosuid" | "suid" | "nodev" | "dev" | "noexec" | "exec" | "sync" | "dirsync"
             | "nodiratime" | "nosymfollow" => self.kernel.push(option.to_owned()),
             "async"
+            | "diratime"
+            | "symfollow"
             | "defaults"
             | "default_permissions"
             | "auto"
@@ -192,7 +198,7 @@ impl MountSettings {
 
 /// The subject of an option; the options of one subject exclude each other.
 fn subject(name: &str) -> Option<&'static str> {
-    const SUBJECTS: [&[&str]; 17] = [
+    const SUBJECTS: [&[&str]; 19] = [
         &["ro", "rw"],
         &["noatime", "atime", "relatime"],
         &["writeback", "writethrough"],
@@ -202,6 +208,8 @@ fn subject(name: &str) -> Option<&'static str> {
         &["dev", "nodev"],
         &["exec", "noexec"],
         &["sync", "async"],
+        &["nodiratime", "diratime"],
+        &["nosymfollow", "symfollow"],
         &["cache"],
         &["threads"],
         &["io_uring"],

@@ -2,8 +2,12 @@
 //!
 //! The kernel applies the change for all users of the mount. The daemon keeps the volume open for
 //! writing. When a mount has become read-only, earlier writes are durable if the mask has
-//! `unmount`, as at the end of the mount. Options other than `ro`, `rw` and those of the kernel
-//! stay unchanged, because mount(8) repeats those of fstab.
+//! `unmount`, as at the end of the mount. `noatime` and `relatime` go to the daemon, too. Options
+//! other than these and those of the kernel stay unchanged, because mount(8) repeats those of
+//! fstab.
+//!
+//! Where fstab does not have the mount, mount(8) gives the options that the kernel shows, changed
+//! as requested. This list is whole: `async` is in it as the absence of `sync`.
 
 use std::path::Path;
 
@@ -18,7 +22,7 @@ use crate::mount_options::MountSettings;
 use crate::mounts;
 
 /// Mount flags as the kernel reports them, and as a remount sets them.
-const KEPT: [(StatVfsMountFlags, MountFlags); 7] = [
+const KEPT: [(StatVfsMountFlags, MountFlags); 8] = [
     (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
     (StatVfsMountFlags::NODEV, MountFlags::NODEV),
     (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
@@ -26,11 +30,23 @@ const KEPT: [(StatVfsMountFlags, MountFlags); 7] = [
     (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
     (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
     (StatVfsMountFlags::SYNCHRONOUS, MountFlags::SYNCHRONOUS),
+    (StatVfsMountFlags::from_bits_retain(ST_NOSYMFOLLOW), NOSYMFOLLOW),
 ];
+
+/// `ST_NOSYMFOLLOW` and `MS_NOSYMFOLLOW` of Linux 5.10.
+const ST_NOSYMFOLLOW: u64 = 0x2000;
+const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(0x100);
+
+/// Options of every FUSE mount that only the kernel shows. They cannot change.
+const SHOWN: [&str; 4] = ["user_id", "group_id", "max_read", "blksize"];
 
 /// Whether these option lists request a remount.
 pub fn is_asked(options: &[String]) -> bool {
-    options.iter().flat_map(|list| list.split(',')).any(|option| option == "remount")
+    words(options).any(|option| option == "remount")
+}
+
+fn words(options: &[String]) -> impl Iterator<Item = &str> {
+    options.iter().flat_map(|list| list.split(','))
 }
 
 /// Changes the mount on `directory`.
@@ -39,7 +55,7 @@ pub fn is_asked(options: &[String]) -> bool {
 /// Nothing is mounted there, files are open for writing, the volume cannot be written to, or the
 /// kernel refuses.
 pub fn remount(directory: &Path, options: &[String]) -> Outcome {
-    let (settings, writable) = read(directory, options)?;
+    let Wanted { settings, writable, whole } = read(directory, options)?;
     let mount = mounts::at(directory)
         .map_err(|error| Failure::host(&error, "read", Path::new("/proc/self/mountinfo")))?;
     let Some(mount) = mount else {
@@ -67,7 +83,10 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
     let kernel = statvfs(&mount.directory)
         .map_err(|errno| Failure::host(&errno.into(), "look at", directory))?
         .f_flag;
-    let flags = flags(kernel, &settings.kernel)
+    let relatime = words(options).any(|option| matches!(option, "relatime" | "atime"));
+    let access_times =
+        if relatime { Some(true) } else { (!settings.access_times).then_some(false) };
+    let flags = flags(kernel, words(options), access_times, whole)
         | if read_only { MountFlags::RDONLY } else { MountFlags::empty() }
         | if mount.dirsync { MountFlags::DIRSYNC } else { MountFlags::empty() };
     let last_point =
@@ -90,44 +109,72 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
         ),
         errno => Failure::host(&errno.into(), "remount", directory),
     })?;
+    if let Some(updated) = access_times {
+        live.set_access_times(updated)?;
+    }
     last_point()
 }
 
-/// Parses the options. The second value says whether the mount is to be writable, if the options
-/// say so.
-fn read(directory: &Path, options: &[String]) -> Outcome<(MountSettings, Option<bool>)> {
-    let mut settings = MountSettings::default();
-    let mut writable = None;
-    for option in
-        options.iter().flat_map(|list| list.split(',')).filter(|option| *option != "remount")
-    {
-        settings.apply(option).map_err(|line| {
+/// What the options of a remount say.
+struct Wanted {
+    settings: MountSettings,
+    /// Whether the mount is to be writable, if the options say so.
+    writable: Option<bool>,
+    /// The options are all those of the mount.
+    whole: bool,
+}
+
+fn read(directory: &Path, options: &[String]) -> Outcome<Wanted> {
+    let mut wanted = Wanted { settings: MountSettings::default(), writable: None, whole: false };
+    for option in words(options).filter(|option| *option != "remount") {
+        if SHOWN.contains(&option.split('=').next().unwrap_or_default()) {
+            wanted.whole = true;
+            continue;
+        }
+        wanted.settings.apply(option).map_err(|line| {
             Failure::new(Exit::Usage, line, directory.display(), "see 'steadfast mount --help'")
         })?;
         match option {
-            "ro" => writable = Some(false),
-            "rw" => writable = Some(true),
+            "ro" => wanted.writable = Some(false),
+            "rw" => wanted.writable = Some(true),
             _ => {}
         }
     }
-    Ok((settings, writable))
+    Ok(wanted)
 }
 
 /// The current flags of the mount, changed as requested.
-fn flags(kernel: StatVfsMountFlags, wanted: &[String]) -> MountFlags {
+fn flags<'a>(
+    kernel: StatVfsMountFlags,
+    wanted: impl Iterator<Item = &'a str>,
+    access_times: Option<bool>,
+    whole: bool,
+) -> MountFlags {
     let mut flags = MountFlags::empty();
     for (_, flag) in KEPT.iter().filter(|(told, _)| kernel.contains(*told)) {
         flags |= *flag;
     }
+    if whole {
+        flags.remove(MountFlags::SYNCHRONOUS | MountFlags::NODIRATIME | NOSYMFOLLOW);
+    }
+    if let Some(updated) = access_times {
+        flags.set(MountFlags::NOATIME, !updated);
+        flags.set(MountFlags::RELATIME, updated);
+    }
     for option in wanted {
-        let (name, on) = match option.strip_prefix("no") {
-            Some(name) => (name, true),
-            None => (option.as_str(), false),
-        };
-        let flag = match name {
-            "suid" => MountFlags::NOSUID,
-            "dev" => MountFlags::NODEV,
-            "exec" => MountFlags::NOEXEC,
+        let (flag, on) = match option {
+            "nosuid" => (MountFlags::NOSUID, true),
+            "suid" => (MountFlags::NOSUID, false),
+            "nodev" => (MountFlags::NODEV, true),
+            "dev" => (MountFlags::NODEV, false),
+            "noexec" => (MountFlags::NOEXEC, true),
+            "exec" => (MountFlags::NOEXEC, false),
+            "sync" => (MountFlags::SYNCHRONOUS, true),
+            "async" => (MountFlags::SYNCHRONOUS, false),
+            "nodiratime" => (MountFlags::NODIRATIME, true),
+            "diratime" => (MountFlags::NODIRATIME, false),
+            "nosymfollow" => (NOSYMFOLLOW, true),
+            "symfollow" => (NOSYMFOLLOW, false),
             _ => continue,
         };
         flags.set(flag, on);
@@ -141,21 +188,28 @@ mod tests {
 
     #[test]
     fn flags_stay_unless_others_are_asked_for() {
-        let now =
-            StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV | StatVfsMountFlags::RELATIME;
-        let wanted = ["suid".to_owned(), "noexec".to_owned()];
-        assert_eq!(
-            flags(now, &wanted),
-            MountFlags::NODEV | MountFlags::RELATIME | MountFlags::NOEXEC
-        );
+        let now = StatVfsMountFlags::NOSUID
+            | StatVfsMountFlags::NODEV
+            | StatVfsMountFlags::RELATIME
+            | StatVfsMountFlags::SYNCHRONOUS;
+        let wanted = || ["suid", "noexec", "nosymfollow", "rw"].into_iter();
+        let kept = MountFlags::NODEV | MountFlags::RELATIME | MountFlags::NOEXEC | NOSYMFOLLOW;
+        assert_eq!(flags(now, wanted(), None, false), kept | MountFlags::SYNCHRONOUS);
+        assert_eq!(flags(now, wanted(), None, true), kept);
+        let without = flags(now, ["async"].into_iter(), Some(false), false);
+        assert_eq!(without, MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME);
     }
 
     #[test]
     fn options_are_read_as_for_a_mount() {
         let options = |list: &str| read(Path::new("/mnt"), &[list.to_owned()]);
-        assert_eq!(options("remount,ro,noatime,timer=1s").unwrap().1, Some(false));
-        assert_eq!(options("rw,remount").unwrap().1, Some(true));
-        assert_eq!(options("remount,nosuid").unwrap().1, None);
+        assert_eq!(options("remount,ro,noatime,timer=1s").unwrap().writable, Some(false));
+        assert_eq!(options("rw,remount").unwrap().writable, Some(true));
+        let shown =
+            options("rw,nosuid,relatime,sync,remount,user_id=0,default_permissions").unwrap();
+        assert!(shown.whole && shown.settings.kernel == ["nosuid", "sync"]);
+        let given = options("remount,nosuid").unwrap();
+        assert!(given.writable.is_none() && !given.whole);
         assert!(options("remount,ro,rw").is_err() && options("remount,bogus").is_err());
         assert!(is_asked(&["noatime,remount".to_owned()]) && !is_asked(&["x-remount".to_owned()]));
     }

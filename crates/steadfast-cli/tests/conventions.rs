@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -203,6 +203,71 @@ fn extents_say_where_data_lies() {
     assert!(scratch.ok("extents disk.img /large").starts_with("/large: "));
     scratch.fails(1, "extents disk.img /none");
     scratch.fails(1, "extents disk.img /");
+}
+
+/// The options of the mount point and those of its file system, as the kernel shows them.
+fn shown(scratch: &Scratch) -> (Vec<String>, Vec<String>) {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mnt = scratch.path("mnt");
+    let line = table.lines().find(|line| line.split(' ').nth(4) == mnt.to_str()).unwrap();
+    let words = |text: &str| text.split(',').map(str::to_owned).collect();
+    (words(line.split(' ').nth(5).unwrap()), words(line.rsplit(' ').next().unwrap()))
+}
+
+/// Without an entry in fstab mount(8) passes every option that the kernel shows.
+#[test]
+fn remounts_change_what_they_name() {
+    if !can_mount() || !is_root() {
+        eprintln!("skipped: only root remounts");
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("16M");
+    let mnt = scratch.mounted("-o noatime");
+    let has = |option: &str| {
+        let (mount, file_system) = shown(&scratch);
+        mount.iter().chain(&file_system).any(|shown| shown == option)
+    };
+    assert!(has("noatime"), "a remount gets this option back");
+    let remount = |list: &str| {
+        let line =
+            format!("disk.img mnt -o {list},remount,user_id=0,group_id=0,default_permissions");
+        let output = named(&scratch, "mount.fuse.steadfast", &line);
+        assert!(output.status.success(), "{list}: {output:?}");
+    };
+    fs::write(mnt.join("file"), "x").unwrap();
+    let read = || {
+        let before = fs::metadata(mnt.join("file")).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        fs::read(mnt.join("file")).unwrap();
+        let after = fs::metadata(mnt.join("file")).unwrap();
+        (before.atime(), before.atime_nsec()) != (after.atime(), after.atime_nsec())
+    };
+    assert!(!read(), "no access time with noatime");
+    remount("rw,nosuid,nodev,relatime");
+    assert!(has("relatime") && !has("noatime"));
+    assert!(read(), "an access time with relatime");
+    fs::write(mnt.join("file"), "y").unwrap();
+    remount("rw,nosuid,nodev,noatime");
+    assert!(has("noatime") && !has("relatime"));
+    assert!(!read(), "none after the remount");
+    remount("rw,nosuid,nodev,noatime,sync");
+    assert!(has("sync") && has("noatime"));
+    remount("rw,nosuid,nodev,noatime,nosymfollow");
+    assert!(has("nosymfollow") && !has("sync"), "async is the absence of sync");
+    symlink("file", mnt.join("link")).unwrap();
+    assert_eq!(fs::read(mnt.join("link")).unwrap_err().raw_os_error(), Some(40), "ELOOP");
+    remount("ro,nosuid,nodev,noatime");
+    assert!(has("ro") && !has("nosymfollow"));
+    assert_eq!(fs::read(mnt.join("link")).unwrap(), b"y");
+    assert_eq!(fs::write(mnt.join("file"), "z").unwrap_err().raw_os_error(), Some(30), "EROFS");
+    remount("rw,nosuid,nodev,noatime");
+    fs::write(mnt.join("file"), "z").unwrap();
+    // Without that list the others stay.
+    scratch.ok("mount disk.img mnt -o remount,sync");
+    scratch.ok("mount disk.img mnt -o remount,relatime");
+    assert!(has("sync") && has("relatime") && has("nosuid"));
+    scratch.ok("umount mnt");
 }
 
 /// The output of a process that must end by itself.

@@ -86,6 +86,9 @@ pub const GROW: u32 = number(WRITE, 36, size_of::<u64>());
 /// `_IOR(TYPE, 39, LostWritesArgument)`: returns the cached writes since the mount that could not
 /// be stored.
 pub const LOST_WRITES: u32 = number(READ, 39, size_of::<LostWritesArgument>());
+/// `_IOW(TYPE, 40, u32)`: whether access times are updated (not zero) or not (0), until the unmount.
+/// Only the mounting user and root may use it.
+pub const ACCESS_TIMES: u32 = number(WRITE, 40, size_of::<u32>());
 /// `_IOWR(TYPE, 37, DefragmentArgument)`, on a regular file: one bounded step of defragmentation.
 /// Start with zeros, and pass the returned argument again until `done` is set. Only the mounting
 /// user and root may use it.
@@ -306,6 +309,14 @@ pub fn lost_writes(file: &File) -> io::Result<LostWritesArgument> {
     let mut argument = LostWritesArgument { bytes: 0, writes: 0, errno: 0 };
     call(file, LOST_WRITES, &mut argument)?;
     Ok(argument)
+}
+
+/// Updates access times, or no longer, until the unmount.
+///
+/// # Errors
+/// EPERM; ENOTTY.
+pub fn access_times(file: &File, updated: bool) -> io::Result<()> {
+    call(file, ACCESS_TIMES, &mut u32::from(updated).to_ne_bytes())
 }
 
 /// Grows the volume, and the image file below it, to `size` bytes. A block device must already have

@@ -28,11 +28,12 @@ use crate::serve;
 /// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
 /// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and for the kernel: suid, dev
 /// (root only; without them set-id programs and device nodes have no effect), noexec, sync,
-/// dirsync; remount with ro or rw changes an existing mount. Options that contradict each other are
-/// refused. One word says when changes are durable: asynchronous (the kernel collects writes),
-/// background or background=INTERVAL (written through, a transaction point within the interval,
-/// 1s), synchronous (every call that changes anything is durable when it returns). mask, timer and
-/// these three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+/// dirsync, nosymfollow; remount changes an existing mount: ro, rw, noatime, relatime, and those for
+/// the kernel but dirsync. Options that contradict each other are refused. One word says when
+/// changes are durable: asynchronous (the kernel collects writes), background or
+/// background=INTERVAL (written through, a transaction point within the interval, 1s), synchronous
+/// (every call that changes anything is durable when it returns). mask, timer and these three are
+/// kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device

@@ -1,5 +1,7 @@
 //! IOCTL: the daemon's side of the commands in [`crate::ioctl`].
 
+use std::sync::atomic::Ordering;
+
 use steadfast::fs::DefragmentCursor;
 use steadfast::{InodeNumber, Platform, TransactionMask};
 use steadfast_media::Medium;
@@ -12,7 +14,7 @@ use crate::buffer::AnswerBuffer;
 use crate::errno::Errno;
 use crate::ioctl::snapshot::text;
 use crate::ioctl::{
-    ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FRAGMENTATION,
+    ACCESS_TIMES, ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FRAGMENTATION,
     FragmentationArgument, GROW, INFO, InfoArgument, LOST_WRITES, MASK_GET, MASK_SET, MaskArgument,
     ROLLBACK, RollbackArgument, SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX,
     SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotDiffArgument, SnapshotListArgument,
@@ -67,6 +69,13 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 self.check_owner(request)?;
                 let argument = argument::<MaskArgument>(&mut arguments, &wanted)?;
                 self.set_mask(TransactionMask(argument.mask), argument.timer_ms)?;
+                ready(out.put(&IoctlOut::default()))
+            }
+            ACCESS_TIMES => {
+                self.check_owner(request)?;
+                let updated = argument::<[u8; 4]>(&mut arguments, &wanted)? != [0; 4];
+                self.volume.set_access_times(updated);
+                self.access_times.store(updated, Ordering::Relaxed);
                 ready(out.put(&IoctlOut::default()))
             }
             SNAPSHOT_CREATE => {

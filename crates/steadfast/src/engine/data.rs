@@ -58,7 +58,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     pub(crate) fn access_times(&self) -> bool {
-        self.access_times && !self.read_only
+        self.access_times.load(Ordering::Relaxed) && !self.read_only
+    }
+
+    pub(crate) fn set_access_times(&self, updated: bool) {
+        self.access_times.store(updated, Ordering::Relaxed);
     }
 
     /// Pins blocks. The caller still holds the [`Reader`](crate::engine::Reader) through which it

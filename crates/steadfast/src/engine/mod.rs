@@ -50,7 +50,7 @@ pub(crate) mod tests;
 mod trim;
 mod writer;
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
@@ -82,7 +82,7 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     store: Boxed<Store<M, P>>,
     lifecycle: LifecycleCell<P::Mutex>,
     read_only: bool,
-    access_times: bool,
+    access_times: AtomicBool,
     /// Checks for another writer around every log record and metaroot.
     shared: bool,
     replayed_records: u32,

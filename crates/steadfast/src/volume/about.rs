@@ -30,6 +30,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.info()
     }
 
+    /// Changes [`OpenOptions::access_times`](crate::OpenOptions::access_times) of the open volume.
+    pub fn set_access_times(&self, updated: bool) {
+        self.engine.set_access_times(updated);
+    }
+
     /// Space and counts.
     ///
     /// # Errors

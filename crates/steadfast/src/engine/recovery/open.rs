@@ -7,7 +7,7 @@
 //! where the log changes more nodes than the cache holds, the replay [writes them out
 //! ](Engine::relieve_replay) to free blocks.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
@@ -158,7 +158,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             store,
             lifecycle: LifecycleCell::new(),
             read_only: options.read_only,
-            access_times: options.access_times,
+            access_times: AtomicBool::new(options.access_times),
             shared: options.shared,
             replayed_records: 0,
             superblock_damaged: false,

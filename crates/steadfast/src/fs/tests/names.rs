@@ -355,4 +355,10 @@ fn access_times_follow_relatime() {
     volume.platform().advance_ms(10_000);
     let changed = volume.set_attributes(f, &set).unwrap();
     assert_eq!((changed.changed.seconds, changed.modified.seconds), (made + 86_440, made + 10));
+    volume.set_access_times(false);
+    volume.contents(f);
+    assert_eq!(accessed(), made + 86_430, "none from now on");
+    volume.set_access_times(true);
+    volume.contents(f);
+    assert_eq!(accessed(), made + 86_440);
 }
