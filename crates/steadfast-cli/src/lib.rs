@@ -46,6 +46,7 @@ pub mod output;
 mod owner;
 mod owning;
 mod pause;
+mod privileges;
 pub mod program;
 mod rados;
 mod remote;

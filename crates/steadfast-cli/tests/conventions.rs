@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -329,4 +329,35 @@ fn umount_ends_where_a_copy_of_the_mount_stays() {
     assert!(line.contains(&format!("also mounted on {}", bind.display())), "{line}");
     assert!(unbound.success());
     scratch.ok("check disk.img");
+}
+
+#[test]
+fn the_daemon_of_root_keeps_few_capabilities() {
+    if !can_mount() || !is_root() {
+        eprintln!("skipped: only root has capabilities");
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("16M");
+    let mnt = scratch.mounted("-o allow_other,mask=manual");
+    // DAC_OVERRIDE, DAC_READ_SEARCH, IPC_LOCK, SYS_ADMIN, SYS_RESOURCE.
+    let kept: u64 = 1 << 1 | 1 << 2 | 1 << 14 | 1 << 21 | 1 << 24;
+    for task in fs::read_dir(format!("/proc/{}/task", scratch.daemon())).unwrap() {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd"] {
+            let line = status.lines().find(|line| line.starts_with(set)).unwrap();
+            let found = u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap();
+            assert_eq!(found & !kept, 0, "{line} in {status}");
+        }
+    }
+    // The daemon still fetches dirty pages of files that belong to others.
+    let mut file = File::create(mnt.join("private")).unwrap();
+    fs::set_permissions(mnt.join("private"), fs::Permissions::from_mode(0o000)).unwrap();
+    chown(mnt.join("private"), Some(1000), Some(1000)).unwrap();
+    std::io::Write::write_all(&mut file, b"dirty").unwrap();
+    scratch.ok("transact mnt");
+    scratch.kill_daemon();
+    drop(file);
+    scratch.ok("umount mnt");
+    assert_eq!(scratch.ok("cat disk.img /private"), "dirty");
 }

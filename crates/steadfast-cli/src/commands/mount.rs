@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::cluster;
 use crate::commands::umount;
 use crate::daemon::{self, Ready};
 use crate::failure::{Exit, Failure, Outcome};
@@ -13,6 +14,7 @@ use crate::logger::Redirect;
 use crate::mount_options::{self, MountSettings};
 use crate::mounting;
 use crate::mounts;
+use crate::privileges;
 use crate::remount;
 use crate::schedule::Schedule;
 use crate::serve;
@@ -117,6 +119,7 @@ pub fn mount(request: &Request) -> Outcome {
     }
     let settings = settings(request)?;
     if request.foreground {
+        privileges::give_up(cluster::is_cluster(&request.image));
         let _redirect = request.log.as_deref().map(|path| Redirect::new(Some(path))).transpose()?;
         return mounting::run(&request.image, &request.directory, &settings, Ready::Foreground);
     }
@@ -145,6 +148,7 @@ pub fn mount(request: &Request) -> Outcome {
 /// The daemon's side of [`mount`].
 fn serve_detached(request: &Request) -> Outcome {
     daemon::detach();
+    privileges::give_up(cluster::is_cluster(&request.image));
     let prepared = Redirect::new(request.log.as_deref())
         .and_then(|redirect| Ok((redirect, settings(request)?)));
     match prepared {
