@@ -7,6 +7,7 @@
 //! The program `steadfast` is [`cli::run`] and nothing else. What is public besides is what the
 //! program `steadfast-lab` shares with it.
 
+mod answers;
 mod behaviour;
 pub mod cli;
 mod cluster;

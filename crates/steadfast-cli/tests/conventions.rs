@@ -332,6 +332,42 @@ fn umount_ends_where_a_copy_of_the_mount_stays() {
 }
 
 #[test]
+fn df_names_a_mount_that_does_not_answer() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("16M");
+    scratch.ok("mkfs --size 16M other.img");
+    scratch.mounted("");
+    let daemon = scratch.daemon();
+    // Also after a failed assertion: a stopped daemon cannot be unmounted.
+    struct Resume(u32);
+    impl Drop for Resume {
+        fn drop(&mut self) {
+            signal("CONT", self.0);
+        }
+    }
+    let resume = Resume(daemon);
+    signal("STOP", daemon);
+    let run = |words: &[&str]| {
+        let mut command = scratch.command(words);
+        ended(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    };
+    let some = run(&["df", "mnt", "other.img"]);
+    let all = run(&["df"]);
+    drop(resume);
+    let line = failed(&some, 8, "df");
+    assert!(line.contains("does not answer") && line.contains("mnt"), "{line}");
+    assert!(String::from_utf8_lossy(&some.stdout).contains("other.img"), "{some:?}");
+    let (said, place) = (String::from_utf8_lossy(&all.stderr), scratch.path("mnt"));
+    assert!(said.contains(&format!("does not answer: {}", place.display())), "{said}");
+    let again = scratch.ok("df mnt");
+    assert!(again.contains("mnt"), "{again}");
+    scratch.ok("umount mnt");
+}
+
+#[test]
 fn the_daemon_of_root_keeps_few_capabilities() {
     if !can_mount() || !is_root() {
         eprintln!("skipped: only root has capabilities");
