@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use steadfast::fs::FileOptions;
-use steadfast::{FormatOptions, OpenOptions, Volume};
+use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
 use steadfast_host::HostPlatform;
 use steadfast_media::Medium;
 use steadfast_remote::array::{Array, ArrayOptions, CreateOptions, Policy, State};
@@ -288,4 +288,48 @@ fn large_writes_over_and_over_take_no_more_and_more_memory() {
     }
     // The current blocks, the ones before them, and the front of each segment.
     assert!(pool.used() < 24 << 20, "{} bytes are taken", pool.used());
+}
+
+/// A new volume on an array that held one before, with the same uuid. The client is gone soon after
+/// its first transaction points, as in a power cut.
+#[test]
+fn nothing_of_an_earlier_volume_comes_back() {
+    for policy in ["mirror", "parity"] {
+        let fixture = fixture(&format!("earlier-{policy}"), policy, 3);
+        let platform = HostPlatform::new();
+        let options = FormatOptions {
+            uuid: [7; 16],
+            mask: TransactionMask::MANUAL,
+            ..FormatOptions::default()
+        };
+        let all = FileOptions::new().read(true).write(true).create(true);
+        let open = || {
+            let medium = RemoteMedium::open(&fixture.address).unwrap();
+            Volume::open(medium, OpenOptions::default(), HostPlatform::new()).unwrap()
+        };
+        // Each transaction is a record of the log.
+        let write = |prefix: &str, count: u32| {
+            let volume = open();
+            assert_eq!(volume.info().replayed_records, 0, "{policy}: {prefix}");
+            for number in 0..count {
+                let file = volume.open_file(&format!("{prefix}{number}"), &all).unwrap();
+                file.write_at(0, &[1; 5000]).unwrap();
+                file.close().unwrap();
+                volume.transact().unwrap();
+            }
+        };
+        drop(RemoteMedium::create(&fixture.address, [9; 16]).unwrap());
+        for prefix in ["old", "new"] {
+            let medium = RemoteMedium::open(&fixture.address).unwrap();
+            Volume::format(&medium, &options, &platform).unwrap();
+            drop(medium);
+            write(prefix, if prefix == "old" { 20 } else { 3 });
+        }
+        let volume = open();
+        let found = |name: String| volume.open_file(&name, &FileOptions::new().read(true)).is_ok();
+        for number in 0..20 {
+            assert!(!found(format!("old{number}")), "{policy}: old{number} is back");
+            assert_eq!(found(format!("new{number}")), number < 3, "{policy}: new{number}");
+        }
+    }
 }
