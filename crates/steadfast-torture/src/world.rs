@@ -165,12 +165,20 @@ impl World {
         };
         self.extras.used_medium = one_in(11, 3);
         if self.extras.resizes {
-            let part = Random::new(self.seed).fork(9).between(2, 8);
-            self.format.size = Some(self.size / 8 * part);
+            self = self.with_resizes();
         }
         let wanted =
             [Discards::Never, Discards::Never, Discards::BehindCheckpoints, Discards::Early];
         self.discards = Random::new(self.seed).fork(10).pick(&wanted);
+        self
+    }
+
+    /// The same world with changes of the size. The volume may begin smaller than its medium.
+    #[must_use]
+    pub fn with_resizes(mut self) -> World {
+        self.extras.resizes = true;
+        let part = Random::new(self.seed).fork(9).between(2, 8);
+        self.format.size = Some(self.size / 8 * part);
         self
     }
 

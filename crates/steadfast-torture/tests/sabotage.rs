@@ -62,16 +62,18 @@ const BY_POWER_CUTS: [(Sabotage, u64); 33] = [
 const BY_POWER_CUTS_AMONG_SNAPSHOTS: [(Sabotage, u64); 7] = [
     (Sabotage::SnapshotBirthOffByOne, 10),
     (Sabotage::ForgetHeld, 10),
-    (Sabotage::DeleteBirthOffByOne, 160),
+    (Sabotage::DeleteBirthOffByOne, 20),
     (Sabotage::SharedCountOffByOne, 10),
     (Sabotage::CloneForgetsStaleTail, 40),
     (Sabotage::NewestIsDeleting, 100),
-    (Sabotage::ForgetDeletedSnapshots, 200),
+    (Sabotage::ForgetDeletedSnapshots, 20),
 ];
 
-/// Bugs in atomic commands and in changes of the size, in worlds with all features.
-const BY_POWER_CUTS_WITH_EXTRAS: [(Sabotage, u64); 2] =
-    [(Sabotage::IgnoreHold, 200), (Sabotage::GrowBeforeCopies, 200)];
+/// Bugs in atomic commands, in worlds with all features.
+const BY_POWER_CUTS_WITH_EXTRAS: [(Sabotage, u64); 1] = [(Sabotage::IgnoreHold, 200)];
+
+/// Bugs in changes of the size, in worlds with them.
+const BY_POWER_CUTS_WITH_RESIZES: [(Sabotage, u64); 1] = [(Sabotage::GrowBeforeCopies, 20)];
 
 /// Bugs in discards, in worlds whose medium asks for them.
 const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 2] =
@@ -193,6 +195,7 @@ fn power_cuts_find_what_is_planted_in_snapshots_and_clones() {
 #[test]
 fn power_cuts_find_what_is_planted_in_atomic_commands_and_resizes() {
     all_are_found(&BY_POWER_CUTS_WITH_EXTRAS, World::with_extras);
+    all_are_found(&BY_POWER_CUTS_WITH_RESIZES, World::with_resizes);
 }
 
 #[test]

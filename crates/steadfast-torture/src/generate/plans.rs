@@ -23,13 +23,18 @@ impl Generator {
     pub(super) fn planned(&mut self, model: &Model) -> Option<Operation> {
         if self.planned.is_empty() && self.plans.chance(1, ONE_IN) {
             std::mem::swap(&mut self.random, &mut self.plans);
-            let plan = match self.random.below(6) {
-                0 => self.clone_of_a_truncated_file(model),
-                1 => self.zeros_at_the_end(model),
-                2 => self.parameters_alone(model),
-                3 | 4 => self.long_truncation(model),
-                _ if self.extras.snapshots => self.snapshots_that_go(model),
-                _ => self.zeros_at_the_end(model),
+            let plan = if self.extras.snapshots && self.random.chance(1, 2) {
+                self.snapshots_that_go(model)
+            } else if self.extras.resizes && self.random.chance(1, 3) {
+                self.changes_of_the_size()
+            } else {
+                match self.random.below(6) {
+                    0 => self.clone_of_a_truncated_file(model),
+                    1 => self.zeros_at_the_end(model),
+                    2 => self.parameters_alone(model),
+                    3 | 4 => self.long_truncation(model),
+                    _ => self.zeros_at_the_end(model),
+                }
             };
             std::mem::swap(&mut self.random, &mut self.plans);
             self.planned.extend(plan);
@@ -136,9 +141,12 @@ impl Generator {
         plan
     }
 
-    /// Three snapshots are taken. Either the middle one and then the newest are deleted, and data
-    /// older than both is overwritten. Or the oldest is deleted, and the volume rolls back to the
-    /// middle one, in whose state the oldest still existed.
+    /// Three snapshots are taken, and one of three things happens:
+    /// - the middle one and then the newest are deleted, and data older than both is overwritten;
+    /// - data that the oldest one was taken with is overwritten after the middle one was taken, and
+    ///   the middle one is deleted: the oldest still has that data;
+    /// - the oldest is deleted, and the volume rolls back to the middle one, in whose state the
+    ///   oldest still existed.
     fn snapshots_that_go(&mut self, model: &Model) -> Vec<Operation> {
         let (file, other) = (self.a_name(model), self.a_name(model));
         let scatter = |generator: &mut Generator| Operation::Scatter {
@@ -148,23 +156,45 @@ impl Generator {
         };
         let first = self.random.below(3) as u8;
         let [oldest, middle, newest] = [first, (first + 1) % 3, (first + 2) % 3];
+        let what = self.random.pick(&[0, 1, 2, 2]);
         let mut plan = vec![create(&file), create(&other)];
         plan.extend([oldest, middle, newest].map(|name| Operation::SnapshotDelete { name }));
         plan.push(scatter(self));
         plan.push(Operation::SnapshotCreate { name: oldest });
-        plan.extend([scatter(self), self.whole_blocks(&other, 3)]);
+        if what != 1 {
+            plan.push(scatter(self));
+        }
+        plan.push(self.whole_blocks(&other, 3));
         plan.push(Operation::SnapshotCreate { name: middle });
         plan.push(scatter(self));
+        if what == 1 {
+            plan.push(Operation::SnapshotDelete { name: middle });
+            plan.push(Operation::Background { advance_ms: 0 });
+            plan.extend([self.whole_blocks(&other, 3), Operation::Checkpoint, Operation::Compare]);
+            return plan;
+        }
         plan.push(Operation::SnapshotCreate { name: newest });
-        if self.random.chance(1, 3) {
+        if what == 2 {
             plan.push(Operation::SnapshotDelete { name: oldest });
             plan.push(Operation::Background { advance_ms: 0 });
             plan.push(Operation::SnapshotRollback { name: middle, destroy_newer: true });
+            plan.push(Operation::Compare);
             return plan;
         }
         plan.extend([middle, newest].map(|name| Operation::SnapshotDelete { name }));
         plan.push(Operation::Background { advance_ms: 0 });
         plan.extend([self.whole_blocks(&other, 3), Operation::Checkpoint]);
+        plan
+    }
+
+    /// The volume becomes smaller and then larger, several times: a larger size takes few writes,
+    /// which few cuts meet.
+    fn changes_of_the_size(&mut self) -> Vec<Operation> {
+        let mut plan = vec![Operation::Checkpoint];
+        for _ in 0..3 {
+            let least = self.random.between(2, 6) as u8;
+            plan.extend([least, least + 1, 8].map(|eighths| Operation::Resize { eighths }));
+        }
         plan
     }
 
