@@ -9,7 +9,8 @@ use std::io;
 use std::time::Duration;
 
 use steadfast::dump::Key;
-use steadfast::volume::{Activity, CacheUse, MapCell, MapGeometry, SpaceUse};
+use steadfast::tools::{MapCell, MapGeometry};
+use steadfast::volume::{Activity, CacheUse, SpaceUse};
 use steadfast::{BlockAddress, BlockRun, Platform, Volume};
 use steadfast_media::{Medium, MediumCounters};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};

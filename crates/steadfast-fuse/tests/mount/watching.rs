@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 
 use steadfast::BlockAddress;
 use steadfast::dump::Key;
-use steadfast::volume::MapCell;
+use steadfast::tools::MapCell;
 use steadfast_fuse::metrics::Kind;
 use steadfast_fuse::watch::{self, Snapshot};
 use steadfast_fuse::{MountOptions, ioctl};

@@ -158,7 +158,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned`.
-    pub(super) fn check_alone(&self, always: bool) -> Result<()> {
+    pub(crate) fn check_alone(&self, always: bool) -> Result<()> {
         self.write_alone(always, || Ok(()), |_| {})
     }
 

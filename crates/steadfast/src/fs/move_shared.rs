@@ -68,23 +68,14 @@ impl SharedMoves {
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Makes the volume smaller: `size` bytes, rounded down to whole blocks. `progress`
-    /// periodically gets the number of blocks moved. No other caller may use the volume. It is
-    /// closed afterwards and must be opened again. The end of the medium can then be cut off.
-    ///
-    /// # Errors
-    /// `NoSpace` (the content does not fit), `InvalidArgument` (not smaller than before),
-    /// `VolumeTooSmall`, `Unsupported`, `Held`, `ReadOnly`, `Poisoned`, or the medium's error.
-    /// `Busy`: a snapshot holds blocks behind the new end, so they cannot move. The volume then
-    /// keeps its old size and remains usable.
-    pub fn shrink(&self, size: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let mut move_data = |limit, moved: &mut u64, progress: &mut dyn FnMut(u64)| {
-            self.move_data(limit, moved, progress)
-        };
-        self.engine.shrink(size, &mut move_data, progress)
-    }
-
-    fn move_data(&self, limit: u64, moved: &mut u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    /// Moves the data of all files in front of block `limit`. Adds to the count of blocks that were
+    /// moved, and tells it from time to time.
+    pub(crate) fn move_data(
+        &self,
+        limit: u64,
+        moved: &mut u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
         loop {
             let mut shared = SharedMoves::default();
             self.walk_data(limit, &mut shared, moved, progress)?;

@@ -8,7 +8,7 @@
 //!
 //! Blocks that several extents name would be there once more for the one that moves. Defragmenting
 //! leaves them where they are: moving takes more room than it saves seeks, and people clone files
-//! to save room. Making a volume smaller moves them once ([`crate::engine`], `move_shared`).
+//! to save room. Making a volume smaller moves them once ([`super::move_shared`]).
 
 use alloc::vec::Vec;
 

@@ -45,6 +45,7 @@ use group::AllocationGroup;
 pub use group::Bitmap;
 pub use group::decode as decode_group;
 pub use ranges::RangeSet;
+pub(crate) use survey::Survey;
 
 /// The ranges of blocks that wait to be discarded take this part of the memory for groups.
 const DISCARDS_SHARE: usize = 8;

@@ -4,10 +4,14 @@ pub mod check;
 mod diff;
 pub mod dump;
 mod identify;
+mod map;
+mod resize;
 pub mod salvage;
 pub mod scrub;
+mod trim;
 mod tune;
 
 pub use diff::{InodeChange, SnapshotDiff};
 pub use identify::{Identity, identify};
+pub use map::{MapCell, MapGeometry};
 pub use tune::{Tune, tune};

@@ -1,13 +1,11 @@
-//! What a volume tells about itself, and its size.
+//! What a volume tells about itself.
 
 use steadfast_media::Medium;
 
-use super::{Activity, MapCell, MapGeometry, Statistics, Volume, VolumeInfo};
+use super::{Activity, Statistics, Volume, VolumeInfo};
 use crate::error::Result;
-use crate::format::key::Key;
 use crate::newer::NewerState;
 use crate::platform::Platform;
-use crate::types::{BlockAddress, BlockRun};
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// The medium below.
@@ -87,92 +85,5 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     #[doc(hidden)]
     pub fn reads_repeated(&self) -> u32 {
         self.engine.reads_repeated()
-    }
-
-    /// Where the fixed parts of the volume are.
-    pub fn map_geometry(&self) -> MapGeometry {
-        self.engine.map_geometry()
-    }
-
-    /// Counts the blocks of at most `groups_max` allocation groups, starting with the group of
-    /// block `from`. `cells[i]` stands for the `cell_blocks` blocks from `start + i * cell_blocks`
-    /// on. Returns the block to continue at; `None` at the end of the cells or of the volume.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for empty cells or a start behind `from`; `Poisoned` after close;
-    /// `CorruptMetadata`, and the medium's error.
-    pub fn map_space(
-        &self,
-        from: u64,
-        start: u64,
-        cell_blocks: u64,
-        cells: &mut [MapCell],
-        groups_max: u32,
-    ) -> Result<Option<u64>> {
-        self.engine.map_space(from, start, cell_blocks, cells, groups_max)
-    }
-
-    /// Reports the nodes of one branch above the leaves, from the leaf for key `from` on, at most
-    /// `leaves_max` leaves. The branches on the path are reported too, so later steps report them
-    /// again. `visit` gets the level (0 for a leaf) and the copies of each node. Returns the key to
-    /// continue with; `None` at the end.
-    ///
-    /// # Errors
-    /// `Poisoned` after close; `CorruptMetadata`, and the medium's error.
-    pub fn map_nodes(
-        &self,
-        from: &Key,
-        leaves_max: usize,
-        visit: &mut dyn FnMut(u8, [BlockAddress; 2]),
-    ) -> Result<Option<Key>> {
-        self.engine.map_nodes(from, leaves_max, visit)
-    }
-
-    /// Reports runs of blocks that only snapshots hold: the first value of a dead list at or after
-    /// key `from`. The first step also reports the runs released since the last checkpoint. Returns
-    /// the key to continue with; `None` at the end.
-    ///
-    /// # Errors
-    /// `Poisoned` after close; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
-    pub fn map_dead(&self, from: &Key, visit: &mut dyn FnMut(BlockRun)) -> Result<Option<Key>> {
-        self.engine.map_dead(from, visit)
-    }
-
-    /// Estimate of the least size in bytes to which the volume could be made smaller: the used
-    /// space and a reserve. A little more may be needed.
-    pub fn size_least(&self) -> u64 {
-        self.engine.size_least()
-    }
-
-    /// Makes the volume larger: `size` bytes, rounded down to whole blocks. The medium must have
-    /// that length already. The volume may be in use.
-    ///
-    /// # Errors
-    /// `InvalidArgument` (not larger than before), `Truncated` (the medium is shorter),
-    /// `Unsupported` (the medium tears the superblock), `Held`, `ReadOnly`, `Poisoned`, or the
-    /// medium's error. Before the last step nothing has changed. After an error in the last step
-    /// the volume is read-only, and has either size when it is opened again.
-    pub fn grow(&self, size: u64) -> Result<()> {
-        self.engine.grow(size)
-    }
-
-    /// Makes a checkpoint, so that freed blocks are free, and discards every free run of at least
-    /// `least` bytes. Returns the number of discarded bytes. The medium may ignore the discards.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Held`, `Poisoned`; `CorruptMetadata`, and the medium's error.
-    pub fn trim(&self, least: u64) -> Result<u64> {
-        self.engine.trim(least)
-    }
-
-    /// One bounded step of a trim of the byte range `from..to` of the volume: discards the free
-    /// runs of at least `least` bytes in the first allocation group. Returns the number of
-    /// discarded bytes, and the offset of the next step; `None` if the range is done. Sets no
-    /// transaction point, so blocks that the last durable state still needs stay.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Poisoned`; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
-    pub fn trim_step(&self, from: u64, to: u64, least: u64) -> Result<(u64, Option<u64>)> {
-        self.engine.trim_step(from, to, least)
     }
 }

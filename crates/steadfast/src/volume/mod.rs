@@ -26,9 +26,7 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 
 pub use self::transaction::Transaction;
-pub use crate::engine::{
-    Activity, CacheUse, MapCell, MapGeometry, SpaceUse, Statistics, VolumeInfo,
-};
+pub use crate::engine::{Activity, CacheUse, SpaceUse, Statistics, VolumeInfo};
 
 /// Number of inode data locks; inodes share them by number.
 const INODE_LOCKS: usize = 64;

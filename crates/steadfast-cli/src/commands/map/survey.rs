@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use steadfast::dump::Key;
-use steadfast::volume::{MapCell, MapGeometry};
+use steadfast::tools::{MapCell, MapGeometry};
 use steadfast::{BlockAddress, BlockRun};
 use steadfast_fuse::watch;
 

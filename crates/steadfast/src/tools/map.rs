@@ -8,12 +8,12 @@
 
 use steadfast_media::Medium;
 
-use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::NodePointer;
 use crate::format::key::{Key, Kind};
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
+use crate::volume::Volume;
 
 /// Limit of runs freed since the last checkpoint that a map reports. Runs beyond it count as live
 /// until the next checkpoint.
@@ -48,10 +48,10 @@ pub struct MapCell {
     pub reserved: u64,
 }
 
-impl<M: Medium, P: Platform> Engine<M, P> {
+impl<M: Medium, P: Platform> Volume<M, P> {
     /// Where the fixed parts of the volume are.
-    pub(crate) fn map_geometry(&self) -> MapGeometry {
-        let superblock = &self.store.superblock_now();
+    pub fn map_geometry(&self) -> MapGeometry {
+        let superblock = &self.engine.store().superblock_now();
         MapGeometry {
             block_size: superblock.block_size,
             node_blocks: superblock.node_blocks(),
@@ -65,7 +65,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Counts the blocks of at most `groups_max` allocation groups, starting with the group of
     /// block `from`. `cells[i]` stands for the `cell_blocks` blocks from `start + i * cell_blocks`
     /// on. Returns the block to continue at; `None` at the end of the cells or of the volume.
-    pub(crate) fn map_space(
+    ///
+    /// # Errors
+    /// `InvalidArgument` for empty cells or a start behind `from`; `Poisoned` after close;
+    /// `CorruptMetadata`, and the medium's error.
+    pub fn map_space(
         &self,
         from: u64,
         start: u64,
@@ -73,24 +77,20 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         cells: &mut [MapCell],
         groups_max: u32,
     ) -> Result<Option<u64>> {
-        self.check_open()?;
-        self.catch_up()?;
+        self.engine.check_open()?;
+        self.engine.catch_up()?;
         if cell_blocks == 0 || start > from {
             return Err(Error::InvalidArgument("a map needs cells of at least one block"));
         }
         let covered = cell_blocks.saturating_mul(cells.len() as u64);
-        let end = start.saturating_add(covered).min(self.store.superblock_now().end_block());
+        let end =
+            start.saturating_add(covered).min(self.engine.store().superblock_now().end_block());
         let mut from = from;
         for _ in 0..groups_max {
             if from >= end {
                 return Ok(None);
             }
-            let working = self.working.lock();
-            let roots = self.roots(&working);
-            let Some(found) = working.space.survey(&self.store, &roots, from)? else {
-                return Ok(None);
-            };
-            drop(working);
+            let Some(found) = self.engine.with_survey(from, Ok)? else { return Ok(None) };
             let (low, high) = (from.max(found.start), end.min(found.end()));
             let mut at = low;
             while at < high {
@@ -113,14 +113,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// `leaves_max` leaves. The branches on the path are reported too, so later steps report them
     /// again. `visit` gets the level (0 for a leaf) and the copies of each node. Returns the key to
     /// continue with; `None` at the end.
-    pub(crate) fn map_nodes(
+    ///
+    /// # Errors
+    /// `Poisoned` after close; `CorruptMetadata`, and the medium's error.
+    pub fn map_nodes(
         &self,
         from: &Key,
         leaves_max: usize,
         visit: &mut dyn FnMut(u8, [BlockAddress; 2]),
     ) -> Result<Option<Key>> {
-        self.catch_up()?;
-        let reader = self.reader()?;
+        self.engine.catch_up()?;
+        let reader = self.engine.reader()?;
         let root = reader.root();
         let mut pointer: NodePointer = root.pointer;
         let mut level = root.level();
@@ -131,7 +134,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             if level == 0 {
                 return Ok(bound);
             }
-            let node = self.store.node(&pointer, level)?;
+            let node = self.engine.store().node(&pointer, level)?;
             let index = node.child_index(from);
             if level > 1 {
                 if index + 1 < node.count() {
@@ -153,28 +156,27 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 }
 
 /// Blocks that only snapshots hold.
-impl<M: Medium, P: Platform> Engine<M, P> {
+impl<M: Medium, P: Platform> Volume<M, P> {
     /// Reports runs of blocks that only snapshots hold: the first value of a dead list at or after
     /// key `from`. The first step also reports the runs released since the last checkpoint. Returns
     /// the key to continue with; `None` at the end.
-    pub(crate) fn map_dead(
-        &self,
-        from: &Key,
-        visit: &mut dyn FnMut(BlockRun),
-    ) -> Result<Option<Key>> {
-        self.check_open()?;
-        self.catch_up()?;
+    ///
+    /// # Errors
+    /// `Poisoned` after close; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
+    pub fn map_dead(&self, from: &Key, visit: &mut dyn FnMut(BlockRun)) -> Result<Option<Key>> {
+        self.engine.check_open()?;
+        self.engine.catch_up()?;
         if *from == Key::MIN {
-            let dying = self.working.lock().dying.first(DYING_MAX)?;
+            let dying = self.engine.dying(DYING_MAX)?;
             dying.iter().for_each(|entry| visit(entry.run));
         }
-        let reader = self.reader()?;
+        let reader = self.engine.reader()?;
         let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::DeadList);
         let from = (*from).max(first);
-        let Some((key, value)) = self.store.next(reader.root(), &from, &last)? else {
+        let Some((key, value)) = self.engine.store().next(reader.root(), &from, &last)? else {
             return Ok(None);
         };
-        for entry in self.decode_dead_list(&value)? {
+        for entry in self.engine.decode_dead_list(&value)? {
             visit(entry.run);
         }
         Ok(key.successor().filter(|next| *next <= last))
@@ -193,7 +195,6 @@ mod tests {
     use crate::mask::TransactionMask;
     use crate::options::{FormatOptions, OpenOptions};
     use crate::testing::TestPlatform;
-    use crate::volume::Volume;
 
     type TestVolume = Volume<MemoryMedium, TestPlatform>;
 

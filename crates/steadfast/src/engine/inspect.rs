@@ -1,5 +1,5 @@
-//! What a scrub needs to know of the states: whether it may write, and the newest metaroot while no
-//! checkpoint writes one.
+//! What the tools need to know of the states: the use of each allocation group, whether a scrub may
+//! write, and the newest metaroot while no checkpoint writes one.
 
 use alloc::vec::Vec;
 
@@ -7,11 +7,29 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::lifecycle::Lifecycle;
-use crate::format::{Metaroot, SlotCopy, Superblock};
+use crate::error::Result;
+use crate::format::{DeadEntry, Metaroot, SlotCopy, Superblock};
 use crate::platform::Platform;
+use crate::space::Survey;
 use crate::types::Generation;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
+    /// The first allocation group at or after block `from` in which something may be in use. `work`
+    /// gets it while no other caller allocates or frees.
+    pub(crate) fn with_survey<T>(
+        &self,
+        from: u64,
+        work: impl FnOnce(Option<Survey>) -> Result<T>,
+    ) -> Result<T> {
+        let working = self.working.lock();
+        work(working.space.survey(&self.store, &self.roots(&working), from)?)
+    }
+
+    /// The first `limit` runs that only snapshots hold and that no dead list has yet.
+    pub(crate) fn dying(&self, limit: usize) -> Result<Vec<DeadEntry>> {
+        self.working.lock().dying.first(limit)
+    }
+
     /// Whether bad copies may be rewritten.
     pub(crate) fn may_heal(&self) -> bool {
         !self.read_only && !self.has_failed() && self.lifecycle.now() != Lifecycle::Closed
