@@ -13,7 +13,7 @@ cat >"$WORK/files.py" <<'PYTHON'
 import ctypes, errno, os, random, socket, stat, subprocess, sys, time, hashlib
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.environ["TESTS"])
-from format_reader import TYPES, escape, line
+from format_encoding import TYPES, escape, line
 
 def show(root):
     """What the mounted file system has, in the format of `format_reader.py list`."""
@@ -288,7 +288,9 @@ timeout 300 python3 - "$IMAGE" "$MNT" <<'PYTHON' || die "a reader beside the mou
 import os, random, sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.environ["TESTS"])
-from format_reader import Volume, State, Damaged
+from format_encoding import Damaged
+from format_state import State
+from format_volume import Volume
 def fatal(text):
     raise Damaged(text)
 (image, root), rng, model, wrapped, records = sys.argv[1:], random.Random(1), {}, 0, 0

@@ -10,6 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import format_encoding as encoding
 import format_reader as reader
 
 
@@ -47,11 +48,11 @@ def computed(image, name, words):
     """What the reader makes of the input of a vector, as the page writes it."""
     data = [bytes.fromhex(word) for word in words] if name != "key" else []
     if name == "crc32c":
-        return "%08x" % reader.crc32c(data[0])
+        return "%08x" % encoding.crc32c(data[0])
     if name == "digest":
-        return reader.digest(data[0]).hex()
+        return encoding.digest(data[0]).hex()
     if name == "siphash":
-        return "%016x" % reader.siphash24(*data)
+        return "%016x" % encoding.siphash24(*data)
     if name == "key":
         return struct.pack(">QBQ", *map(int, words)).hex()
     if name == "packed":
@@ -120,7 +121,7 @@ def main():
         data = bytearray(good)
         for copy in (cell, *copies):
             change(data, copy)
-            data[copy + 496:copy + 512] = reader.digest(bytes(data[copy:copy + 496]))
+            data[copy + 496:copy + 512] = encoding.digest(bytes(data[copy:copy + 496]))
         return paths(data, path)
 
     def put(offset, layout, value):

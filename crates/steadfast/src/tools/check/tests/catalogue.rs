@@ -11,91 +11,16 @@ use std::println;
 use steadfast_media::MemoryMedium;
 
 use crate::engine::tests::TestPlatform;
-use crate::format::extent::Extent;
-use crate::format::inode::Inode;
 use crate::format::key::{Key, Kind};
-use crate::fs::parameters::Parameters;
-use crate::fs::{Caller, NewNode, SetXattrMode, dirent};
-use crate::mask::TransactionMask;
-use crate::options::{FormatOptions, OpenOptions};
+use crate::tools::check::tests::edit::{
+    address, bitmap, entry, extent, extent_key, inode, leaf, name, rot_node, rot_slot,
+};
 use crate::tools::check::tests::forge::Forge;
-use crate::tools::check::{CheckOptions, CheckReport, Finding, Severity, check};
+use crate::tools::check::tests::sample::{
+    BIG, DEEP, LINK, OPEN, OTHER, ROOT, SMALL, SUB, run, sample,
+};
+use crate::tools::check::{CheckOptions, Finding, Severity, check};
 use crate::types::{BlockAddress, Generation, InodeNumber};
-use crate::volume::Volume;
-
-const ROOT: InodeNumber = InodeNumber::ROOT;
-
-/// Inode numbers of the sample, in the order of their creation.
-const SUB: InodeNumber = InodeNumber(16);
-pub(super) const BIG: InodeNumber = InodeNumber(17);
-pub(super) const SMALL: InodeNumber = InodeNumber(18);
-const LINK: InodeNumber = InodeNumber(19);
-const OPEN: InodeNumber = InodeNumber(20);
-const DEEP: InodeNumber = InodeNumber(21);
-pub(super) const OTHER: InodeNumber = InodeNumber(22);
-
-/// `/sub/deep/`, `/sub/big` of several extents with a large attribute, `/small` inline, `/link`,
-/// `/other`. One file was unlinked and was open at the power cut. The log has `records` transaction
-/// points, each too long for a group.
-pub(super) fn sample(copies: u8, records: usize) -> Vec<u8> {
-    sample_with_points(copies, records, |volume, index| {
-        volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
-        let name = format!("user.{index}");
-        // Long enough that no two records share a block.
-        volume
-            .set_xattr(SMALL, name.as_bytes(), &[index as u8 + 1; 200], SetXattrMode::Any)
-            .unwrap();
-    })
-}
-
-/// A sample with `points` transaction points in the log, each after a call of `change`.
-fn sample_with_points(
-    copies: u8,
-    points: usize,
-    change: impl Fn(&Volume<Arc<MemoryMedium>, TestPlatform>, usize),
-) -> Vec<u8> {
-    let medium = Arc::new(MemoryMedium::new(2 << 20, 512).unwrap());
-    let options = FormatOptions {
-        block_size: 512,
-        metadata_copies: Some(copies),
-        log_size: Some(64 << 10),
-        uuid: *b"damage catalogue",
-        ..FormatOptions::default()
-    };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
-    let caller = Caller::default();
-    let make = |directory, name: &[u8], node| {
-        volume.create(directory, name, node, 0o755, &caller).unwrap().inode
-    };
-    assert_eq!(make(ROOT, b"sub", NewNode::Directory), SUB);
-    assert_eq!(make(SUB, b"big", NewNode::Regular), BIG);
-    assert_eq!(make(ROOT, b"small", NewNode::Regular), SMALL);
-    assert_eq!(make(ROOT, b"link", NewNode::Symlink(b"sub/big")), LINK);
-    assert_eq!(make(ROOT, b"open", NewNode::Regular), OPEN);
-    assert_eq!(make(SUB, b"deep", NewNode::Directory), DEEP);
-    assert_eq!(make(ROOT, b"other", NewNode::Regular), OTHER);
-    for index in 0..40u64 {
-        volume.write(BIG, index * 1024, &[index as u8 + 1; 512], false).unwrap();
-    }
-    volume.write(OTHER, 0, &[7; 4000], false).unwrap();
-    volume.write(SMALL, 0, b"few bytes", false).unwrap();
-    volume.set_xattr(BIG, b"user.large", &[8; 900], SetXattrMode::Any).unwrap();
-    volume.acquire(OPEN).unwrap();
-    volume.unlink(ROOT, b"open").unwrap();
-    volume.checkpoint().unwrap();
-    volume.set_mask(TransactionMask::DEFAULT).unwrap();
-    volume.checkpoint().unwrap();
-    for index in 0..points {
-        change(&volume, index);
-        volume.transact().unwrap();
-    }
-    medium.to_bytes()
-}
-
-fn run(forge: &Forge) -> Result<CheckReport, crate::error::Error> {
-    check(&forge.medium, &TestPlatform, &CheckOptions::default(), &mut |_| {})
-}
 
 /// The expected report of a class of damage.
 pub(super) struct Class {
@@ -119,76 +44,6 @@ const fn damaged(
 
 const fn degraded(name: &'static str, plant: fn(&mut Forge), words: &'static str) -> Class {
     Class { name, plant, severity: Severity::Degraded, words, path: "" }
-}
-
-/// Edits an inode.
-fn inode(forge: &mut Forge, number: InodeNumber, change: impl FnOnce(&mut Inode)) {
-    forge.item(&Key::inode(number), |value| {
-        let mut inode = Inode::decode(&value.unwrap()).unwrap();
-        change(&mut inode);
-        Some(inode.encode().unwrap())
-    });
-}
-
-/// Edits the first extent at or after a block of a file.
-fn extent(forge: &mut Forge, number: InodeNumber, index: u64, change: impl FnOnce(&mut Extent)) {
-    let key = extent_key(forge, number, index);
-    forge.item(&key, |value| {
-        let mut extent = Extent::decode(&value.unwrap(), 1).unwrap();
-        change(&mut extent);
-        Some(extent.encode().unwrap())
-    });
-}
-
-fn extent_key(forge: &Forge, number: InodeNumber, index: u64) -> Key {
-    let (_, last) = Key::kind_range(number, Kind::Extent);
-    let found =
-        forge.store.next(&forge.metaroot.root(), &Key::extent(number, index), &last).unwrap();
-    found.expect("the file has an extent there").0
-}
-
-fn address(forge: &Forge, number: InodeNumber, index: u64) -> BlockAddress {
-    Extent::decode(&forge.value(&extent_key(forge, number, index)), 1).unwrap().address
-}
-
-/// Key and value of a name in a directory.
-fn entry(forge: &Forge, directory: InodeNumber, name: &[u8]) -> (Key, Vec<u8>) {
-    let (mut from, last) = Key::kind_range(directory, Kind::Dirent);
-    loop {
-        let (key, value) = forge.store.next(&forge.metaroot.root(), &from, &last).unwrap().unwrap();
-        if value.ends_with(name) {
-            return (key, value);
-        }
-        from = key.successor().unwrap();
-    }
-}
-
-/// Adds a name without counting it.
-fn name(forge: &mut Forge, directory: InodeNumber, like: &[u8], change: impl FnOnce(&mut Vec<u8>)) {
-    let (_, mut value) = entry(forge, ROOT, like);
-    change(&mut value);
-    let parameters =
-        Parameters { hash_key: forge.store.superblock.hash_key, ..Parameters::for_tests() };
-    let key = Key::new(directory, Kind::Dirent, dirent::first_suffix(&value[9..], &parameters));
-    forge.item(&key, |_| Some(value));
-}
-
-fn rot_node(forge: &mut Forge, key: Key, depth: usize, copies: &[usize]) {
-    let pointer = forge.path(&key)[depth];
-    for copy in copies {
-        forge.rot(pointer.addresses[*copy]);
-    }
-}
-
-fn leaf(forge: &Forge) -> usize {
-    forge.metaroot.height as usize - 1
-}
-
-fn rot_slot(forge: &mut Forge, slot: u64, copies: &[usize]) {
-    let offsets = forge.store.superblock.metaroot_offsets(slot);
-    for copy in copies {
-        forge.rot_bytes(offsets[*copy]);
-    }
 }
 
 /// Every class of damage inside a volume that can still be found.
@@ -610,22 +465,6 @@ pub(super) const CLASSES: &[Class] = &[
     ),
 ];
 
-/// Sets or clears the bit of a block in its group's stored bitmap.
-fn bitmap(forge: &mut Forge, block: u64, used: bool) {
-    let size = u64::from(forge.store.superblock.group_blocks);
-    let bit = (block % size) as usize;
-    let key = Key::group(block / size);
-    let change = |value: Option<Vec<u8>>| {
-        // A group without a key is empty.
-        let mut value = value.unwrap_or_else(|| vec![2]);
-        assert_eq!(value[0], 2, "a group that is full has no bits");
-        value.resize(value.len().max(2 + bit / 8), 0);
-        value[1 + bit / 8] = value[1 + bit / 8] & !(1 << (bit % 8)) | u8::from(used) << (bit % 8);
-        Some(value)
-    };
-    forge.item(&key, change);
-}
-
 fn fits(class: &Class, finding: &Finding) -> bool {
     let line = finding.to_string();
     finding.severity == class.severity && line.contains(class.words) && line.contains(class.path)
@@ -670,87 +509,6 @@ fn the_only_copy_of_a_node_is_damage() {
     assert!(report.damaged > 0 && report.degraded == 0, "{:#?}", report.findings);
     let line = report.findings[0].to_string();
     assert!(line.contains("keys from") && line.contains("; affects "), "{line}");
-}
-
-#[test]
-fn a_gap_in_the_log_is_damage_and_its_torn_end_is_none() {
-    let sound = sample(2, 4);
-    let report = run(&Forge::new(&sound)).unwrap();
-    assert!(report.is_clean() && report.replayed_records == 4, "{:#?}", report.findings);
-    for record in 0..4u64 {
-        let forge = Forge::new(&sound);
-        let start = forge.store.superblock.log.start.0 + forge.metaroot.log.block;
-        forge.rot(BlockAddress(start + record));
-        let report = run(&forge).unwrap();
-        if record == 3 {
-            // It looks like a record that a power cut has torn.
-            assert!(report.is_clean(), "{:#?}", report.findings);
-            continue;
-        }
-        let block = start + record;
-        let words = format!("at block {block} is damaged: records ");
-        let found = report.findings.iter().find(|finding| finding.to_string().contains(&words));
-        let found = found.unwrap_or_else(|| panic!("{record}: {:#?}", report.findings));
-        assert_eq!((found.severity, found.block), (Severity::Damaged, Some(BlockAddress(block))));
-        assert_eq!(report.replayed_records, record);
-    }
-}
-
-/// Transaction points of a group. Damage to the older block is none. Damage to the newer block is
-/// damage to the last record, unless another group shows that it was there.
-#[test]
-fn of_a_group_only_the_newest_record_counts() {
-    let small = |volume: &Volume<Arc<MemoryMedium>, TestPlatform>, index: usize| {
-        volume.write(SMALL, 0, &[index as u8; 9], false).unwrap();
-    };
-    let replayed = |sound: &[u8], block: u64| {
-        let forge = Forge::new(sound);
-        forge.rot(BlockAddress(
-            forge.store.superblock.log.start.0 + forge.metaroot.log.block + block,
-        ));
-        let report = run(&forge).unwrap();
-        (report.is_clean(), report.replayed_records)
-    };
-    let group = sample_with_points(2, 4, small);
-    assert!(run(&Forge::new(&group)).unwrap().is_clean());
-    assert_eq!(replayed(&group, 0), (true, 4), "the older of two");
-    assert_eq!(replayed(&group, 1), (true, 3), "the newer of two: like one that was torn");
-    // Five points in the first group, and two that are too long to share one.
-    let three = sample_with_points(2, 7, |volume, index| {
-        small(volume, index);
-        if index >= 4 {
-            let name = format!("user.{index}");
-            volume
-                .set_xattr(SMALL, name.as_bytes(), &[index as u8; 200], SetXattrMode::Any)
-                .unwrap();
-        }
-    });
-    assert_eq!(replayed(&three, 3), (true, 6), "the last");
-    assert_eq!(
-        replayed(&three, 0),
-        (false, 4),
-        "the newer of two of a group that another one follows"
-    );
-    assert_eq!(replayed(&three, 1), (true, 7), "its older one");
-}
-
-/// A node that replay needs is lost: the volume accepts no changes, and the check reports what is
-/// wrong.
-#[test]
-fn damage_that_keeps_the_log_from_being_replayed_is_located() {
-    let mut forge = Forge::new(&sample(2, 2));
-    let depth = leaf(&forge);
-    rot_node(&mut forge, Key::new(SMALL, Kind::Inline, 0), depth, &[0, 1]);
-    let report = run(&forge).unwrap();
-    let lines: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
-    assert!(
-        lines.iter().any(|line| line.contains("the intent log cannot be replayed")),
-        "{lines:#?}"
-    );
-    assert!(
-        lines.iter().any(|line| line.contains("keys from") && line.contains("/small")),
-        "{lines:#?}"
-    );
 }
 
 /// A volume that cannot be examined at all is an error with its own cause.

@@ -1,9 +1,12 @@
 //! The check on sound and on damaged volumes.
 
 mod catalogue;
+mod edit;
 mod forge;
+mod log;
 mod repair;
 mod resized;
+mod sample;
 mod snapshots;
 
 use alloc::sync::Arc;
