@@ -296,11 +296,11 @@ if command -v mkfs.ext4 >/dev/null && [ -e /dev/loop-control ]; then
         echo "no nbdfuse: ext4 on a server is left out" >&2
     fi
 fi
-for policy in none mirror parity parity-in-place ec=2+2; do array ours "$policy" ""; done
+for policy in none mirror parity ec=2+2; do array ours "$policy" ""; done
 if command -v nbdkit >/dev/null && nbdkit --filter=delay null --dump-plugin >/dev/null 2>&1; then
     # The kernel's netem would delay the network itself; many kernels have none. The servers wait
     # instead.
-    for policy in none mirror parity parity-in-place; do array slow "$policy" ", servers that take $LATENCY more"; done
+    for policy in none mirror parity; do array slow "$policy" ", servers that take $LATENCY more"; done
 else
     echo "no nbdkit with its delay filter: added latency is left out" >&2
 fi
@@ -310,12 +310,12 @@ echo "$TURNS rounds in turn, loopback: times better than none, geometric mean of
 echo
 echo "| policy | create/s | beside none | 95 % | delete/s | beside none | 95 % |"
 echo "|---|---:|---:|---:|---:|---:|---:|"
-turns none mirror parity parity-in-place ec=2+2
+turns none mirror parity ec=2+2
 
 echo
 echo "| on | random 4 KiB reads/s | longest synced 4 KiB write, ms | after the signal, ms |"
 echo "|---|---:|---:|---:|"
-for policy in mirror parity parity-in-place ec=2+2; do
+for policy in mirror parity ec=2+2; do
     loss "$policy" 9 "is killed"
     loss "$policy" 19 "is stopped"
 done

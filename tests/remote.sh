@@ -109,7 +109,7 @@ for index in 3 4 5 6; do lend $index; done
 place() { echo "127.0.0.1:${PORTS[$1]}"; }
 fresh=remote://$(place 3),$(place 4),$(place 5)
 IMAGE="$fresh?spare=$(place 6)&$words"
-timeout 60 "$STEADFAST" mkfs "$fresh?policy=parity-in-place&$words" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+timeout 60 "$STEADFAST" mkfs "$fresh?policy=parity&$words" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
 timeout 60 "$STEADFAST" put -r "$IMAGE" "$TESTS" /a || die "put"
 before=$(epoch)
 for command in "ls IMAGE /a" "info IMAGE" "check IMAGE" "df IMAGE" "dump IMAGE superblock" "image extract IMAGE $WORK/extracted"; do

@@ -38,7 +38,6 @@ fn main() -> Result<(), Failed> {
         (Policy::None, 2),
         (Policy::Mirror, 2),
         (Policy::Parity, 3),
-        (Policy::ParityInPlace, 3),
         (Policy::Erasure { data: 2, parity: 2 }, 4),
     ];
     for (policy, servers) in

@@ -236,7 +236,7 @@ impl Address {
         let fewest = match policy {
             Policy::None => 1,
             Policy::Mirror => 2,
-            Policy::Parity | Policy::ParityInPlace => 3,
+            Policy::Parity => 3,
             Policy::Erasure { data, parity } => data + parity,
         };
         let count = self.etcd.as_ref().and_then(|etcd| etcd.count).unwrap_or(fewest);

@@ -80,9 +80,6 @@ pub struct Live {
     /// Blocks that cleaning moved from memory, without reading a server.
     #[serde(default)]
     pub packed: u64,
-    /// Groups of homes that were written without the log.
-    #[serde(default)]
-    pub groups: u64,
     /// Blocks on the servers that are also held in memory.
     #[serde(default)]
     pub held: u64,

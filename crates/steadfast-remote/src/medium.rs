@@ -114,7 +114,6 @@ impl Open {
             cleaned: status.cleaned,
             moved: status.moved,
             packed: status.packed,
-            groups: status.groups,
             held: status.held,
             read_latency: self.times.reads.summary(),
             write_latency: self.times.writes.summary(),

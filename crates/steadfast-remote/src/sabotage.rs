@@ -16,32 +16,6 @@ pub enum Sabotage {
     RepairWhereItWas,
     /// A direct write leaves the older waiting version of a block in memory.
     HoldOlder,
-    /// A stripe of homes is overwritten although some of its blocks are only there.
-    HomeBeforeComplete,
-    /// Segments are marked before older ones, although newer versions are at home.
-    MarkYounger,
-    /// A stripe of homes is overwritten before its checksums are flushed.
-    HomeBeforeSums,
-    /// Checksum segments are marked once their needed blocks are packed, before the packed blocks
-    /// are flushed.
-    PackedIsFlushed,
-    /// A write to a home without an answer is repeated, and the member stays in the array.
-    HomeWrittenTwice,
-    /// Every fourth mark is not sent, and the others do not stand for it. With parity in place this
-    /// must do no harm.
-    MarksLost,
-    /// The same, and the log supersedes homes even with old records.
-    OldRecordCounts,
-    /// Checksums record the places of groups before the groups are flushed.
-    CommitBeforeFlush,
-    /// A place is reused as soon as its group has moved, before the servers know the new place.
-    LeftIsFree,
-    /// Segments are marked although the group that makes them obsolete is not committed.
-    MarkUncommitted,
-    /// A place is reused although a member has not answered a write to it.
-    SpoiledIsFree,
-    /// Blocks are declared lost although a member has not answered.
-    UnansweredIsGone,
     /// No client waits for late requests of a dead client.
     LateIgnored,
     /// A client that opens a closed array does not record that before its first write.

@@ -191,7 +191,6 @@ fn array(page: &mut Page, live: &Live) {
             "Of those, the ones moved from memory.",
             live.packed,
         ),
-        ("remote_groups_total", counter, "Groups of homes written without the log.", live.groups),
         (
             "remote_held_blocks",
             gauge,

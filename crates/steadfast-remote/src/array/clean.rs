@@ -7,8 +7,7 @@
 //!
 //! Segments of small flushes are mostly padding. The newest of them are packed from memory
 //! (`hold.rs`). Other segments are read first: their headers in one round, their blocks in one
-//! round for each record that they fill. With parity in place, cleaning writes blocks back to their
-//! homes instead (`bring.rs`).
+//! round for each record that they fill.
 
 use std::sync::Arc;
 
@@ -34,16 +33,9 @@ enum Victim {
 }
 
 impl<F: Fleet> Array<F> {
-    /// Makes sure that there are free segments to append to, for a write of this many blocks.
-    /// Called before a change, with the log locked.
-    pub(crate) fn make_room(
-        &self,
-        log: &mut MutexGuard<'_, Log>,
-        blocks: usize,
-    ) -> Result<(), ArrayError> {
-        if self.shape.has_homes() {
-            return self.make_room_homes(log, blocks);
-        }
+    /// Makes sure that there are free segments to append to. Called before a change, with the log
+    /// locked.
+    pub(crate) fn make_room(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
         if log.free.len() >= FREE_MIN {
             return Ok(());
         }
@@ -134,7 +126,7 @@ impl<F: Fleet> Array<F> {
                     map.entry(*block).is_some_and(|entry| entry.slot == slot)
                         && !map.pending.contains_key(block)
                 };
-                return Ok((0..self.shape.all_blocks()).filter(here).collect());
+                return Ok((0..self.shape.blocks).filter(here).collect());
             }
             headers => headers?,
         };

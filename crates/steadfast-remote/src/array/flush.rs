@@ -2,8 +2,7 @@
 //!
 //! The last record of a flush is written durably, together with a flush of everything that was
 //! answered before. So a flush is one round trip, however much was written before it, if the
-//! servers can write durably (FUA). If whole groups of homes were written (`group.rs`), one more
-//! round trip then commits their places.
+//! servers can write durably (FUA).
 
 use parking_lot::MutexGuard;
 
@@ -11,7 +10,6 @@ use super::record::Stream;
 use super::seal::Log;
 use super::{Array, ArrayError, Call, Fleet, Outcome};
 use crate::client::Ask;
-use crate::sabotage::{Sabotage, planted};
 
 impl<F: Fleet> Array<F> {
     /// Makes all accepted writes durable.
@@ -29,15 +27,12 @@ impl<F: Fleet> Array<F> {
     /// As [`flush_all`](Self::flush_all), with the log locked.
     pub(crate) fn flush_held(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
         self.seal(log, Stream::Fresh, true)?;
-        if planted(Sabotage::CommitBeforeFlush) {
-            self.commit_groups(log)?;
-        }
         self.flush_servers(log)?;
         self.alive()?;
         log.durable = log.next - 1;
         let marked = std::mem::take(&mut log.marked);
         log.free.extend(marked);
-        self.commit_groups(log)
+        Ok(())
     }
 
     /// Flushes sent records, if there are any.

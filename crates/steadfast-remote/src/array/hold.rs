@@ -14,9 +14,9 @@
 //!   with nothing held. So held bytes are never older than the place that the map names.
 //! - Nothing depends on held bytes. They were sent, and are flushed or not, exactly as if they were
 //!   not held.
-//! - At most the configured number of bytes is held, in at most [`SEGMENTS_MAX`] segments (or
-//!   [`SEGMENTS_MAX_HOMES`]). The segment limit alone bounds nothing: up to half as many blocks as
-//!   there are data shards share a row.
+//! - At most the configured number of bytes is held, in at most [`SEGMENTS_MAX`] segments. The
+//!   segment limit alone bounds nothing: up to half as many blocks as there are data shards share a
+//!   row.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,8 +26,6 @@ use super::shape::Shape;
 
 /// Segments whose blocks are held, the open one included. Cleaning lags by a flush and a mark.
 const SEGMENTS_MAX: usize = 4;
-/// The same with parity in place, where cleaning takes the oldest segments first.
-const SEGMENTS_MAX_HOMES: usize = 64;
 
 /// Held rows of a segment.
 struct Held {
@@ -39,16 +37,14 @@ struct Held {
 /// All held blocks.
 pub(crate) struct Hold {
     blocks_max: u64,
-    segments_max: usize,
     /// Newest segment last.
     newest: VecDeque<Held>,
 }
 
 impl Hold {
     /// Holds at most this many bytes of blocks.
-    pub(crate) fn new(shape: &Shape, bytes_max: u64) -> Hold {
-        let segments_max = if shape.has_homes() { SEGMENTS_MAX_HOMES } else { SEGMENTS_MAX };
-        Hold { blocks_max: bytes_max / BLOCK as u64, segments_max, newest: VecDeque::new() }
+    pub(crate) fn new(bytes_max: u64) -> Hold {
+        Hold { blocks_max: bytes_max / BLOCK as u64, newest: VecDeque::new() }
     }
 
     /// Whether the blocks of a record are worth holding: at least half of its stripes is padding.
@@ -61,7 +57,7 @@ impl Hold {
     pub(crate) fn begin(&mut self, slot: u32) {
         self.forget(slot);
         self.newest.push_back(Held { slot, rows: HashMap::new() });
-        while self.newest.len() > self.segments_max {
+        while self.newest.len() > SEGMENTS_MAX {
             self.newest.pop_front();
         }
     }
@@ -147,7 +143,7 @@ mod tests {
         for (bytes_max, kept) in
             [(0, 0), (room(3), 3), (room(11), 10), (room(14) + 9, 14), (u64::MAX, 20)]
         {
-            let mut hold = Hold::new(&shape, bytes_max);
+            let mut hold = Hold::new(bytes_max);
             for slot in 0..9 {
                 hold.begin(slot);
                 for row in 0..5 {
@@ -165,14 +161,14 @@ mod tests {
         }
         // Two blocks in a row of four data shards are more bytes than the segment has on each
         // server.
-        let mut hold = Hold::new(&shape, u64::from(shape.segment));
+        let mut hold = Hold::new(u64::from(shape.segment));
         hold.begin(0);
         let rows = shape.segment / (BLOCK as u32 + 512);
         (0..rows).for_each(|row| {
             (0..2).for_each(|shard| hold.put(entry(0, row, shard), 2 * row, bytes()))
         });
         assert_eq!(hold.total() * BLOCK as u64, u64::from(shape.segment));
-        let mut hold = Hold::new(&shape, u64::MAX);
+        let mut hold = Hold::new(u64::MAX);
         hold.begin(3);
         for (row, shard, block) in [(2, 0, 30), (0, 1, 20), (0, 0, 10)] {
             hold.put(entry(3, row, shard), block, bytes());

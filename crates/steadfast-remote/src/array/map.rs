@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use super::hold::Hold;
-use super::home::CHUNK;
 use super::location::{Bytes, Location, NOWHERE};
-use super::record::{Header, Meta, Stream};
+use super::record::{Header, Meta};
 use super::shape::Shape;
 use super::{Array, ArrayError, BLOCK, Fleet, Status};
 
@@ -18,8 +17,6 @@ pub(crate) struct Segment {
     pub(crate) records: Vec<Meta>,
     /// Blocks whose newest version is here.
     pub(crate) live: u32,
-    /// The stream that it belongs to.
-    pub(crate) stream: Stream,
 }
 
 impl Segment {
@@ -47,23 +44,15 @@ pub(crate) struct Map {
     pub(crate) segments: Vec<Segment>,
     /// Blocks on the servers that are also in memory.
     pub(crate) hold: Hold,
-    /// For each checksum block, the record number of the last write to one of its homes.
-    pub(crate) made: Vec<u64>,
-    /// Place of each group of homes.
-    pub(crate) places: Vec<u32>,
 }
 
 impl Map {
     pub(crate) fn new(shape: &Shape, hold_bytes: u64) -> Result<Map, ArrayError> {
-        let mut places = many(shape.groups(), 0)?;
-        places.iter_mut().zip(0..).for_each(|(place, group)| *place = group);
         Ok(Map {
-            entries: many(shape.all_blocks(), Location::NONE)?,
+            entries: many(shape.blocks, Location::NONE)?,
             pending: HashMap::new(),
             segments: many(shape.slots, Segment::default())?,
-            hold: Hold::new(shape, hold_bytes),
-            made: many(shape.sums(), 0)?,
-            places,
+            hold: Hold::new(hold_bytes),
         })
     }
 
@@ -78,7 +67,6 @@ impl Map {
         if let Some(segment) = self.segments.get_mut(slot as usize) {
             segment.generation = generation;
             segment.records.clear();
-            segment.stream = Stream::Fresh;
         }
     }
 
@@ -87,7 +75,6 @@ impl Map {
         let meta = Meta::of(header, shape);
         if let Some(segment) = self.segments.get_mut(header.slot as usize) {
             segment.records.push(meta);
-            segment.stream = header.stream;
         }
         for (index, (block, crc)) in header.entries.iter().enumerate() {
             let shard = index / header.rows as usize;
@@ -101,17 +88,6 @@ impl Map {
             };
             self.set(*block, entry);
         }
-    }
-
-    /// Position of the stripe of a block on each server.
-    pub(crate) fn home_start(&self, shape: &Shape, stripe: u32) -> u64 {
-        let place = self.places.get((stripe / CHUNK) as usize).copied().unwrap_or(0);
-        shape.home_start(place, stripe)
-    }
-
-    /// The number of the record that holds this version of a block; `None` if the block is at home.
-    pub(crate) fn sequence_of(&self, entry: &Location) -> Option<u64> {
-        Some(self.segments.get(entry.slot as usize)?.record_at(entry.offset)?.sequence)
     }
 
     /// Holds a block of the record that was just placed.
@@ -163,7 +139,6 @@ impl<F: Fleet> Array<F> {
             cleaned: 0,
             moved: 0,
             packed: 0,
-            groups: 0,
             held: self.map.read().hold.total(),
             records: 0,
             hedged: 0,

@@ -9,14 +9,10 @@
 //! # Invariants
 //! - A mark is written only after everything that makes the segment obsolete is flushed. The
 //!   segment is reused only after its mark is flushed. So a server never comes back without both.
-//! - With parity in place the order of marks matters, and any subset of one round may survive. So a
-//!   mark records up to which record segments are obsolete, and one mark that is found stands for
-//!   all.
 //! - Until all servers have answered the mark, the segment is copied to a member that is being
 //!   rebuilt.
 
-use super::map::{Map, Segment};
-use super::record::{Header, Stream};
+use super::record::Header;
 use super::seal::Log;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
@@ -45,9 +41,8 @@ impl<F: Fleet> Array<F> {
     }
 
     fn mark_some(&self, log: &mut Log, least: usize, most: usize) -> Result<(), ArrayError> {
-        // Newer versions may not be flushed yet, or written groups may not be committed.
-        let covered = log.places.are_committed() || planted(Sabotage::MarkUncommitted);
-        if (log.durable + 1 != log.next || !covered) && !planted(Sabotage::MarkBeforeFlush) {
+        // Newer versions may not be flushed yet.
+        if log.durable + 1 != log.next && !planted(Sabotage::MarkBeforeFlush) {
             return Ok(());
         }
         let (slots, unmarked) = self.done_with(log, most);
@@ -58,29 +53,16 @@ impl<F: Fleet> Array<F> {
             let members = self.members.read();
             (members.writable_seats(), members.trim.clone(), members.superblock.clone())
         };
-        let forgetful = planted(Sabotage::MarksLost) || planted(Sabotage::OldRecordCounts);
-        let arrives = |slot: u32| !forgetful || !slot.is_multiple_of(4);
-        if self.shape.has_homes() && !planted(Sabotage::MarkYounger) && !forgetful {
-            let map = self.map.read();
-            let marked = slots.iter().filter_map(|slot| map.segments.get(*slot as usize));
-            // Segments that are already marked, or that never counted, have no meaningful
-            // generation.
-            let done = marked
-                .filter(|segment| segment.stream == Stream::Fresh && !segment.records.is_empty());
-            log.floor = log.floor.max(done.map(|segment| segment.generation).max().unwrap_or(0));
-        }
         let mut heads = Vec::with_capacity(slots.len());
         for slot in &slots {
-            let head =
-                Header::mark(&self.shape, &superblock, log.next, log.durable, *slot, log.floor);
+            let head = Header::mark(&self.shape, &superblock, log.next, log.durable, *slot);
             heads.push((*slot, log.next, head.encode(&self.shape)));
             log.next += 1;
         }
         let pieces: Vec<[&[u8]; 1]> = heads.iter().map(|(_, _, head)| [&head[..]]).collect();
         let mut calls = Vec::with_capacity(seats.len() * heads.len());
         for (_, seat) in &seats {
-            let sent = heads.iter().zip(&pieces).filter(|((slot, ..), _)| arrives(*slot));
-            for ((slot, _, _), pieces) in sent {
+            for ((slot, _, _), pieces) in heads.iter().zip(&pieces) {
                 calls.push(Call::new(
                     *seat,
                     self.shape.slot_start(*slot),
@@ -114,8 +96,9 @@ impl<F: Fleet> Array<F> {
         let mut calls: Vec<Call<'_>> = trimmed
             .flat_map(|(_, seat)| {
                 let start = |slot: u32| self.shape.slot_start(slot) + BLOCK as u64;
-                let sent = heads.iter().filter(move |(slot, ..)| arrives(*slot));
-                sent.map(move |(slot, ..)| Call::new(*seat, start(*slot), Ask::Trim(length)))
+                heads
+                    .iter()
+                    .map(move |(slot, ..)| Call::new(*seat, start(*slot), Ask::Trim(length)))
             })
             .collect();
         debug_assert!(heads.iter().all(|(_, _, head)| head.len() <= SECTOR));
@@ -135,39 +118,11 @@ impl<F: Fleet> Array<F> {
         let taken = log.unmarked.len().min(most);
         let mut slots: Vec<u32> = log.unmarked.iter().take(taken).copied().collect();
         let map = self.map.read();
-        if self.shape.has_homes() && !planted(Sabotage::MarkYounger) {
-            slots.extend(self.done_with_in_order(log, &map).into_iter().take(most - taken));
-            return (slots, taken);
-        }
         let empty = map.segments.iter().enumerate().filter(|(slot, segment)| {
             segment.live == 0 && !segment.records.is_empty() && !log.is_open(*slot as u32)
         });
         slots.extend(empty.map(|(slot, _)| slot as u32).take(most - taken));
         (slots, taken)
-    }
-
-    /// The same with parity in place. A block that is at home may have older versions in older
-    /// segments, so fresh segments are marked from the oldest on. Staged segments hold blocks that
-    /// are at home, and are marked before anything newer. The newest checksum blocks are always in
-    /// the log, so a checksum segment is marked as soon as no block in it is needed.
-    fn done_with_in_order(&self, log: &Log, map: &Map) -> Vec<u32> {
-        let used = |stream: Stream| {
-            let segments =
-                map.segments.iter().enumerate().map(|(slot, segment)| (slot as u32, segment));
-            segments
-                .filter(move |(_, segment)| !segment.records.is_empty() && segment.stream == stream)
-        };
-        let done = |(slot, segment): &(u32, &Segment)| segment.live == 0 && !log.is_open(*slot);
-        let staged_first =
-            used(Stream::Moved).map(|(_, segment)| segment.generation).min().unwrap_or(u64::MAX);
-        let mut fresh: Vec<_> = used(Stream::Fresh).collect();
-        fresh.sort_unstable_by_key(|(_, segment)| segment.generation);
-        let older = |segment: &Segment| {
-            segment.records.last().is_none_or(|last| last.sequence < staged_first)
-        };
-        let fresh = fresh.into_iter().take_while(|pair| done(pair) && older(pair.1));
-        let others = used(Stream::Moved).chain(used(Stream::Sums)).filter(done);
-        others.chain(fresh).map(|(slot, _)| slot).collect()
     }
 
     /// Marks and trims what it can while no write is waiting. The tender of the array calls it now

@@ -282,18 +282,6 @@ impl<F: Fleet> Array<F> {
         }
     }
 
-    /// Makes writes that the next flush must cover, without repeating any of them.
-    pub(crate) fn once_unflushed(&self, log: &mut Log, calls: &mut [Call<'_>], patience_ms: u64) {
-        let before = self.breaks();
-        self.fleet.round(calls, patience_ms);
-        let mut members = self.members.write();
-        members.unanswered |= calls.iter().any(|call| call.outcome != Outcome::Done);
-        if !log.unflushed {
-            members.breaks = before;
-            log.unflushed = true;
-        }
-    }
-
     /// Makes calls, and repeats once those without an answer.
     pub(crate) fn insist(&self, calls: &mut [Call<'_>]) {
         if calls.is_empty() {

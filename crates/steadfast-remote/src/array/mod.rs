@@ -9,9 +9,6 @@
 //! - A flushed block is not overwritten while it is needed. Records are appended to **segments** of
 //!   the servers. A segment is reused only after every block in it has a newer version that is
 //!   flushed. There is no write hole.
-//! - With parity in place, blocks also have homes ([`home`]), and the log is the journal of the
-//!   homes. A home is overwritten only while the log holds its whole stripe ([`bring`]). Whole
-//!   groups of homes bypass the log and go to free places ([`group`]).
 //! - Every block is verified against a checksum that the client holds, and every header against its
 //!   own checksum. No answer of a server is used unverified.
 //! - The list of members and their states is written to every good server, under a growing
@@ -24,16 +21,13 @@
 //! - The engine does no I/O of its own: servers are behind [`Fleet`], time and randomness come from
 //!   the caller.
 
-mod bring;
 mod checksum;
 mod clean;
 mod close;
 mod code;
 mod fleet;
 mod flush;
-mod group;
 mod hold;
-mod home;
 mod location;
 mod map;
 mod mark;
@@ -41,7 +35,6 @@ mod medium;
 mod members;
 mod open;
 mod options;
-mod places;
 mod point;
 mod policy;
 mod read;
@@ -49,12 +42,10 @@ mod rebuild;
 mod record;
 mod recover;
 mod resume;
-mod runs;
 mod scan;
 mod seal;
 mod send;
 mod shape;
-mod sums;
 mod superblock;
 
 use parking_lot::{Mutex, RwLock};

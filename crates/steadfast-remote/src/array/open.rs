@@ -6,13 +6,12 @@ use parking_lot::{Mutex, RwLock};
 use super::map::Map;
 use super::members::{Members, State};
 use super::options::Tally;
-use super::places::Places;
 use super::read::Lates;
 use super::seal::Log;
 use super::shape::{SECTOR, Shape};
 use super::{
     Array, ArrayError, ArrayOptions, Call, Code, Contact, CreateOptions, Fleet, LogUse, Outcome,
-    Policy, Superblock,
+    Superblock,
 };
 use crate::client::Ask;
 use crate::sabotage::{Sabotage, planted};
@@ -53,7 +52,10 @@ impl<F: Fleet> Array<F> {
         let (data, parity) = create.policy.shards(count).map_err(ArrayError::Invalid)?;
         // Any array counts, not only this one: late writes of its client would land in the new
         // array.
-        let open = |found: &Found| found.iter().filter_map(Seen::superblock).any(|own| !own.closed);
+        let open = |found: &Found| {
+            found.iter().any(|seen| seen.is_in_place)
+                || found.iter().filter_map(Seen::superblock).any(|own| !own.closed)
+        };
         let found = quiet(&fleet, &options, look(&fleet, options.patience_ms), open);
         let reached = found
             .into_iter()
@@ -62,11 +64,7 @@ impl<F: Fleet> Array<F> {
         let contacts: Vec<Contact> = reached.collect::<Result<_, _>>()?;
         let size = contacts.iter().map(|contact| contact.size).min().unwrap_or(0);
         usable(&contacts)?;
-        let shape = match create.policy {
-            Policy::ParityInPlace => Shape::in_place(data, size),
-            _ => Shape::plan(data, parity, size),
-        }
-        .map_err(ArrayError::Invalid)?;
+        let shape = Shape::plan(data, parity, size).map_err(ArrayError::Invalid)?;
         let mut superblock = Superblock::first(create.uuid, shape, options.now);
         (superblock.unfinished, superblock.logged) = (unfinished, options.log == LogUse::Kept);
         let seats = (0..shape.servers()).collect();
@@ -98,6 +96,9 @@ impl<F: Fleet> Array<F> {
         let open = |found: &Found| newest_of(found).is_some_and(|newest| !newest.closed);
         let seen = quiet(&fleet, &options, look(&fleet, options.patience_ms), open);
         let newest = newest_of(&seen).cloned().ok_or_else(|| {
+            if seen.iter().any(|seen| seen.is_in_place) {
+                return ArrayError::InPlace;
+            }
             match seen.iter().filter(|seen| seen.contact.is_err()).count() {
                 0 => ArrayError::NoArray,
                 silent => ArrayError::Silent { silent, servers },
@@ -254,7 +255,6 @@ impl<F: Fleet> Array<F> {
         let log = Log {
             fresh: None,
             moved: None,
-            sums: None,
             next,
             durable: next - 1,
             waiting: Vec::new(),
@@ -263,10 +263,7 @@ impl<F: Fleet> Array<F> {
             unmarked: Vec::new(),
             marked: Vec::new(),
             unflushed: false,
-            floor: 0,
             parity: Vec::new(),
-            parities: Vec::new(),
-            places: Places::new(&shape),
             gathered: Vec::new(),
         };
         Array {
@@ -300,6 +297,8 @@ pub(super) struct Seen {
     /// Its contact, or why there is none.
     contact: Result<Contact, String>,
     superblock: Option<Superblock>,
+    /// It belongs to an array with parity in place.
+    is_in_place: bool,
 }
 
 /// The same for all servers.
@@ -315,9 +314,10 @@ impl Seen {
 pub(super) fn look<F: Fleet>(fleet: &F, patience_ms: u64) -> Found {
     let contacts: Vec<_> = (0..fleet.servers()).map(|server| fleet.contact(server)).collect();
     let seen = contacts.into_iter().enumerate().map(|(server, contact)| {
-        let superblock =
-            contact.as_ref().ok().and_then(|_| newest_superblock(fleet, server, patience_ms));
-        Seen { contact, superblock }
+        let area = contact.as_ref().ok().and_then(|_| superblocks(fleet, server, patience_ms));
+        let superblock = area.as_deref().and_then(Superblock::newest);
+        let is_in_place = area.as_deref().is_some_and(Superblock::are_in_place);
+        Seen { contact, superblock, is_in_place }
     });
     seen.collect()
 }
@@ -326,15 +326,13 @@ fn newest_of(found: &Found) -> Option<&Superblock> {
     found.iter().filter_map(Seen::superblock).max_by_key(|superblock| superblock.order())
 }
 
-/// The newest valid superblock of a server.
-fn newest_superblock<F: Fleet>(fleet: &F, server: usize, patience_ms: u64) -> Option<Superblock> {
+/// The front of a server, where its superblocks are.
+fn superblocks<F: Fleet>(fleet: &F, server: usize, patience_ms: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; Superblock::AREA];
     let mut calls = [Call::new(server, 0, Ask::Read(&mut bytes))];
     fleet.round(&mut calls, 2 * patience_ms);
-    if calls[0].outcome != Outcome::Done {
-        return None;
-    }
-    Superblock::newest(&bytes)
+    let done = calls[0].outcome == Outcome::Done;
+    done.then_some(bytes)
 }
 
 /// Reads the servers once no request of a dead client is in flight any more. `open` decides whether

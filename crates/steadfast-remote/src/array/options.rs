@@ -109,6 +109,9 @@ pub enum ArrayError {
     /// All servers answer, and none has a superblock.
     #[error("no array on these servers")]
     NoArray,
+    /// The array has parity in place, which is gone.
+    #[error("this array has parity in place, which is gone: make a new one with policy=parity")]
+    InPlace,
     /// A restore of the array was begun and not completed.
     #[error("a restore of this array has not ended: run 'steadfast remote restore' again")]
     Unfinished,
@@ -174,7 +177,6 @@ pub(crate) struct Tally {
     cleaned: AtomicU64,
     moved: AtomicU64,
     packed: AtomicU64,
-    groups: AtomicU64,
     records: AtomicU64,
     hedged: AtomicU64,
     trimmed: AtomicU64,
@@ -189,18 +191,7 @@ macro_rules! count {
 }
 
 impl Tally {
-    count!(
-        losses,
-        reconstructed,
-        repaired,
-        cleaned,
-        moved,
-        packed,
-        groups,
-        records,
-        hedged,
-        trimmed
-    );
+    count!(losses, reconstructed, repaired, cleaned, moved, packed, records, hedged, trimmed);
 
     pub(crate) fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Ordering::Relaxed);
@@ -237,7 +228,6 @@ impl Tally {
         status.cleaned = get(&self.cleaned);
         status.moved = get(&self.moved);
         status.packed = get(&self.packed);
-        status.groups = get(&self.groups);
         status.records = get(&self.records);
         status.hedged = get(&self.hedged);
         status.trimmed = get(&self.trimmed);
@@ -275,8 +265,6 @@ pub struct Status {
     pub moved: u64,
     /// Blocks that cleaning moved from memory, without reading a server.
     pub packed: u64,
-    /// Groups of homes that were written without the log.
-    pub groups: u64,
     /// Blocks on the servers that are also held in memory.
     pub held: u64,
     /// Records written.

@@ -38,10 +38,6 @@ impl<F: Fleet> Array<F> {
         let map = self.map.read();
         (from..self.shape.blocks).find(|block| {
             map.entry(*block).is_some_and(|entry| {
-                if entry.is_home() {
-                    let made = map.made.get((*block / self.shape.sums_each()) as usize);
-                    return made.is_none_or(|made| *made > point.sequence);
-                }
                 let segment = map.segments.get(entry.slot as usize);
                 segment
                     .and_then(|segment| segment.record_at(entry.offset))

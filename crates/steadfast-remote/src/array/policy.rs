@@ -15,8 +15,6 @@ pub enum Policy {
     Mirror,
     /// One parity shard: one loss is survived.
     Parity,
-    /// One parity shard, and a home for each block behind a log: one loss is survived.
-    ParityInPlace,
     /// `data` data shards and `parity` parity shards: as many losses are survived as there are
     /// parity shards.
     Erasure {
@@ -39,12 +37,10 @@ impl Policy {
         match self {
             Policy::None => Ok((servers, 0)),
             Policy::Mirror if servers >= 2 => Ok((1, servers - 1)),
-            Policy::Parity | Policy::ParityInPlace if servers >= 3 => Ok((servers - 1, 1)),
+            Policy::Parity if servers >= 3 => Ok((servers - 1, 1)),
             Policy::Erasure { data, parity } if data + parity == servers => Ok((data, parity)),
             Policy::Mirror => Err("policy mirror needs 2 servers or more".to_owned()),
-            Policy::Parity | Policy::ParityInPlace => {
-                Err(format!("policy {self} needs 3 servers or more"))
-            }
+            Policy::Parity => Err("policy parity needs 3 servers or more".to_owned()),
             Policy::Erasure { data, parity } => Err(format!(
                 "policy ec={data}+{parity} needs {} servers, not {servers}",
                 data + parity
@@ -52,7 +48,7 @@ impl Policy {
         }
     }
 
-    /// The log-structured policy with these shards.
+    /// The policy with these shards.
     pub(crate) fn of_shards(data: usize, parity: usize) -> Policy {
         match (data, parity) {
             (_, 0) => Policy::None,
@@ -69,7 +65,6 @@ impl fmt::Display for Policy {
             Policy::None => f.write_str("none"),
             Policy::Mirror => f.write_str("mirror"),
             Policy::Parity => f.write_str("parity"),
-            Policy::ParityInPlace => f.write_str("parity-in-place"),
             Policy::Erasure { data, parity } => write!(f, "ec={data}+{parity}"),
         }
     }
@@ -79,16 +74,12 @@ impl FromStr for Policy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Policy, String> {
-        let wrong = || {
-            format!(
-                "'{text}' is not a policy: write none, mirror, parity, parity-in-place or ec=4+2"
-            )
-        };
+        let wrong = || format!("'{text}' is not a policy: write none, mirror, parity or ec=4+2");
         match text {
             "none" => Ok(Policy::None),
             "mirror" => Ok(Policy::Mirror),
             "parity" => Ok(Policy::Parity),
-            "parity-in-place" => Ok(Policy::ParityInPlace),
+            "parity-in-place" => Err("policy parity-in-place is gone: write parity".to_owned()),
             _ => {
                 let shards = text
                     .strip_prefix("ec=")
@@ -123,12 +114,8 @@ mod tests {
             assert_eq!(policy.to_string(), text);
             assert_eq!(Policy::of_shards(shards.0, shards.1), policy);
         }
-        let in_place: Policy = "parity-in-place".parse().unwrap();
-        assert_eq!(
-            (in_place.shards(3), in_place.to_string()),
-            (Ok((2, 1)), "parity-in-place".to_owned())
-        );
-        assert!(in_place.shards(2).is_err());
+        let gone = "parity-in-place".parse::<Policy>().unwrap_err();
+        assert!(gone.contains("is gone"), "{gone}");
         for text in ["", "ec", "ec=0+1", "ec=4+0", "ec=4", "ec=99+1", "raid5"] {
             assert!(text.parse::<Policy>().is_err(), "{text}");
         }

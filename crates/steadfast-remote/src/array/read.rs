@@ -10,7 +10,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::location::Location;
-use super::map::Map;
 use super::members::State;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, Superblock};
 use crate::client::Ask;
@@ -72,17 +71,6 @@ struct Hard {
     index: usize,
     entry: Location,
     wrong: Option<usize>,
-}
-
-/// Result of computing a block from other servers.
-pub(crate) enum Remade {
-    Bytes(Vec<u8>),
-    /// The block has moved.
-    Moved,
-    /// All good members have answered, and no combination of their answers matches.
-    Wrong,
-    /// No combination of the answers matches, and some member has not answered.
-    Unanswered,
 }
 
 /// Consecutive blocks on one server.
@@ -151,15 +139,7 @@ impl<F: Fleet> Array<F> {
             if wanted.is_empty() {
                 break;
             }
-            wanted = match self.attempt(asked, buffer, &wanted, held) {
-                // A write-back may have overwritten the stripe meanwhile and left this block
-                // unchanged.
-                Err(ArrayError::Unreadable(_)) if !held && self.shape.has_homes() => {
-                    let _log = self.log.lock();
-                    self.attempt(asked, buffer, &wanted, true)?
-                }
-                attempted => attempted?,
-            };
+            wanted = self.attempt(asked, buffer, &wanted, held)?;
         }
         match wanted.first() {
             None => {
@@ -171,11 +151,8 @@ impl<F: Fleet> Array<F> {
     }
 
     /// First byte of a block on its server.
-    fn byte_of(&self, map: &Map, block: u32, entry: &Location) -> u64 {
-        match entry.is_home() {
-            true => map.home_start(&self.shape, self.shape.stripe_of(block)),
-            false => self.shape.slot_start(entry.slot) + u64::from(entry.offset),
-        }
+    fn byte_of(&self, entry: &Location) -> u64 {
+        self.shape.slot_start(entry.slot) + u64::from(entry.offset)
     }
 
     /// Reads the blocks at `wanted`. Returns those that have moved meanwhile.
@@ -234,7 +211,7 @@ impl<F: Fleet> Array<F> {
             let block = asked.block(index);
             let found = self.reconstruct(block, entry, held)?;
             match (found, buffer.get_mut(index * BLOCK..(index + 1) * BLOCK)) {
-                (Remade::Bytes(bytes), Some(target)) => {
+                (Some(bytes), Some(target)) => {
                     target.copy_from_slice(&bytes);
                     // The wrong copy is not the first one; a wrong first copy is repaired
                     // elsewhere.
@@ -295,7 +272,7 @@ impl<F: Fleet> Array<F> {
                     continue;
                 }
             };
-            let offset = self.byte_of(&map, block, &entry);
+            let offset = self.byte_of(&entry);
             match runs.last_mut() {
                 Some(run)
                     if run.member == member
@@ -325,25 +302,22 @@ impl<F: Fleet> Array<F> {
         (runs, hard, hedge)
     }
 
-    /// Computes a block from the other servers.
-    pub(crate) fn reconstruct(
+    /// Computes a block from the other servers; `None` if it has moved, or if no combination of the
+    /// answers matches.
+    fn reconstruct(
         &self,
         block: u32,
         entry: Location,
         held: bool,
-    ) -> Result<Remade, ArrayError> {
+    ) -> Result<Option<Vec<u8>>, ArrayError> {
         let meta = match self.map.read().segments.get(entry.slot as usize) {
             Some(segment) => segment.record_at(entry.offset),
             None => None,
         };
-        let turn = match meta {
-            Some(meta) => meta.sequence,
-            None if entry.is_home() => self.shape.turn(self.shape.stripe_of(block)),
-            None => return Ok(Remade::Moved),
-        };
-        // A stripe of homes is always full.
-        let is_empty = |shard: usize| meta.is_some_and(|meta| meta.is_empty(shard, &self.shape));
-        let offset = self.byte_of(&self.map.read(), block, &entry);
+        let Some(meta) = meta else { return Ok(None) };
+        let turn = meta.sequence;
+        let is_empty = |shard: usize| meta.is_empty(shard, &self.shape);
+        let offset = self.byte_of(&entry);
         let own = usize::from(entry.member);
         let sources: Vec<(usize, usize)> = {
             let members = self.members.read();
@@ -378,11 +352,8 @@ impl<F: Fleet> Array<F> {
         if let Some(row) = own_row
             && entry.fits(row)
         {
-            return Ok(Remade::Bytes(row.clone()));
+            return Ok(Some(row.clone()));
         }
-        // A member that has not answered may hold the right data, and would not answer a repair in
-        // time.
-        let wrong = own_row.is_some() || !entry.is_home();
         rows.extend(
             sources
                 .iter()
@@ -406,13 +377,11 @@ impl<F: Fleet> Array<F> {
                 && entry.fits(&bytes)
             {
                 self.tally.reconstructed(1);
-                if wrong {
-                    self.repair(block, entry, own, &bytes, held);
-                }
-                return Ok(Remade::Bytes(bytes));
+                self.repair(block, entry, own, &bytes, held);
+                return Ok(Some(bytes));
             }
         }
-        Ok(if done.iter().all(|done| *done) { Remade::Wrong } else { Remade::Unanswered })
+        Ok(None)
     }
 
     /// Repairs a block on a good server that had wrong data: its owner, or a server with a copy.
@@ -431,21 +400,15 @@ impl<F: Fleet> Array<F> {
             let members = self.members.read();
             (members.state(member), members.seat(member))
         };
-        // The outcome of the write may stay unknown. So a home is repaired only if one more member
-        // may be lost.
-        let enough = self.members.read().good() > self.shape.data;
-        if state != State::Good || self.members.read().closed || (entry.is_home() && !enough) {
+        if state != State::Good || self.members.read().closed {
             return;
         }
-        let offset = self.byte_of(&self.map.read(), block, &entry);
+        let offset = self.byte_of(&entry);
         let pieces = [bytes];
         let mut calls = [Call::new(seat, offset, Ask::Write(&pieces, false))];
         self.fleet.round(&mut calls, self.options.patience_ms);
         match calls[0].outcome {
             Outcome::Done => self.tally.repaired(1),
-            // The write may arrive when newer data is there (`bring.rs`). The next `alive` check
-            // reports a failed array.
-            _ if entry.is_home() => drop(self.lose(&[member])),
             _ => self.members.write().unanswered = true,
         }
     }

@@ -1,5 +1,4 @@
-//! Rebuilding a member while the array stays in use. One step is one segment or, after the
-//! segments, a few stripes of homes.
+//! Rebuilding a member while the array stays in use. One step is one segment.
 //!
 //! From the first step on the member takes every new record, in segments that are also new. The
 //! older segments, whose records never change, are copied to it one by one. The member is good once
@@ -18,7 +17,7 @@ pub struct Rebuild {
     member: usize,
     /// Segments of this generation and later are new.
     from: u64,
-    /// Next segment; after the last segment, the next step of homes.
+    /// Next segment.
     slot: u32,
     /// Bytes written to the member so far.
     pub bytes: u64,
@@ -27,7 +26,7 @@ pub struct Rebuild {
 /// Remaining work of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Steps done, and steps in all; steps of homes count too.
+    /// Steps done, and steps in all.
     Going(u32, u32),
     /// The member is good.
     Done,
@@ -131,13 +130,6 @@ impl<F: Fleet> Array<F> {
         if self.members.read().state(rebuild.member) != State::Rebuilding {
             return Err(ArrayError::WrongState(rebuild.member));
         }
-        let steps = self.shape.slots.saturating_add(self.home_steps());
-        if rebuild.slot >= self.shape.slots && rebuild.slot < steps {
-            let step = rebuild.slot - self.shape.slots;
-            rebuild.bytes += self.give_homes(&mut log, rebuild.member, step)?;
-            rebuild.slot += 1;
-            return Ok(Progress::Going(rebuild.slot, steps));
-        }
         if rebuild.slot < self.shape.slots {
             let segment = self.map.read().segments.get(rebuild.slot as usize).cloned();
             if let Some(segment) = segment
@@ -147,7 +139,7 @@ impl<F: Fleet> Array<F> {
                 rebuild.bytes += self.give(&mut log, rebuild.member, rebuild.slot, &segment)?;
             }
             rebuild.slot += 1;
-            return Ok(Progress::Going(rebuild.slot, steps));
+            return Ok(Progress::Going(rebuild.slot, self.shape.slots));
         }
         self.flush_held(&mut log)?;
         if self.members.read().state(rebuild.member) != State::Rebuilding {

@@ -14,11 +14,8 @@ pub(crate) enum Stream {
     /// Blocks as they are written.
     #[default]
     Fresh,
-    /// Blocks that cleaning moves. With parity in place: blocks at home that are about to be
-    /// overwritten there (staged).
+    /// Blocks that cleaning moves.
     Moved,
-    /// Checksums of homes.
-    Sums,
 }
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SfRr");
@@ -45,11 +42,6 @@ pub(crate) struct Header {
     /// Checksums of the shards, data shards first. 0 for a data shard without blocks, which is not
     /// written.
     pub(crate) shards: Vec<u32>,
-    /// Purpose of its segment, with parity in place (`bring.rs`). Other policies do not need it and
-    /// do not store it.
-    pub(crate) stream: Stream,
-    /// In a mark: no segment whose first record is up to this one is needed. 0 if not stated.
-    pub(crate) floor: u64,
     /// Blocks and their checksums: the first `rows` entries belong to the first data shard, and so
     /// on. A **mark** has no entries: nothing older in the segment is needed.
     pub(crate) entries: Vec<(u32, u32)>,
@@ -63,25 +55,11 @@ impl Header {
         sequence: u64,
         durable: u64,
         slot: u32,
-        floor: u64,
     ) -> Header {
         let (uuid, session) = (superblock.uuid, superblock.stamp);
         let (generation, offset, rows) = (sequence, 0, 1);
-        let (stream, shards, entries) = (Stream::Fresh, vec![0; shape.servers()], Vec::new());
-        Header {
-            uuid,
-            session,
-            generation,
-            sequence,
-            durable,
-            slot,
-            offset,
-            rows,
-            shards,
-            stream,
-            floor,
-            entries,
-        }
+        let (shards, entries) = (vec![0; shape.servers()], Vec::new());
+        Header { uuid, session, generation, sequence, durable, slot, offset, rows, shards, entries }
     }
 
     /// Whether this is a mark.
@@ -113,13 +91,6 @@ impl Header {
         bytes.extend_from_slice(&self.durable.to_le_bytes());
         bytes.extend_from_slice(&self.rows.to_le_bytes());
         bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
-        let last = match (self.is_mark(), self.stream) {
-            (true, _) => self.floor,
-            (false, Stream::Fresh) => 0,
-            (false, Stream::Moved) => 1,
-            (false, Stream::Sums) => 2,
-        };
-        bytes.extend_from_slice(&last.to_le_bytes());
         bytes.resize(FIXED_BYTES, 0);
         self.shards.iter().for_each(|crc| bytes.extend_from_slice(&crc.to_le_bytes()));
         for (block, crc) in &self.entries {
@@ -153,11 +124,6 @@ impl Header {
         {
             return None;
         }
-        let stream = match u64_at(72)? {
-            1 if count > 0 => Stream::Moved,
-            2 if count > 0 => Stream::Sums,
-            _ => Stream::Fresh,
-        };
         let mut header = Header {
             uuid: *uuid,
             session: u64_at(24)?,
@@ -168,8 +134,6 @@ impl Header {
             durable: u64_at(56)?,
             rows,
             shards: Vec::new(),
-            stream,
-            floor: if count > 0 { 0 } else { u64_at(72)? },
             entries: Vec::new(),
         };
         let whole = bytes.get(..header.bytes(shape))?;
@@ -186,9 +150,7 @@ impl Header {
         }
         for _ in 0..count {
             let (block, crc) = (u32_at(at)?, u32_at(at + 4)?);
-            // Checksum blocks have numbers after the blocks of the medium, and records of their
-            // own.
-            if block >= shape.all_blocks() || (block >= shape.blocks) != (stream == Stream::Sums) {
+            if block >= shape.blocks {
                 return None;
             }
             header.entries.push((block, crc));
@@ -249,8 +211,6 @@ mod tests {
             offset: 1024,
             rows: 2,
             shards: vec![1, 2, 3, 4],
-            stream: Stream::Fresh,
-            floor: 0,
             entries: vec![(1, 10), (2, 20), (9, 90), (0, 1), (7, 7)],
         }
     }
@@ -273,28 +233,18 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(decode(&bytes[..length]), None);
         }
-        let moved = Header { stream: Stream::Moved, ..header.clone() };
-        assert_eq!(decode(&moved.encode(&shape)).unwrap(), moved);
-        let void = Header { floor: 7, entries: Vec::new(), ..header.clone() };
+        let void = Header { entries: Vec::new(), ..header.clone() };
         assert_eq!(void.encode(&shape).len(), bytes.len());
         assert_eq!(decode(&void.encode(&shape)).unwrap(), void);
     }
 
     #[test]
-    fn blocks_of_checksums_are_in_records_of_their_own() {
-        let shape = Shape::in_place(3, 8 << 20).unwrap();
-        for stream in [Stream::Fresh, Stream::Moved, Stream::Sums] {
-            for block in
-                [0, shape.blocks - 1, shape.blocks, shape.all_blocks() - 1, shape.all_blocks()]
-            {
-                let header = Header { rows: 1, stream, entries: vec![(block, 10)], ..header() };
-                let right = match stream {
-                    Stream::Sums => (shape.blocks..shape.all_blocks()).contains(&block),
-                    _ => block < shape.blocks,
-                };
-                let found = Header::decode(&header.encode(&shape), &shape, &[7; 16], 5, 1024);
-                assert_eq!(found, right.then_some(header), "{stream:?} {block}");
-            }
+    fn blocks_beyond_the_medium_are_refused() {
+        let shape = Shape::plan(3, 1, 8 << 20).unwrap();
+        for block in [0, shape.blocks - 1, shape.blocks, u32::MAX] {
+            let header = Header { rows: 1, entries: vec![(block, 10)], ..header() };
+            let found = Header::decode(&header.encode(&shape), &shape, &[7; 16], 5, 1024);
+            assert_eq!(found, (block < shape.blocks).then_some(header), "{block}");
         }
     }
 }

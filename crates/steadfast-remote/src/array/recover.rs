@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::members::State;
-use super::record::{Header, Meta, Stream};
+use super::record::{Header, Meta};
 use super::scan::{Finds, SLOTS_AT_ONCE};
 use super::seal::Log;
 use super::shape::SECTOR;
@@ -33,7 +33,7 @@ impl<F: Fleet> Array<F> {
             self.scan(first..behind, &mut finds)?;
             first = behind;
         }
-        let Finds { mut records, last, mut doubtful, mut hidden } = finds;
+        let Finds { mut records, last, mut doubtful } = finds;
         records.sort_by_key(|(header, _)| header.sequence);
         let durable = records.iter().map(|(header, _)| header.durable).max().unwrap_or(0);
         // The segment that was begun last. Each stream has its own, so the last record may be in an
@@ -54,17 +54,6 @@ impl<F: Fleet> Array<F> {
         // Everything after the first record that cannot be completed is void. So one number
         // permanently separates valid records from void ones.
         doubtful.extend(records.drain(kept..).map(|(header, _)| header.slot));
-        // Some marks of one round may exist: each stands for all, and they are written again.
-        log.floor = records.iter().map(|(header, _)| header.floor).max().unwrap_or(0);
-        let floor = log.floor;
-        let counts = |header: &Header| {
-            !header.is_mark() && (header.stream == Stream::Sums || header.generation > floor)
-        };
-        if self.shape.has_homes() {
-            doubtful.append(&mut hidden);
-            let below = records.iter().filter(|(header, _)| !header.is_mark() && !counts(header));
-            doubtful.extend(below.map(|(header, _)| header.slot));
-        }
         let end = records.last().map_or(0, |(header, _)| header.sequence);
         {
             let mut map = self.map.write();
@@ -72,7 +61,7 @@ impl<F: Fleet> Array<F> {
                 if header.offset == 0 {
                     map.begin(header.slot, header.generation);
                 }
-                if counts(header) {
+                if !header.is_mark() {
                     map.place(header, &self.shape);
                 }
             }
@@ -85,7 +74,6 @@ impl<F: Fleet> Array<F> {
                 .filter(|slot| !log.unmarked.contains(slot))
                 .collect();
         }
-        self.load_homes(&mut log)?;
         // A dead client was about to use the free segments after its last one. Half of the free
         // segments come before those.
         let behind = log.free.range(begun..).chain(log.free.range(..begun));
@@ -101,11 +89,6 @@ impl<F: Fleet> Array<F> {
         self.members.write().superblock.end_sessions(end);
         self.publish()?;
         self.mark(&mut log)?;
-        // An older segment must not become valid again when a newer one is reused.
-        while self.shape.has_homes() && !(log.unmarked.is_empty() && log.marked.is_empty()) {
-            self.flush_held(&mut log)?;
-            self.mark(&mut log)?;
-        }
         Ok(())
     }
 

@@ -27,8 +27,6 @@ pub(super) struct Finds {
     pub(super) last: u64,
     /// Segments with a void record.
     pub(super) doubtful: BTreeSet<u32>,
-    /// Segments with a mark that some member lacks; that member has records there instead.
-    pub(super) hidden: BTreeSet<u32>,
 }
 
 /// Progress of reading a segment.
@@ -132,9 +130,6 @@ impl<F: Fleet> Array<F> {
                         of: Some(identity(&header)),
                         ..*walk
                     });
-                }
-                if header.is_mark() && found.iter().any(|(_, own)| *own != header) {
-                    finds.hidden.insert(walk.slot);
                 }
                 finds.records.push((header, holders));
             }

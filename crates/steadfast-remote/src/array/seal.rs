@@ -16,7 +16,6 @@ use parking_lot::MutexGuard;
 
 use super::hold::Hold;
 use super::location::Bytes;
-use super::places::Places;
 use super::record::Stream;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Fleet};
@@ -43,7 +42,6 @@ pub(crate) struct Log {
     /// The open segment of each stream.
     pub(crate) fresh: Option<Open>,
     pub(crate) moved: Option<Open>,
-    pub(crate) sums: Option<Open>,
     /// Sequence number of the next record.
     pub(crate) next: u64,
     /// Every record up to this one is flushed.
@@ -60,14 +58,8 @@ pub(crate) struct Log {
     pub(crate) marked: Vec<u32>,
     /// Something was sent that no flush covers.
     pub(crate) unflushed: bool,
-    /// Floor written into marks: nothing older is needed.
-    pub(crate) floor: u64,
     /// Parity buffers of the last record, reused for the next one.
     pub(crate) parity: Vec<Vec<u8>>,
-    /// Parity buffers of the last groups, reused.
-    pub(crate) parities: Vec<Vec<Vec<u8>>>,
-    /// Places for groups of homes.
-    pub(crate) places: Places,
     /// Gather buffer of the last record, reused.
     pub(crate) gathered: Vec<u8>,
 }
@@ -79,19 +71,18 @@ impl Log {
 
     /// Whether the segment is open for appending.
     pub(crate) fn is_open(&self, slot: u32) -> bool {
-        [self.fresh, self.moved, self.sums].iter().flatten().any(|open| open.slot == slot)
+        [self.fresh, self.moved].iter().flatten().any(|open| open.slot == slot)
     }
 
     /// Closes the open segments: the next records begin new ones.
     pub(crate) fn close(&mut self) {
-        (self.fresh, self.moved, self.sums) = (None, None, None);
+        (self.fresh, self.moved) = (None, None);
     }
 
     fn open(&mut self, stream: Stream) -> &mut Option<Open> {
         match stream {
             Stream::Fresh => &mut self.fresh,
             Stream::Moved => &mut self.moved,
-            Stream::Sums => &mut self.sums,
         }
     }
 }
@@ -100,16 +91,8 @@ impl<F: Fleet> Array<F> {
     /// Accepts blocks. They are readable at once and durable after the next flush.
     pub(crate) fn append(&self, first: u32, data: &[u8]) -> Result<(), ArrayError> {
         let mut log = self.log_to_write()?;
-        self.make_room(&mut log, 0)?;
-        let (mut block, mut rest) = (first, data);
-        while rest.len() >= BLOCK {
-            let (count, home) = self.next_part(&mut log, block, rest.len() / BLOCK)?;
-            let (part, behind) = rest.split_at(rest.len().min(count * BLOCK));
-            if !(home && self.send_groups(&mut log, block, part)?) {
-                self.take_in(&mut log, block, part)?;
-            }
-            (block, rest) = (block + count as u32, behind);
-        }
+        self.make_room(&mut log)?;
+        self.take_in(&mut log, first, data)?;
         self.tally.written(data.len());
         self.alive()
     }
@@ -138,7 +121,7 @@ impl<F: Fleet> Array<F> {
                 }
                 taken
             };
-            self.make_room(log, taken)?;
+            self.make_room(log)?;
             block += taken as u32;
             rest = rest.get(taken * BLOCK..).unwrap_or_default();
         }
@@ -197,28 +180,6 @@ impl<F: Fleet> Array<F> {
             self.seal_record(log, open, &blocks, Cow::Borrowed(&bytes), keep, durable && last)?;
             log.gathered = bytes;
             log.waiting.drain(..count);
-        }
-        Ok(())
-    }
-
-    /// Sends blocks without waiting, in as many records as needed; `durable` as for
-    /// [`seal`](Self::seal).
-    pub(crate) fn seal_blocks(
-        &self,
-        log: &mut Log,
-        stream: Stream,
-        mut blocks: &[u32],
-        mut bytes: &[u8],
-        durable: bool,
-    ) -> Result<(), ArrayError> {
-        while !blocks.is_empty() {
-            let open = self.room(log, stream)?;
-            let count = blocks.len().min(self.fits(&open));
-            let (now, later) = blocks.split_at(count);
-            let (mine, rest) = bytes.split_at(bytes.len().min(count * BLOCK));
-            let last = later.is_empty();
-            self.seal_record(log, open, now, Cow::Borrowed(mine), false, durable && last)?;
-            (blocks, bytes) = (later, rest);
         }
         Ok(())
     }

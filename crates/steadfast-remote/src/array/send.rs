@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::record::{Header, Stream};
+use super::record::Header;
 use super::seal::{Log, Open};
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, checksum, crc32c};
 use crate::client::Ask;
@@ -65,8 +65,6 @@ impl<F: Fleet> Array<F> {
             offset: open.offset,
             rows: rows as u32,
             shards: checksums,
-            stream: if shape.has_homes() { open.stream } else { Stream::Fresh },
-            floor: 0,
             entries,
         };
         log.next += 1;

@@ -27,8 +27,6 @@ pub(crate) struct Shape {
     pub(crate) slots: u32,
     /// Blocks of the medium.
     pub(crate) blocks: u32,
-    /// Rows of homes, one block each, after the segments; 0 if there is only the log.
-    pub(crate) homes: u32,
 }
 
 impl Shape {
@@ -41,7 +39,7 @@ impl Shape {
         let segment = (room / 256).next_power_of_two().clamp(32 << 10, 4 << 20) as u32;
         let slots = u32::try_from(room / u64::from(segment))
             .map_err(|_| "the servers lend more than an array can hold".to_owned())?;
-        let mut shape = Shape { data, parity, segment, slots, blocks: 0, homes: 0 };
+        let mut shape = Shape { data, parity, segment, slots, blocks: 0 };
         let filled = u64::from(slots).saturating_sub(RESERVE_SLOTS);
         // Four fifths, so that cleaning the emptiest segment gains at least a fifth of it.
         let blocks = filled * shape.rows_per_segment() as u64 * data as u64 * 4 / 5;
@@ -59,11 +57,7 @@ impl Shape {
 
     /// How blocks are spread.
     pub(crate) fn policy(&self) -> Policy {
-        if self.has_homes() {
-            Policy::ParityInPlace
-        } else {
-            Policy::of_shards(self.data, self.parity)
-        }
+        Policy::of_shards(self.data, self.parity)
     }
 
     /// Servers.
@@ -116,6 +110,11 @@ impl Shape {
         AREA + u64::from(slot) * u64::from(self.segment)
     }
 
+    /// One past the last byte that an array needs of each server.
+    pub(crate) fn end(&self) -> u64 {
+        self.slot_start(self.slots)
+    }
+
     /// The shard that a member holds of a record with this sequence number.
     pub(crate) fn shard_of(&self, member: usize, sequence: u64) -> usize {
         let servers = self.servers();
@@ -137,13 +136,7 @@ impl Shape {
             && (32 << 10..=4 << 20).contains(&self.segment)
             && self.slots as u64 > RESERVE_SLOTS
             && self.blocks > 0
-            && match self.has_homes() {
-                true => self.homes_are_sound(),
-                false => {
-                    u64::from(self.blocks)
-                        <= u64::from(self.slots) * u64::from(self.segment) / BLOCK as u64
-                            * self.data as u64
-                }
-            }
+            && u64::from(self.blocks)
+                <= u64::from(self.slots) * u64::from(self.segment) / BLOCK as u64 * self.data as u64
     }
 }

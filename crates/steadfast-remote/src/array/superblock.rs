@@ -19,13 +19,11 @@ const VERSION: u32 = 2;
 const UNFINISHED: u32 = 1 << 16;
 /// The same while a write-behind log must be kept up to date.
 const LOGGED: u32 = 1 << 17;
-/// The same with homes besides the log; the number of their rows is in the last bytes.
+/// The same with parity in place, which arrays had until decision 0056. No other program reads it.
 const IN_PLACE: u32 = 1 << 18;
 /// The same while the array is closed. Programs without this feature would otherwise leave the flag
 /// set.
 const CLOSED: u32 = 1 << 19;
-/// Offset of the number of rows.
-const HOMES_AT: usize = BLOCK - 8;
 /// Places for superblocks on each server.
 const PLACES: u64 = 16;
 /// Epochs that a client skips when it opens an array. A dead client may have written these epochs
@@ -136,9 +134,8 @@ impl Superblock {
         bytes.extend_from_slice(&[0; 4]);
         let unfinished = if self.unfinished { UNFINISHED } else { 0 };
         let logged = if self.logged { LOGGED } else { 0 };
-        let in_place = if self.shape.has_homes() { IN_PLACE } else { 0 };
         let closed = if self.closed { CLOSED } else { 0 };
-        let version = VERSION | unfinished | logged | in_place | closed;
+        let version = VERSION | unfinished | logged | closed;
         bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&self.uuid);
         for number in [self.epoch, self.previous, self.stamp, self.floor] {
@@ -163,7 +160,6 @@ impl Superblock {
             bytes.extend_from_slice(&sequence.to_le_bytes());
         }
         bytes.resize(BLOCK, 0);
-        bytes[HOMES_AT..HOMES_AT + 4].copy_from_slice(&self.shape.homes.to_le_bytes());
         let crc = crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -173,14 +169,8 @@ impl Superblock {
     pub fn decode(bytes: &[u8]) -> Option<Superblock> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        if bytes.len() != BLOCK
-            || bytes.get(..8)? != MAGIC
-            || u32_at(8)? != crc32c(bytes.get(12..)?)
-        {
-            return None;
-        }
-        let flags = u32_at(12)? ^ VERSION;
-        if flags & !(UNFINISHED | LOGGED | IN_PLACE | CLOSED) != 0 {
+        let flags = flags_of(bytes)?;
+        if flags & !(UNFINISHED | LOGGED | CLOSED) != 0 {
             return None;
         }
         let shape = Shape {
@@ -189,11 +179,7 @@ impl Superblock {
             segment: u32_at(80)?,
             slots: u32_at(84)?,
             blocks: u32_at(88)?,
-            homes: if flags & IN_PLACE != 0 { u32_at(HOMES_AT)? } else { 0 },
         };
-        if (flags & IN_PLACE != 0) != shape.has_homes() {
-            return None;
-        }
         let (index, count) = (u32_at(68)? as usize, u32_at(92)? as usize);
         if !shape.is_sound() || index >= shape.servers() || count > CUTOFFS_MAX {
             return None;
@@ -222,6 +208,12 @@ impl Superblock {
             shape,
             cutoffs: cutoffs?,
         })
+    }
+
+    /// Whether the superblocks at the front of a server have parity in place.
+    pub(crate) fn are_in_place(area: &[u8]) -> bool {
+        let flags = |bytes| flags_of(bytes).is_some_and(|flags| flags & IN_PLACE != 0);
+        area.chunks_exact(BLOCK).any(flags)
     }
 
     /// Begins a session. The last record of the session before it is not known yet.
@@ -253,6 +245,14 @@ impl Superblock {
             || sequence <= self.floor
             || ended().is_some_and(|(_, last)| sequence <= *last)
     }
+}
+
+/// The bits that are added to the version; `None` if this is no superblock.
+fn flags_of(bytes: &[u8]) -> Option<u32> {
+    let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let is_whole =
+        bytes.len() == BLOCK && bytes.get(..8)? == MAGIC && u32_at(8)? == crc32c(bytes.get(12..)?);
+    is_whole.then_some(u32_at(12)? ^ VERSION)
 }
 
 #[cfg(test)]
@@ -315,17 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn homes_go_both_ways_and_are_not_there_without_their_flag() {
-        let shape = Shape::in_place(3, 64 << 20).unwrap();
-        let superblock = Superblock::first([9; 16], shape, 1000);
-        assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
-        assert_eq!(superblock.policy(), super::super::Policy::ParityInPlace);
-        // An array without homes and with other bytes in that field.
-        let mut bytes = superblock.encode();
-        bytes[14] = 0;
+    fn parity_in_place_is_told_apart_and_never_decoded() {
+        let shape = Shape::plan(2, 1, 64 << 20).unwrap();
+        let mut bytes = Superblock::first([9; 16], shape, 1000).encode();
+        assert!(!Superblock::are_in_place(&bytes));
+        bytes[14] |= (IN_PLACE >> 16) as u8;
+        assert!(!Superblock::are_in_place(&bytes), "the checksum is wrong");
         let crc = crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        assert!(Superblock::decode(&bytes).is_none_or(|found| found.shape.homes == 0));
+        assert!(Superblock::are_in_place(&bytes));
+        assert_eq!(Superblock::decode(&bytes), None);
     }
 
     #[test]

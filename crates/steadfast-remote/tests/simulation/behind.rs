@@ -15,8 +15,8 @@ use crate::world::{fill, options};
 const SERVER_BYTES: u64 = 1 << 20;
 /// Blocks that the log may be behind.
 const BOUND: usize = 24;
-/// The same for whole groups of homes, each written in one piece.
-const BOUND_GROUPS: usize = 132;
+/// The same for writes of several records, each in one piece.
+const BOUND_LARGE: usize = 132;
 /// A discarded block may be anything.
 const ANY: u64 = u64::MAX;
 
@@ -345,20 +345,19 @@ fn world(seed: u64, tally: &mut Tally) -> Result<(), String> {
     let policies = [
         (Policy::Mirror, 2),
         (Policy::Parity, 3),
-        (Policy::ParityInPlace, 3),
         (Policy::None, 2),
         (Policy::Erasure { data: 2, parity: 2 }, 4),
     ];
-    let groups = seed >= 24;
+    let large = seed >= 24;
     let (policy, servers) =
-        if groups { (Policy::ParityInPlace, 3) } else { policies[seed as usize % policies.len()] };
-    let mut pair = Pair::bounded(policy, servers, seed, if groups { BOUND_GROUPS } else { BOUND });
+        if large { (Policy::Parity, 3) } else { policies[seed as usize % policies.len()] };
+    let mut pair = Pair::bounded(policy, servers, seed, if large { BOUND_LARGE } else { BOUND });
     let mut random = Random::new(seed ^ 0x55aa);
     for _ in 0..160 {
         let span = if random.one_in(2) { 30 } else { pair.blocks() - 8 };
         match random.below(20) {
-            // One or two whole groups at once.
-            0..4 if groups => pair.write(random.below(3) * 32, 32 + random.below(33))?,
+            // Many blocks at once.
+            0..4 if large => pair.write(random.below(3) * 32, 32 + random.below(33))?,
             0..8 => pair.write(random.below(span), 1 + random.below(4))?,
             8..11 => pair.flush()?,
             11 => pair.discard(random.below(span), 1 + random.below(8))?,

@@ -229,11 +229,6 @@ impl SimFleet {
         server.trouble = Trouble::None;
     }
 
-    /// Number of calls so far.
-    pub fn calls(&self) -> u64 {
-        self.world.lock().calls
-    }
-
     /// Makes the client die after this many calls.
     pub fn arm_death(&self, calls: u64) {
         self.world.lock().dies_in = Some(calls);
@@ -256,11 +251,6 @@ impl SimFleet {
     /// with [`deliver`](Self::deliver).
     pub fn keep_write(&self, offset: u64, writes: u64) {
         self.world.lock().keeps = Some((offset, writes));
-    }
-
-    /// Servers with a kept write.
-    pub fn kept(&self) -> Vec<usize> {
-        self.world.lock().held.iter().map(|(server, ..)| *server).collect()
     }
 
     /// These servers, as bits, do not answer this many calls; the calls are carried out or not.

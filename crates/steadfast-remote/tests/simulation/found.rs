@@ -103,8 +103,7 @@ fn what_a_dead_client_sent_hides_nothing_when_it_arrives_late() {
     for (policy, servers) in [
         (Policy::Mirror, 2),
         (Policy::Parity, 3),
-        (Policy::ParityInPlace, 3),
-        (Policy::ParityInPlace, 6),
+        (Policy::Parity, 6),
         (Policy::None, 2),
         (Policy::Erasure { data: 2, parity: 2 }, 4),
     ] {
@@ -163,8 +162,7 @@ fn what_was_flushed_survives_the_power_of_all_servers() {
         (Policy::None, 2),
         (Policy::Mirror, 2),
         (Policy::Parity, 3),
-        (Policy::ParityInPlace, 3),
-        (Policy::ParityInPlace, 6),
+        (Policy::Parity, 6),
         (Policy::Erasure { data: 2, parity: 2 }, 4),
     ] {
         for seed in 1..5 {

@@ -38,7 +38,6 @@ fn every_number_of_losses_is_survived_that_is_promised_and_not_one_more() {
         (Policy::None, 2),
         (Policy::Mirror, 3),
         (Policy::Parity, 4),
-        (Policy::ParityInPlace, 4),
         (Policy::Erasure { data: 3, parity: 2 }, 5),
     ] {
         let promised = policy.shards(servers).unwrap().1;
@@ -62,6 +61,47 @@ fn every_number_of_losses_is_survived_that_is_promised_and_not_one_more() {
             "{policy}"
         );
     }
+}
+
+/// CRC-32C, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 }
+        })
+    })
+}
+
+#[test]
+fn an_array_with_parity_in_place_is_refused_in_one_line() {
+    let (fleet, array) = make(Policy::Parity, 3, 0);
+    drop(array);
+    for server in 0..3 {
+        let image = fleet.image(server);
+        for place in 0..16 {
+            let mut superblock = vec![0; BLOCK];
+            image.read(place * BLOCK as u64, &mut superblock).unwrap();
+            if superblock[..8] != *b"SfRemote" {
+                continue;
+            }
+            superblock[14] |= 1 << 2;
+            let crc = crc32c(&superblock[12..]);
+            superblock[8..12].copy_from_slice(&crc.to_le_bytes());
+            image.write(place * BLOCK as u64, &superblock).unwrap();
+        }
+        fleet.restart_with(server, &image);
+    }
+    fleet.revive_client();
+    let changes = fleet.changes();
+    let refused = Array::open(fleet.clone(), ArrayOptions::default()).err().unwrap();
+    assert_eq!(refused, ArrayError::InPlace);
+    assert!(refused.to_string().lines().count() == 1 && refused.to_string().contains("gone"));
+    assert_eq!(fleet.changes(), changes);
+    // Its client may have died: a new array waits for its late writes.
+    let pauses = fleet.pauses().0;
+    let create = CreateOptions { policy: Policy::Parity, uuid: [2; 16], spares: 0 };
+    Array::create(fleet.clone(), &create, ArrayOptions::default()).unwrap();
+    assert_eq!(fleet.pauses().0, pauses + 1);
 }
 
 #[test]

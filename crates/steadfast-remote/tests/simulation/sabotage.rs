@@ -12,8 +12,6 @@ use steadfast_remote::sabotage::{Sabotage, plant};
 
 use crate::fleet::{Notebook, SimFleet, Trouble};
 use crate::found::{SIZE, STRIPED, late, packed, rack, versions, write};
-use crate::groups::{dies_committing, late_in_a_place};
-use crate::homes::{dies, dies_packing, late_at_home, one_after_the_other, packing, stalls};
 use crate::late::{dies_opening, waited};
 use crate::world::{fill, options};
 
@@ -195,95 +193,9 @@ fn older_bytes_in_memory_are_found() {
     }
 }
 
-/// At least one client death that `homes.rs` survives must fail with the bug.
-fn some_death_is_found(bug: Sabotage) {
-    let fails = |calls| {
-        let mut died = true;
-        fails(bug, || died = dies(3, calls, 1 + calls % 3, calls as usize % 3)) || !died
-    };
-    let found = (0..).step_by(5).find(|calls| fails(*calls)).unwrap();
-    assert!(dies(3, found, 1 + found % 3, found as usize % 3), "not found within {found} calls");
-}
-
-#[test]
-fn homes_overwritten_too_early_are_found() {
-    some_death_is_found(Sabotage::HomeBeforeComplete);
-}
-
-#[test]
-fn marks_out_of_order_are_found() {
-    some_death_is_found(Sabotage::MarkYounger);
-}
-
-#[test]
-fn homes_overwritten_ahead_of_their_checksums_are_found() {
-    some_death_is_found(Sabotage::HomeBeforeSums);
-}
-
-#[test]
-fn checksums_marked_ahead_of_what_was_packed_are_found() {
-    let fails = |calls| {
-        let mut died = true;
-        fails(Sabotage::PackedIsFlushed, || died = dies_packing(calls)) || !died
-    };
-    let found =
-        packing().into_iter().step_by(7).find(|calls| fails(*calls)).expect("a death that hurts");
-    assert!(dies_packing(found), "not found within {found} calls");
-}
-
-/// At least one death of a client that writes groups must fail with the bug, although `groups.rs`
-/// survives it.
-fn some_death_with_groups_is_found(bug: Sabotage) {
-    let fails = |seed, calls| {
-        let mut died = true;
-        fails(bug, || died = dies_committing(calls, seed)) && died
-    };
-    let found = (1..40)
-        .find_map(|seed| (0..60).find(|calls| fails(seed, *calls)).map(|calls| (seed, calls)));
-    let (seed, calls) = found.expect("a death that hurts");
-    println!("{bug:?}: seed {seed}, {calls} calls");
-    dies_committing(calls, seed);
-}
-
-#[test]
-fn groups_committed_ahead_of_their_flush_are_found() {
-    some_death_with_groups_is_found(Sabotage::CommitBeforeFlush);
-}
-
-#[test]
-fn places_that_are_free_too_early_are_found() {
-    some_death_with_groups_is_found(Sabotage::LeftIsFree);
-}
-
-#[test]
-fn marks_ahead_of_a_commit_are_found() {
-    some_death_with_groups_is_found(Sabotage::MarkUncommitted);
-}
-
-#[test]
-fn places_used_again_too_early_are_found() {
-    let found =
-        (0..30).find(|writes| fails(Sabotage::SpoiledIsFree, || _ = late_in_a_place(3, *writes)));
-    assert!(late_in_a_place(3, found.expect("a write that hurts")));
-}
-
-#[test]
-fn homes_written_twice_are_found() {
-    let found =
-        (0..60).find(|writes| fails(Sabotage::HomeWrittenTwice, || _ = late_at_home(3, *writes)));
-    assert!(late_at_home(3, found.expect("a write that hurts")));
-}
-
-#[test]
-fn silence_taken_for_loss_is_found() {
-    let case = |case: u64| _ = stalls(3, case % 12, 1 + case / 12 * 7);
-    let found = (0..120).find(|number| fails(Sabotage::UnansweredIsGone, || case(*number)));
-    case(found.expect("a stall that hurts"));
-}
-
 #[test]
 fn late_writes_that_nobody_waits_for_are_found() {
-    let policy = Policy::ParityInPlace;
+    let policy = Policy::Parity;
     let fails = |calls: &u64| {
         fails(Sabotage::LateIgnored, || _ = waited(policy, 3, 1 + calls % 5, *calls, 20))
     };
@@ -293,7 +205,6 @@ fn late_writes_that_nobody_waits_for_are_found() {
 
 #[test]
 fn closed_arrays_that_are_open_are_found() {
-    let policy = Policy::ParityInPlace;
     let cases = |bug: Option<Sabotage>, case: &dyn Fn(u64)| {
         let hurts = |calls: &u64| match bug {
             Some(bug) => fails(bug, || case(*calls)),
@@ -302,21 +213,12 @@ fn closed_arrays_that_are_open_are_found() {
                 false
             }
         };
-        (0..150).find(hurts)
+        (0..300).find(hurts)
     };
-    let closed = |calls| _ = dies_opening(policy, 3, 1, true, calls, 2);
-    let at_once = |calls| _ = late(policy, 3, calls, true);
+    let closed = |calls| _ = dies_opening(Policy::Parity, 3, 1, true, calls, 2);
+    let at_once = |calls| _ = late(Policy::Parity, 3, calls, true);
     for case in [&closed as &dyn Fn(u64), &at_once] {
         let found = cases(Some(Sabotage::ClosedStands), case).expect("a death that hurts");
         case(found);
     }
-}
-
-/// With parity in place, the checksums tell old versions from new ones even if marks are lost.
-#[test]
-fn old_versions_that_count_again_are_found() {
-    let harmless = |seed| !fails(Sabotage::MarksLost, || one_after_the_other(seed));
-    let found = |seed| fails(Sabotage::OldRecordCounts, || one_after_the_other(seed));
-    assert!((1..12).all(harmless));
-    assert!((1..12).any(found));
 }

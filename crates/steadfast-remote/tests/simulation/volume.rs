@@ -15,7 +15,7 @@ use crate::world::options;
 fn a_volume_survives_its_client_and_a_server() {
     for seed in 0..6 {
         let (policy, servers) =
-            [(Policy::Mirror, 2), (Policy::Parity, 3), (Policy::ParityInPlace, 3)]
+            [(Policy::Mirror, 2), (Policy::Parity, 3), (Policy::Erasure { data: 2, parity: 2 }, 4)]
                 [seed as usize % 3];
         let fleet = Arc::new(SimFleet::new(servers, 8 << 20, seed));
         let notebook = Arc::new(Notebook::default());

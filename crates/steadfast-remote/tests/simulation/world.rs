@@ -23,7 +23,6 @@ pub struct Tally {
     pub cleaned: u64,
     /// Blocks that cleaning packed from memory.
     pub packed: u64,
-    pub groups: u64,
     pub reconstructed: u64,
     pub repaired: u64,
     pub records: u64,
@@ -39,7 +38,6 @@ impl Tally {
         self.rebuilt += other.rebuilt;
         self.cleaned += other.cleaned;
         self.packed += other.packed;
-        self.groups += other.groups;
         self.reconstructed += other.reconstructed;
         self.repaired += other.repaired;
         self.records += other.records;
@@ -100,8 +98,8 @@ impl World {
             (Policy::None, 2),
             (Policy::Parity, 4),
             (Policy::Erasure { data: 4, parity: 2 }, 6),
-            (Policy::ParityInPlace, [3, 4][(seed / 9 % 2) as usize]),
-            (Policy::ParityInPlace, [6, 9, 5, 16][(seed / 9 % 4) as usize]),
+            (Policy::Parity, 3),
+            (Policy::Parity, [6, 9, 5, 16][(seed / 9 % 4) as usize]),
         ];
         let (policy, members) = policies[seed as usize % policies.len()];
         let spares = (seed / 9 % 2) as usize;
@@ -237,7 +235,7 @@ impl World {
 
     fn write(&mut self) -> Result<(), String> {
         let most = match self.random.clone().below(8) {
-            // Whole groups, with parity in place.
+            // Several records at once.
             0 => 120,
             1 => 30,
             _ => 3,
@@ -526,7 +524,6 @@ impl World {
         self.tally.losses += status.losses;
         self.tally.cleaned += status.cleaned;
         self.tally.packed += status.packed;
-        self.tally.groups += status.groups;
         self.tally.reconstructed += status.reconstructed;
         self.tally.repaired += status.repaired;
         self.tally.records += status.records;

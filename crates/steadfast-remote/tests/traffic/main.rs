@@ -5,7 +5,6 @@
 //! docs/inside/REMOTE.md. The results do not depend on time.
 
 mod counting;
-mod in_place;
 
 use std::sync::Arc;
 

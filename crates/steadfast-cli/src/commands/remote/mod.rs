@@ -262,7 +262,7 @@ fn print_live(live: &Live, output: &mut Output) -> Outcome {
     }
     output.line(format_args!(
         "hedged reads {}, blocks computed from others {}, put right {}, segments cleaned {}, \
-         blocks moved {}, of those from memory {}, held {}, groups written whole {}",
+         blocks moved {}, of those from memory {}, held {}",
         live.hedged,
         live.reconstructed,
         live.repaired,
@@ -270,7 +270,6 @@ fn print_live(live: &Live, output: &mut Output) -> Outcome {
         live.moved,
         live.packed,
         live.held,
-        live.groups,
     ))?;
     let mut row = |name: &str, latency: &Latency, bytes: Option<u64>| {
         let bytes = bytes.map_or("-".to_owned(), size::human);

@@ -1,17 +1,23 @@
-//! Parity in place: clients die, and servers are lost, while blocks are written home.
+//! Arrays with a full log: clients die, and servers are lost, while segments are cleaned.
 
 use std::sync::Arc;
 
 use steadfast_media::Medium;
 use steadfast_remote::array::{
-    Array, ArrayError, ArrayOptions, BLOCK, CreateOptions, Fleet, Policy, Progress,
+    Array, ArrayError, ArrayOptions, BLOCK, CreateOptions, Policy, Progress,
 };
 
 use crate::fleet::{LATE_MS, Notebook, Random, SimFleet, Trouble};
 use crate::found::{SIZE, rebuild};
 use crate::world::{fill, options};
 
-const POLICY: Policy = Policy::ParityInPlace;
+/// The policies of these worlds, and their servers.
+pub const POLICIES: [(Policy, usize); 4] = [
+    (Policy::Parity, 3),
+    (Policy::Parity, 6),
+    (Policy::Mirror, 2),
+    (Policy::Erasure { data: 2, parity: 2 }, 4),
+];
 
 /// An array with a full log, and the expected contents.
 pub struct Full {
@@ -21,10 +27,6 @@ pub struct Full {
     pub random: Random,
     /// How long a client that opens the array waits for late writes.
     pub late_ms: u64,
-    /// Number of blocks written after the log is full, from the first block on.
-    hot: u64,
-    /// Whether every other write is of whole groups.
-    groups: bool,
     /// The version of each block at the last flush.
     pub flushed: Vec<u64>,
     /// Written and not flushed: block and version.
@@ -33,30 +35,9 @@ pub struct Full {
 }
 
 impl Full {
-    pub fn new(servers: usize, seed: u64) -> Full {
-        Full::sized(POLICY, servers, SIZE, u64::MAX, seed)
-    }
-
-    /// The same; every other write is of whole groups.
-    pub fn groups(servers: usize, size: u64, seed: u64) -> Full {
-        Full { groups: true, ..Full::sized(POLICY, servers, size, u64::MAX, seed) }
-    }
-
-    /// The same, but nothing is written yet.
-    pub fn empty(servers: usize, size: u64, seed: u64) -> Full {
-        Full { groups: true, ..Full::fresh(POLICY, servers, size, u64::MAX, seed) }
-    }
-
-    /// Many checksum blocks: those of a few homes are packed again and again, while the others
-    /// stay. Checksums have segments of their own, and the first of their blocks cover all written
-    /// blocks.
-    fn packing() -> Full {
-        Full::sized(POLICY, 16, 3 << 20, 900, 1)
-    }
-
-    pub fn sized(policy: Policy, servers: usize, size: u64, hot: u64, seed: u64) -> Full {
-        let mut full = Full::fresh(policy, servers, size, hot, seed);
-        // Some blocks are never written, and none in whole groups.
+    pub fn new(policy: Policy, servers: usize, seed: u64) -> Full {
+        let mut full = Full::fresh(policy, servers, seed);
+        // Some blocks are never written.
         let blocks = full.flushed.len() as u64 - 5;
         (0..blocks)
             .step_by(20)
@@ -68,8 +49,8 @@ impl Full {
         full
     }
 
-    fn fresh(policy: Policy, servers: usize, size: u64, hot: u64, seed: u64) -> Full {
-        let fleet = Arc::new(SimFleet::new(servers, size, seed));
+    fn fresh(policy: Policy, servers: usize, seed: u64) -> Full {
+        let fleet = Arc::new(SimFleet::new(servers, SIZE, seed));
         let notebook = Arc::new(Notebook::default());
         let create = CreateOptions { policy, uuid: [3; 16], spares: 0 };
         let array = Array::create(fleet.clone(), &create, options(&notebook)).unwrap();
@@ -82,8 +63,6 @@ impl Full {
             array: Some(array),
             random,
             late_ms: LATE_MS,
-            hot: hot.min(blocks),
-            groups: false,
             flushed,
             under_way: Vec::new(),
             version: 0,
@@ -116,23 +95,11 @@ impl Full {
 
     /// Writes one or a few blocks at a random position, and flushes.
     pub fn one(&mut self) -> Result<(), steadfast_media::MediumError> {
-        let group = 16 * (self.fleet.servers() as u64 - 1);
-        let count = match self.groups && self.random.one_in(2) {
-            true => (group + self.random.below(3 * group)).min(self.hot - 1),
-            false if self.random.one_in(5) => 1 + self.random.below(40),
-            false => 1,
-        };
-        let first = self.random.below(self.hot - count);
+        let count = if self.random.one_in(5) { 1 + self.random.below(40) } else { 1 };
+        let first = self.random.below(self.flushed.len() as u64 - count);
         self.write(first, count)?;
-        if self.groups && self.random.one_in(3) {
-            // The next call reports the same error.
-            let _ = self.array().tidy();
-        }
-        // Several writes before a flush, so that places are used up.
-        if !self.groups || self.random.one_in(2) {
-            self.array().flush()?;
-            self.note();
-        }
+        self.array().flush()?;
+        self.note();
         Ok(())
     }
 
@@ -182,39 +149,15 @@ impl Full {
 /// A client dies at its `calls`-th call while the log is full. All servers lose power, and one of
 /// them restarts empty. It is rebuilt, and another one is lost. Returns whether the client died
 /// before its end.
-pub fn dies(servers: usize, calls: u64, seed: u64, lost: usize) -> bool {
-    dies_in(Full::new(servers, seed), calls, lost, &format!("{servers} servers, seed {seed}"))
-}
-
-/// The calls after which checksums are being packed, if the client lives.
-pub fn packing() -> Vec<u64> {
-    let mut full = Full::packing();
-    let first = full.fleet.calls();
-    let mut packing = Vec::new();
-    for _ in 0..40 {
-        let before = (full.fleet.calls(), full.array().status().packed);
-        full.one().unwrap();
-        if full.array().status().packed > before.1 {
-            packing.extend(before.0 - first..full.fleet.calls() - first);
-        }
-    }
-    packing
-}
-
-/// A client dies after this many calls, as in [`dies`].
-pub fn dies_packing(calls: u64) -> bool {
-    dies_in(Full::packing(), calls, calls as usize % 16, "packing")
-}
-
-pub fn dies_in(mut full: Full, calls: u64, lost: usize, world: &str) -> bool {
-    let context = format!("{world}, {calls} calls, {lost} lost");
-    let servers = full.fleet.servers();
+fn dies(policy: Policy, servers: usize, calls: u64, seed: u64, lost: usize) -> bool {
+    let context = format!("{policy} on {servers}, seed {seed}, {calls} calls, {lost} lost");
+    let mut full = Full::new(policy, servers, seed);
     let before = full.array().status().cleaned;
     full.fleet.arm_death(calls);
     let ended = (0..40).all(|_| full.one().is_ok());
     let cleaned = full.array().status().cleaned - before;
     assert_eq!(ended, !full.fleet.is_dead(), "{context}");
-    assert!(!ended || full.groups || cleaned > 3, "{context}: {cleaned} cleaned");
+    assert!(!ended || cleaned > 3, "{context}: {cleaned} cleaned");
     for server in 0..servers {
         match server == lost {
             true => full.fleet.restart_empty(server),
@@ -245,36 +188,26 @@ pub fn every_death() -> bool {
 /// Every fifth call, with one of the servers; with STEADFAST_DEATHS=all every call, with each of
 /// the servers.
 #[test]
-fn blocks_on_their_way_home_survive_the_client_and_a_server() {
+fn a_full_log_survives_the_client_and_a_server() {
     let all = every_death();
-    for servers in [3, 4, 6] {
+    for (policy, servers) in POLICIES {
         let died = |calls: u64| {
             let turn = (calls % servers as u64) as usize;
             let some = if all { 0..servers } else { turn..turn + 1 };
-            some.into_iter().all(|lost| dies(servers, calls, 1 + calls % 3, lost))
+            some.into_iter().all(|lost| dies(policy, servers, calls, 1 + calls % 3, lost))
         };
         let deaths =
             (0..).step_by(if all { 1 } else { 5 }).take_while(|calls| died(*calls)).count();
-        println!("{servers} servers: {deaths} deaths");
-        assert!(deaths > 50, "{servers}: {deaths}");
+        println!("{policy} on {servers}: {deaths} deaths");
+        assert!(deaths > 8, "{policy} on {servers}: {deaths}");
     }
 }
 
-/// Every eleventh of the calls that pack checksums; with STEADFAST_DEATHS=all every one.
-#[test]
-fn checksums_that_are_packed_survive_the_client_and_a_server() {
-    let packing = packing();
-    assert!(packing.len() > 100, "{} calls", packing.len());
-    let some = packing.iter().step_by(if every_death() { 1 } else { 11 });
-    assert!(some.into_iter().all(|calls| dies_packing(*calls)));
-}
-
 /// A client dies, and the next one writes a little. Only then all servers lose power, and with it
-/// every mark that the first client had not flushed. A block at home may have an older version in a
-/// segment whose mark is lost. Returns whether the first client died.
+/// every mark that the first client had not flushed. Returns whether the first client died.
 fn power_goes_later(calls: u64, more: u64, seed: u64) -> bool {
     let context = format!("{calls} calls, {more} more, seed {seed}");
-    let mut full = Full::new(3, seed);
+    let mut full = Full::new(Policy::Parity, 3, seed);
     // A flush is then one durable write; it flushes nothing else if nothing else was sent.
     full.fleet.write_durably();
     full.fleet.arm_death(calls);
@@ -302,22 +235,26 @@ fn marks_that_nobody_has_flushed_bring_nothing_old_back() {
     assert!(deaths > 30, "{deaths}");
 }
 
-/// Clients follow one another, with or without a planted bug.
-pub fn one_after_the_other(seed: u64) {
-    let mut full = Full::new(3, seed);
-    for life in 0..4 {
-        (0..25).for_each(|_| full.one().unwrap());
-        full.reopen("opened");
-        full.check(&format!("seed {seed}, life {life}"));
+#[test]
+fn clients_that_follow_one_another_find_what_was_written() {
+    for (policy, servers) in POLICIES {
+        for seed in 1..8 {
+            let mut full = Full::new(policy, servers, seed);
+            for life in 0..4 {
+                (0..25).for_each(|_| full.one().unwrap());
+                full.reopen("opened");
+                full.check(&format!("{policy}, seed {seed}, life {life}"));
+            }
+        }
     }
 }
 
 #[test]
-fn what_waits_is_not_taken_for_what_is_at_home() {
+fn what_waits_during_a_rebuild_is_not_lost() {
     for block in (0..150).step_by(9) {
         for lost in 0..3 {
             let context = format!("block {block}, member {lost}");
-            let mut full = Full::new(3, 1 + block % 4);
+            let mut full = Full::new(Policy::Parity, 3, 1 + block % 4);
             full.fleet.restart_empty(lost);
             full.one().expect(&context);
             let mut going = full.array().begin_rebuild(lost, lost).expect(&context);
@@ -332,54 +269,18 @@ fn what_waits_is_not_taken_for_what_is_at_home() {
     }
 }
 
-/// First byte of the homes on each server.
-pub fn first_home(array: &Array<Arc<SimFleet>>) -> u64 {
+/// First byte behind the segments of each server.
+fn end_of_log(array: &Array<Arc<SimFleet>>) -> u64 {
     let status = array.status();
     (64 << 10) + u64::from(status.segments.1) * u64::from(status.segment_bytes)
 }
 
-/// A write home of a living client, the one after `writes` others, is not answered in time. It
-/// arrives after many later writes home. Then another server is lost, if the first one is good.
-/// Returns whether there were so many writes.
-pub fn late_at_home(servers: usize, writes: u64) -> bool {
-    let context = format!("{servers} servers, {writes} writes");
-    let mut full = Full::new(servers, 1 + writes % 4);
-    full.fleet.keep_write(first_home(full.array()), writes);
-    (0..80).for_each(|_| full.one().expect(&context));
-    let Some(server) = full.fleet.kept().first().copied() else { return false };
-    // Everything is overwritten, and most of it is written home.
-    for block in 0..full.flushed.len() as u64 {
-        full.write(block, 1).expect(&context);
-    }
-    full.array().flush().expect(&context);
-    full.note();
-    full.fleet.deliver();
-    let lost = full.array().lost();
-    assert!(lost.iter().all(|member| *member == server), "{context}: {lost:?} are lost");
-    for member in lost {
-        full.check(&format!("{context}, delivered"));
-        rebuild(full.array(), member);
-    }
-    full.fleet.set_trouble((server + 1) % servers, Trouble::Down);
-    full.check(&context);
-    true
-}
-
-#[test]
-fn what_a_living_client_wrote_home_hides_nothing_when_it_arrives_late() {
-    for (servers, step) in [(3, 1), (6, 5)] {
-        let late =
-            (0..40).step_by(step).take_while(|writes| late_at_home(servers, *writes)).count();
-        assert!(late > 30 / step, "{servers}: {late}");
-    }
-}
-
-/// Two or more servers do not answer for some calls, from the `start`-th write on, while blocks are
-/// written home. Operations may fail, but no flushed block is damaged once the servers answer
+/// Two or more servers do not answer for some calls, from the `start`-th write on, while segments
+/// are cleaned. Operations may fail, but no flushed block is damaged once the servers answer
 /// again. Returns whether any operation failed.
-pub fn stalls(servers: usize, start: u64, calls: u64) -> bool {
+fn stalls(servers: usize, start: u64, calls: u64) -> bool {
     let context = format!("{servers} servers, {calls} calls from {start} on");
-    let mut full = Full::new(servers, 1 + start % 5);
+    let mut full = Full::new(Policy::Parity, servers, 1 + start % 5);
     (0..start).for_each(|_| full.one().expect(&context));
     let who = match start % 3 {
         0 => 0b011,
@@ -420,7 +321,7 @@ fn who_does_not_answer_is_not_taken_for_wrong() {
 /// one before.
 fn die_again_and_again(servers: usize, calls: u64) {
     let context = format!("{servers} servers, {calls} calls each");
-    let mut full = Full::new(servers, 1 + calls % 4);
+    let mut full = Full::new(Policy::Parity, servers, 1 + calls % 4);
     for death in 0..40 {
         full.fleet.arm_death(calls + death % 3);
         while full.one().is_ok() {}
@@ -440,26 +341,19 @@ fn clients_that_die_one_after_the_other_use_no_room_up() {
     }
 }
 
-/// One server has everything in the log wrong, checksums of homes included, and another one is
-/// lost. That is more than the policy survives.
+/// One server has everything wrong, and another one is lost. That is more than the policy survives.
 #[test]
-fn what_cannot_be_known_is_refused_and_the_rest_goes_on() {
-    let faults = [(0, 1), (1, 2), (2, 0), (1, 0)];
-    for ((wrong, gone), groups) in
-        faults.into_iter().flat_map(|fault| [(fault, false), (fault, true)])
-    {
-        let context = format!("{wrong} is wrong, {gone} is gone, groups: {groups}");
-        let mut full = match groups {
-            true => Full::groups(3, SIZE, 1 + wrong as u64),
-            false => Full::new(3, 1 + wrong as u64),
-        };
+fn what_cannot_be_known_is_refused_and_the_rest_is_right() {
+    for (wrong, gone) in [(0, 1), (1, 2), (2, 0), (1, 0)] {
+        let context = format!("{wrong} is wrong, {gone} is gone");
+        let mut full = Full::new(Policy::Parity, 3, 1 + wrong as u64);
         (0..30).for_each(|_| full.one().expect(&context));
         full.flush(&context);
         // No later record confirms that the last one was flushed, so it may be void.
         full.write(7, 1).expect(&context);
         full.array().flush().expect(&context);
         full.note();
-        full.fleet.scramble(wrong, 64 << 10..first_home(full.array()));
+        full.fleet.scramble(wrong, 64 << 10..end_of_log(full.array()));
         full.fleet.set_trouble(gone, Trouble::Down);
         full.reopen(&context);
         let refused = |full: &mut Full| {
@@ -481,47 +375,6 @@ fn what_cannot_be_known_is_refused_and_the_rest_goes_on() {
         let at_first = refused(&mut full);
         assert!(at_first > 0, "{context}");
         full.reopen(&context);
-        // A write-back includes the neighbours of a block, and they stay unchanged.
-        (0..60).for_each(|_| full.one().expect(&context));
-        full.flush(&context);
-        assert!(refused(&mut full) <= at_first, "{context}");
-        full.reopen(&context);
-        assert!(refused(&mut full) <= at_first, "{context}");
-        full.write(0, full.flushed.len() as u64).expect(&context);
-        full.array().flush().expect(&context);
-        full.note();
-        full.check(&context);
-        rebuild_from_nothing(&mut full, gone, &context);
-        full.check(&context);
-        full.reopen(&context);
-        full.check(&context);
+        assert_eq!(refused(&mut full), at_first, "{context}");
     }
-}
-
-/// A lost server restarts empty.
-fn rebuild_from_nothing(full: &mut Full, server: usize, context: &str) {
-    full.fleet.restart_empty(server);
-    full.one().expect(context);
-    rebuild(full.array(), server);
-}
-
-/// A block at home is wrong, and its repair is not answered in time: the member is lost, as with
-/// any write home.
-#[test]
-fn a_home_that_is_put_right_late_costs_the_member() {
-    let mut late = 0;
-    for seed in 1..20 {
-        let mut full = Full::new(3, seed);
-        (0..20).for_each(|_| full.one().unwrap());
-        let (block, server) = (full.random.below(150), full.random.below(3) as usize);
-        full.fleet.damage(server, &fill(full.flushed[block as usize], block)[..64]);
-        full.fleet.keep_write(first_home(full.array()), 0);
-        full.array().read(block * BLOCK as u64, &mut [0; BLOCK]).unwrap();
-        let kept = full.fleet.kept();
-        assert_eq!(full.array().lost(), kept, "seed {seed}");
-        late += kept.len();
-        full.fleet.deliver();
-        full.check(&format!("seed {seed}"));
-    }
-    assert!(late > 2, "{late}");
 }
