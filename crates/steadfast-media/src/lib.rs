@@ -59,7 +59,7 @@ mod geometry;
 mod medium;
 mod memory;
 mod pages;
-mod random;
+pub mod random;
 pub mod sim;
 
 pub use counters::MediumCounters;
@@ -67,4 +67,5 @@ pub use error::{ErrorClass, MediumError, MediumOperation};
 pub use geometry::{FailureModel, Geometry, GeometryError};
 pub use medium::{Medium, Temperature, WaitHook};
 pub use memory::MemoryMedium;
+pub use random::Random;
 pub use sim::{SimMedium, SimOptions};

@@ -1,44 +1,59 @@
-//! SplitMix64: a small generator whose whole state is the seed, so a seed determines a run.
+//! SplitMix64: a small generator whose whole state is the seed, so a seed determines a run. The
+//! simulators, the tests and the lab of all crates draw from it.
 
 /// Deterministic pseudo-random numbers. Not for cryptography.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The same seed gives the same numbers on every machine.
+    pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.0)
     }
 
     /// A number below `bound`; 0 if `bound` is 0. The bias of the modulus is irrelevant for tests.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
+    pub fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.bits() % bound }
     }
 
-    pub(crate) fn coin(&mut self) -> bool {
+    /// True once in `count` times on average; never if `count` is 0.
+    pub fn one_in(&mut self, count: u64) -> bool {
+        count != 0 && self.below(count) == 0
+    }
+
+    /// True half of the time.
+    pub fn coin(&mut self) -> bool {
         // The high bits are the most random ones.
-        self.next() >> 63 == 1
+        self.bits() >> 63 == 1
     }
 
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    /// Puts the items into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);
         }
     }
 
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+    /// Fills the bytes.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
         for piece in bytes.chunks_mut(8) {
-            let word = self.next().to_le_bytes();
+            let word = self.bits().to_le_bytes();
             piece.copy_from_slice(&word[..piece.len()]);
         }
     }
+}
+
+/// Mixes 64 bits so that every input bit reaches every output bit.
+pub fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 #[cfg(test)]
@@ -48,8 +63,8 @@ mod tests {
     #[test]
     fn matches_the_published_sequence() {
         let mut random = Random::new(1_234_567);
-        assert_eq!(random.next(), 6_457_827_717_110_365_317);
-        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+        assert_eq!(random.bits(), 6_457_827_717_110_365_317);
+        assert_eq!(random.bits(), 3_203_168_211_198_807_973);
     }
 
     #[test]

@@ -1,25 +1,30 @@
 //! Randomness that is identical everywhere: one seed is one world.
 
-/// The splitmix64 generator: small, fast, and every seed is suitable, even 0.
+use steadfast_media::random;
+pub use steadfast_media::random::mix;
+
+/// The draws of a world. Every seed is suitable, even 0.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct Random {
+    seed: u64,
+    draws: random::Random,
+}
 
 impl Random {
-    /// A generator that always gives the same numbers for the same seed.
+    /// Draws that are always the same for the same seed.
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random { seed, draws: random::Random::new(seed) }
     }
 
-    /// A separate generator for a part of the world, so that more draws in one part do not change
-    /// another.
+    /// Separate draws for a part of the world, so that more draws in one part do not change
+    /// another. Nothing was drawn yet.
     pub fn fork(&self, label: u64) -> Random {
-        Random(mix(self.0 ^ mix(label.wrapping_add(0x5851_f42d_4c95_7f2d))))
+        Random::new(mix(self.seed ^ mix(label.wrapping_add(0x5851_f42d_4c95_7f2d))))
     }
 
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.draws.bits()
     }
 
     /// A number below `bound`; 0 if `bound` is 0.
@@ -46,13 +51,6 @@ impl Random {
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }
-}
-
-/// Mixes 64 bits so that every input bit reaches every output bit.
-pub fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 /// Fills `buffer` with the bytes of pattern `fill` at `offset`. Pattern 0 is all zeros, that is,

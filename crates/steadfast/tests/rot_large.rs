@@ -6,7 +6,7 @@
 
 use steadfast::testing::TestPlatform;
 use steadfast::{Error, FormatOptions, OpenOptions, Volume};
-use steadfast_media::{Medium, MemoryMedium};
+use steadfast_media::{Medium, MemoryMedium, Random};
 
 const SIZE: u64 = 256 << 20;
 const FILES: usize = 1500;
@@ -14,18 +14,6 @@ const CACHE: usize = 512 << 10;
 const BLOCK: usize = 4096;
 
 type Device<'a> = Volume<&'a MemoryMedium, TestPlatform>;
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) as usize % limit
-    }
-}
 
 fn path(file: usize) -> String {
     format!("/d{}/file {file}", file % 30)
@@ -111,10 +99,11 @@ fn rot(copies: u8) {
     let options = || OpenOptions { read_only: true, cache_size: CACHE, ..OpenOptions::default() };
     let (mut flips, mut lost, mut refused) = (0, 0, 0);
     for seed in 1..=images {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let mut random = Random::new(seed);
         let mut bad = Vec::new();
         for _ in 0..[1, 8, 40, 300][seed as usize % 4] {
-            let at = blocks[random.below(blocks.len())] + random.below(BLOCK) as u64;
+            let at =
+                blocks[random.below(blocks.len() as u64) as usize] + random.below(BLOCK as u64);
             bad.push((at - at % 512, (at % 512) as usize, 1_u8 << random.below(8)));
         }
         let flip = || {

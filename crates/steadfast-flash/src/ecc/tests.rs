@@ -6,28 +6,12 @@ extern crate std;
 use std::vec;
 use std::vec::Vec;
 
+use steadfast_media::Random;
+
 use super::*;
 
-/// A small generator with a fixed sequence.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
-    }
+fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
+    (0..length).map(|_| random.bits() as u8).collect()
 }
 
 /// A codeword in one buffer: data, spare, parity.
@@ -157,9 +141,9 @@ fn parity(code: Code, data: &[u8]) -> Vec<u8> {
 
 #[test]
 fn parities_are_those_of_plain_codes() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for length in [512, 512, 256, 530, 64, 8] {
-        let data = random.bytes(length);
+        let data = bytes(&mut random, length);
         assert_eq!(parity(Code::Bch4, &data), plain_bch(4, &data), "{length}");
         assert_eq!(parity(Code::Bch8, &data), plain_bch(8, &data), "{length}");
         if length <= 512 {
@@ -173,10 +157,10 @@ fn parities_are_those_of_plain_codes() {
 
 #[test]
 fn two_pieces_are_one_codeword() {
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     for code in Code::ALL {
         for cut in [0, 1, 7, 8, 100, 255, 256] {
-            let data = random.bytes(256);
+            let data = bytes(&mut random, 256);
             let mut pieces = vec![0; code.parity_bytes()];
             code.encode(&data[..cut], &data[cut..], &mut pieces).unwrap();
             assert_eq!(pieces, parity(code, &data), "{code:?} {cut}");
@@ -207,7 +191,7 @@ fn an_erased_codeword_is_one_and_heals() {
 
 #[test]
 fn every_single_flip_is_corrected() {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for (code, data, spare) in [
         (Code::Hamming256, 256, 0),
         (Code::Hamming512, 512, 0),
@@ -215,7 +199,7 @@ fn every_single_flip_is_corrected() {
         (Code::Bch4, 512, 16),
         (Code::Bch8, 512, 0),
     ] {
-        let word = Word::new(code, &random.bytes(data), &random.bytes(spare));
+        let word = Word::new(code, &bytes(&mut random, data), &bytes(&mut random, spare));
         for bit in 0..8 * (data + spare) + 8 * code.parity_bytes() {
             let mut damaged = Word { bytes: word.bytes.clone(), ..word };
             damaged.flip(bit);
@@ -229,7 +213,7 @@ fn every_single_flip_is_corrected() {
 
 #[test]
 fn hamming_sees_every_two_flips() {
-    let word = Word::new(Code::Hamming256, &Random(4).bytes(256), &[]);
+    let word = Word::new(Code::Hamming256, &bytes(&mut Random::new(4), 256), &[]);
     let bits = word.bits();
     // Every first bit with every second bit in a prime stride; all pairs of a small codeword.
     for first in 0..bits {
@@ -255,7 +239,7 @@ fn hamming_sees_every_two_flips() {
 fn draw(random: &mut Random, bits: usize, count: usize) -> Vec<usize> {
     let mut chosen = Vec::new();
     while chosen.len() < count {
-        let bit = random.below(bits);
+        let bit = random.below(bits as u64) as usize;
         if !chosen.contains(&bit) {
             chosen.push(bit);
         }
@@ -265,17 +249,17 @@ fn draw(random: &mut Random, bits: usize, count: usize) -> Vec<usize> {
 
 #[test]
 fn bch_corrects_up_to_its_strength() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for (code, spare) in [(Code::Bch4, 0), (Code::Bch4, 8), (Code::Bch8, 0), (Code::Bch8, 24)] {
         for flips in 0..=code.strength() as usize {
             for round in 0..400 {
-                let word = Word::new(code, &random.bytes(512), &random.bytes(spare));
+                let word = Word::new(code, &bytes(&mut random, 512), &bytes(&mut random, spare));
                 let mut damaged = Word { bytes: word.bytes.clone(), ..word };
                 // Spread, in a burst, or in the parity.
                 let bits = word.bits();
                 let places = match round % 4 {
                     0 => {
-                        let start = random.below(bits - 16);
+                        let start = random.below((bits - 16) as u64) as usize;
                         draw(&mut random, 16, flips).into_iter().map(|bit| start + bit).collect()
                     }
                     1 => {
@@ -322,12 +306,12 @@ fn bch4_corrects_every_pattern_of_a_short_codeword() {
 /// predicts.
 #[test]
 fn bch_beyond_its_strength() {
-    let mut random = Random(6);
+    let mut random = Random::new(6);
     for (code, most) in [(Code::Bch4, 40), (Code::Bch8, 0)] {
         let mut mistaken = 0;
         for round in 0..4000 {
             let flips = code.strength() as usize + 1 + round % 3;
-            let word = Word::new(code, &random.bytes(512), &[]);
+            let word = Word::new(code, &bytes(&mut random, 512), &[]);
             let mut damaged = Word { bytes: word.bytes.clone(), ..word };
             for bit in draw(&mut random, word.bits(), flips) {
                 damaged.flip(bit);
@@ -349,10 +333,10 @@ fn bch_beyond_its_strength() {
 /// Any bytes: always a result, never a panic, and accepted bytes are a codeword.
 #[test]
 fn noise_is_answered() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for code in Code::ALL {
         for _ in 0..2000 {
-            let bytes = random.bytes(code.step_bytes() + code.parity_bytes());
+            let bytes = bytes(&mut random, code.step_bytes() + code.parity_bytes());
             let mut word = Word { code, data: code.step_bytes(), spare: 0, bytes };
             if word.decode().is_ok() {
                 assert_eq!(word.decode(), Ok(0));

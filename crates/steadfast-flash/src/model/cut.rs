@@ -118,7 +118,7 @@ impl NandModel {
     /// Leaves the state of an interrupted erasure of `block`.
     pub(super) fn tear_erase(&mut self, block: BlockNumber, outcome: Interrupted) {
         let mut random = self.random.clone();
-        self.random.next();
+        self.random.bits();
         let Some(cells) = self.block_mut(block) else { return };
         match outcome {
             Interrupted::NotBegun => {}

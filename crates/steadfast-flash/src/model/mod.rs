@@ -19,7 +19,6 @@ mod cut;
 mod interrupted;
 mod nor;
 mod part;
-mod random;
 
 pub use interrupted::{Interrupted, Struck};
 pub use nor::NorModel;

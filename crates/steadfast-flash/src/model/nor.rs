@@ -4,8 +4,9 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use steadfast_media::Random;
+
 use super::interrupted::Interrupted;
-use super::random::Random;
 use crate::nand::{BlockNumber, NandError, NandOperation};
 use crate::nor::{Nor, NorGeometry};
 
@@ -51,7 +52,7 @@ impl NorModel {
         NorModel {
             geometry,
             sectors: vec![sector; geometry.sectors as usize],
-            random: Random(seed),
+            random: Random::new(seed),
             cut: None,
             powered: true,
             operations: 0,
@@ -76,7 +77,7 @@ impl NorModel {
 
     /// Other random numbers from here on.
     pub fn reseed(&mut self, seed: u64) {
-        self.random = Random(seed);
+        self.random = Random::new(seed);
     }
 
     /// Programs and erasures so far.
@@ -125,7 +126,7 @@ impl NorModel {
     fn apply(&mut self, address: u32, data: &[u8], outcome: Interrupted) {
         let (index, from) = self.place(address);
         let mut random = self.random.clone();
-        self.random.next();
+        self.random.bits();
         let torn_at = random.below(data.len() as u64) as usize;
         let Some(sector) = self.sector(index) else { return };
         for (at, bits) in core::mem::take(&mut sector.soon) {
@@ -141,7 +142,7 @@ impl NorModel {
                 return;
             };
             let cleared = *byte & !value;
-            let some = random.next() as u8;
+            let some = random.bits() as u8;
             match outcome {
                 Interrupted::NotBegun => {}
                 // Some charge has gone, too little to be read.
@@ -149,7 +150,7 @@ impl NorModel {
                 Interrupted::Half if number < torn_at => *byte &= value,
                 Interrupted::Half if number == torn_at => {
                     *byte &= !(cleared & some);
-                    *unstable |= cleared & random.next() as u8;
+                    *unstable |= cleared & random.bits() as u8;
                 }
                 Interrupted::Half => {}
                 Interrupted::Unstable => {
@@ -169,7 +170,7 @@ impl NorModel {
     /// Erases a sector, or a part of it.
     fn erase_part(&mut self, index: usize, outcome: Interrupted) {
         let mut random = self.random.clone();
-        self.random.next();
+        self.random.bits();
         let Some(sector) = self.sector(index) else { return };
         if outcome == Interrupted::NotBegun {
             return;
@@ -178,7 +179,7 @@ impl NorModel {
         sector.soon.clear();
         for at in 0..sector.bytes.len() {
             let (value, unstable, weak) = match outcome {
-                Interrupted::Invisible => (0xff, 0, random.next() as u8),
+                Interrupted::Invisible => (0xff, 0, random.bits() as u8),
                 // The part programs all bits first, then it erases them.
                 Interrupted::Half | Interrupted::Unstable => {
                     let old = sector.bytes.get(at).copied().unwrap_or(0);
@@ -186,10 +187,10 @@ impl NorModel {
                         0 => old,
                         1 => 0,
                         2 => 0xff,
-                        _ => old | random.next() as u8,
+                        _ => old | random.bits() as u8,
                     };
                     let shaky = outcome == Interrupted::Unstable && random.one_in(4);
-                    (value, if shaky { random.next() as u8 } else { 0 }, random.next() as u8)
+                    (value, if shaky { random.bits() as u8 } else { 0 }, random.bits() as u8)
                 }
                 _ => (0xff, 0, 0),
             };
@@ -218,7 +219,7 @@ impl Nor for NorModel {
         for (to, (byte, unstable)) in buffer.iter_mut().zip(bytes) {
             *to = *byte;
             if *unstable != 0 {
-                *to ^= unstable & self.random.next() as u8;
+                *to ^= unstable & self.random.bits() as u8;
             }
             filled += 1;
         }

@@ -3,9 +3,10 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use steadfast_media::Random;
+
 use super::cells::{Block, Cells, Programmed, Quality};
 use super::interrupted::{Interrupted, Struck};
-use super::random::Random;
 use crate::nand::{
     BlockNumber, Ecc, EccStatus, Nand, NandError, NandGeometry, NandOperation, PageAddress,
 };
@@ -74,7 +75,7 @@ impl NandModel {
     #[must_use]
     pub fn new(part: &Part, seed: u64) -> NandModel {
         let geometry = part.geometry;
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let bad_count = random.below(u64::from(geometry.bad_max) / 2 + 1);
         let bad: Vec<u64> = (0..bad_count)
             .map(|_| 1 + random.below(u64::from(geometry.blocks.max(2)) - 1))
@@ -172,7 +173,7 @@ impl NandModel {
 
     /// Determines future damage from another seed.
     pub fn reseed(&mut self, seed: u64) {
-        self.random = Random(seed);
+        self.random = Random::new(seed);
     }
 
     pub(super) fn block_mut(&mut self, block: BlockNumber) -> Option<&mut Block> {

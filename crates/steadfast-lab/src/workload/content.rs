@@ -5,6 +5,8 @@
 //! bytes. A file system can neither guess it nor share it. Data of another place, file or time does
 //! not match.
 
+use steadfast_media::random::mix;
+
 use crate::Trouble;
 
 /// Number of bytes after which the random part repeats.
@@ -107,10 +109,7 @@ impl Content {
 /// SplitMix64: small, specified, and identical everywhere.
 pub fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut value = *state;
-    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+    mix(*state)
 }
 
 /// A number below `bound` (0 for a bound of 0), with negligible bias.

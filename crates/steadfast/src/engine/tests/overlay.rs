@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use std::sync::Arc;
 
 use steadfast_media::sim::{Action, Fault};
-use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium, SimMedium, SimOptions};
+use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium, Random, SimMedium, SimOptions};
 
 use crate::engine::apply::is_recorded;
 use crate::engine::keyspace::KeyspaceRead;
@@ -48,17 +48,12 @@ fn items<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>) -> Items 
     forwards
 }
 
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    *state >> 33
-}
-
 /// One random change of a file or name.
-fn change<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>, seed: &mut u64) {
-    let name = |seed: &mut u64| format!("file {}", random(seed) % 40).into_bytes();
-    let (one, other, length) = (name(seed), name(seed), random(seed) % 9000);
+fn change<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>, seed: &mut Random) {
+    let name = |seed: &mut Random| format!("file {}", seed.below(1 << 31) % 40).into_bytes();
+    let (one, other, length) = (name(seed), name(seed), seed.below(1 << 31) % 9000);
     let file = volume.lookup(ROOT, &one).map(|attributes| attributes.inode);
-    let done = match (random(seed) % 7, file) {
+    let done = match (seed.below(1 << 31) % 7, file) {
         (_, Err(_)) => {
             volume.create(ROOT, &one, NewNode::Regular, 0o644, &Caller::default()).map(drop)
         }
@@ -93,10 +88,11 @@ fn open(medium: &Arc<MemoryMedium>) -> Volume<Arc<MemoryMedium>, TestPlatform> {
 }
 
 /// Fills a volume that has a log. Returns its content.
-fn filled<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>, mut seed: u64) -> Items {
+fn filled<M: steadfast_media::Medium>(volume: &Volume<M, TestPlatform>, seed: u64) -> Items {
+    let mut seed = Random::new(seed);
     for round in 0..150 {
         change(volume, &mut seed);
-        match random(&mut seed) % 30 {
+        match seed.below(1 << 31) % 30 {
             0 if round < 100 => volume.checkpoint().unwrap(),
             1 if round < 100 => drop(volume.snapshot_create(&format!("{round}")).unwrap()),
             _ => volume.transact().unwrap(),
@@ -132,7 +128,7 @@ fn what_is_shown_does_not_depend_on_the_replay() {
         assert!(items(&volume) == expected, "seed {seed}: rolled back");
         drop(volume);
         let volume = open(&medium);
-        change(&volume, &mut (seed + 1));
+        change(&volume, &mut Random::new(seed + 1));
         volume.rollback().unwrap();
         assert!(items(&volume) == expected, "seed {seed}: changed and rolled back");
         drop(volume);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use std::sync::Arc;
 
 use steadfast_media::sim::Survival;
-use steadfast_media::{MemoryMedium, SimMedium, SimOptions};
+use steadfast_media::{MemoryMedium, Random, SimMedium, SimOptions};
 
 use crate::engine::keyspace::KeyspaceRead;
 use crate::engine::tests::TestPlatform;
@@ -139,10 +139,9 @@ fn a_full_volume_under_a_snapshot_can_be_emptied() {
         volume.snapshot_create("s").unwrap();
         names.extend(fill(&volume, "after", length));
         assert!(matches!(volume.snapshot_create("t"), Err(Error::NoSpace) | Ok(_)));
-        let mut seed = 5u64;
+        let mut random = Random::new(5);
         while !names.is_empty() {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let name = names.swap_remove((seed >> 33) as usize % names.len());
+            let name = names.swap_remove(random.below(names.len() as u64) as usize);
             volume.unlink(ROOT, name.as_bytes()).unwrap();
         }
         volume.checkpoint().unwrap();

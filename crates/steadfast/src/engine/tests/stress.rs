@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use std::sync::Arc;
 
-use steadfast_media::{Medium as _, MemoryMedium};
+use steadfast_media::{Medium as _, MemoryMedium, Random};
 
 use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
 use crate::engine::tests::TestPlatform;
@@ -40,11 +40,6 @@ fn assert_clean(medium: &Medium) {
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    *state >> 33
-}
-
 /// Blocks are counted in groups that may leave memory between planning and entering them.
 #[test]
 fn more_groups_than_fit_memory() {
@@ -56,20 +51,20 @@ fn more_groups_than_fit_memory() {
     let medium = format(32 << 20, &options);
     let volume = open(&medium, 0);
     let data = vec![7; 40 << 10];
-    let mut seed = 1;
+    let mut seed = Random::new(1);
     let mut files = Vec::new();
     for number in 0..1500u64 {
         let name = alloc::format!("{number}");
         let caller = Caller::default();
-        match random(&mut seed) % 3 {
+        match seed.below(1 << 31) % 3 {
             0 if !files.is_empty() => {
                 let (_, name): (InodeNumber, alloc::string::String) =
-                    files.swap_remove(random(&mut seed) as usize % files.len());
+                    files.swap_remove(seed.below(1 << 31) as usize % files.len());
                 volume.unlink(InodeNumber::ROOT, name.as_bytes()).unwrap();
             }
             1 if !files.is_empty() => {
-                let (inode, _) = &files[random(&mut seed) as usize % files.len()];
-                let at = random(&mut seed) % (30 << 10);
+                let (inode, _) = &files[seed.below(1 << 31) as usize % files.len()];
+                let at = seed.below(1 << 31) % (30 << 10);
                 volume.write(*inode, at, &data[..5000], false).unwrap();
             }
             _ if files.len() < 500 => {
@@ -121,7 +116,7 @@ fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
 fn no_change_takes_more_nodes_than_planned() {
     let mut tightest = u64::MAX;
     for round in 0..300u64 {
-        let mut seed = round;
+        let mut seed = Random::new(round);
         let options = FormatOptions {
             block_size: 512,
             metadata_copies: Some(1),
@@ -135,27 +130,27 @@ fn no_change_takes_more_nodes_than_planned() {
         let shape = round / 5 % 4;
         // Ascending: full leaves below full branches. Otherwise: random fill.
         let count = if spread > 100 { 300 } else { 900 };
-        let place = |seed: &mut u64, index: u64| match shape {
+        let place = |seed: &mut Random, index: u64| match shape {
             0 => index * 1000,
             1 => (count - index) * 1000,
-            _ => random(seed) % (count * 1000),
+            _ => seed.below(1 << 31) % (count * 1000),
         };
         let key = |number: u64| Key::new(InodeNumber(100 + number), Kind::Xattr, 0);
         for index in 0..count {
-            let length = if shape == 3 { spread } else { random(&mut seed) % (spread + 1) };
+            let length = if shape == 3 { spread } else { seed.below(1 << 31) % (spread + 1) };
             let (planned, used) =
                 planned_and_used(&volume, &[(key(place(&mut seed, index)), length as usize)]);
             assert!(used <= planned, "round {round}: {used} of {planned}");
         }
         for _ in 0..40 {
-            let near = random(&mut seed) % (count * 1000);
-            let narrow = random(&mut seed).is_multiple_of(3);
-            let largest = [10, 60, 150, 250, value_len_max][(random(&mut seed) % 5) as usize];
-            let mut puts: Vec<(Key, usize)> = (0..random(&mut seed) % 64)
+            let near = seed.below(1 << 31) % (count * 1000);
+            let narrow = seed.below(1 << 31).is_multiple_of(3);
+            let largest = [10, 60, 150, 250, value_len_max][(seed.below(1 << 31) % 5) as usize];
+            let mut puts: Vec<(Key, usize)> = (0..seed.below(1 << 31) % 64)
                 .map(|_| {
-                    let at = random(&mut seed);
+                    let at = seed.below(1 << 31);
                     let at = if narrow { near + at % 3000 } else { at % (count * 1000) };
-                    (key(at), (random(&mut seed) % (largest + 1)) as usize)
+                    (key(at), (seed.below(1 << 31) % (largest + 1)) as usize)
                 })
                 .collect();
             puts.sort_unstable();
@@ -365,11 +360,11 @@ fn random_keys_fill_the_nodes() {
     for length in [41, 200] {
         let medium = format(128 << 20, &options);
         let volume = open(&medium, 64 << 20);
-        let mut seed = 7;
+        let mut seed = Random::new(7);
         let mut bytes = 0;
         for _ in 0..20_000 {
-            let key = Key::new(InodeNumber(100), Kind::Dirent, random(&mut seed) << 20);
-            let length = length + random(&mut seed) as usize % 10;
+            let key = Key::new(InodeNumber(100), Kind::Dirent, seed.below(1 << 31) << 20);
+            let length = length + seed.below(1 << 31) as usize % 10;
             planned_and_used(&volume, &[(key, length)]);
             bytes += length + Key::LEN + 4;
         }

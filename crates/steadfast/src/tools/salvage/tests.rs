@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 
-use steadfast_media::MemoryMedium;
+use steadfast_media::{MemoryMedium, Random};
 
 use crate::engine::tests::TestPlatform;
 use crate::format::key::Key;
@@ -271,18 +271,13 @@ fn files_of_a_lost_directory_are_found_by_number() {
 #[test]
 fn no_byte_is_guessed() {
     let (sound, tree) = sample();
-    let mut state = 7u64;
-    let mut random = |below: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = Random::new(7);
     let (mut whole, mut partly) = (0, 0);
     for round in 0..60 {
         let mut bytes = sound.clone();
         // The first quarter of the medium holds most of the used blocks.
         for _ in 0..1 + round * 2 {
-            rot(&mut bytes, random(SIZE / 512 / 2) * 512);
+            rot(&mut bytes, random.below(SIZE / 512 / 2) * 512);
         }
         let Ok(found) = salvage(&bytes) else { continue };
         for (path, content) in &found.tree {
