@@ -1,6 +1,6 @@
 //! Rooms and crates use only what is below them: the tables of docs/ARCHITECTURE.md, from the top,
 //! are the order, and the `use` lines are checked against it. No files of a crate use each other in a
-//! circle.
+//! circle. No two types of the core share a name.
 //!
 //! Unit tests may use what they like, so they are left out, and so is the fixture `testing.rs`. A
 //! `mod.rs` that declares its files and passes on their items is no circle with them.
@@ -212,6 +212,41 @@ fn rooms_of_the_core_use_only_what_is_below_them() {
     }
 }
 
+/// The names of types in some code.
+fn types_of(code: &str) -> Vec<&str> {
+    let named = code.lines().filter_map(|line| {
+        let mut words = line.trim_start().split(' ').skip_while(|word| word.starts_with("pub"));
+        matches!(words.next(), Some("struct" | "enum")).then(|| words.next()).flatten()
+    });
+    let end = |c: char| !c.is_alphanumeric() && c != '_';
+    named.map(|name| &name[..name.find(end).unwrap_or(name.len())]).collect()
+}
+
+/// Types that share a name, each with the files that have it.
+fn shared_names(files: &[(String, String)]) -> Vec<String> {
+    let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (file, code) in files {
+        types_of(code).into_iter().for_each(|name| found.entry(name).or_default().push(file));
+    }
+    let shared = found.into_iter().filter(|(_, files)| files.len() > 1);
+    shared.map(|(name, files)| format!("{name}: {}", files.join(", "))).collect()
+}
+
+#[test]
+fn each_name_of_a_type_in_the_core_has_one_meaning() {
+    let source = repository().join("crates/steadfast/src");
+    let mut files = Vec::new();
+    rust_files(&source, &mut files);
+    files.retain(|path| !path.iter().any(|part| part == "tests" || part == "tests.rs"));
+    let read = |path: &PathBuf| {
+        let file = path.strip_prefix(&source).expect("inside").display().to_string();
+        (file, code_of(&fs::read_to_string(path).expect("file")))
+    };
+    let files: Vec<_> = files.iter().map(read).collect();
+    assert!(files.len() > 100);
+    assert_eq!(shared_names(&files), Vec::<String>::new());
+}
+
 #[test]
 fn files_use_each_other_in_no_circle() {
     let mut seen = 0;
@@ -268,4 +303,9 @@ fn what_goes_up_and_round_is_found() {
     let wrong = upward(&uses, &rooms);
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert_eq!(circle(&uses).as_deref(), Some("engine::a -> fs::x"));
+
+    let file = |name: &str, code: &str| (name.to_owned(), code.to_owned());
+    let one = file("a.rs", "pub(crate) struct Place<'a> {\nenum Step {\nstruct Unit;");
+    let other = file("b.rs", "    struct Place(u64);\nlet step = structure;");
+    assert_eq!(shared_names(&[one, other]), ["Place: a.rs, b.rs"]);
 }

@@ -46,7 +46,7 @@ pub(super) struct Blocks {
 
 /// A range of blocks with its number of references, or the change of that number.
 #[derive(Debug, Clone, Copy)]
-struct Counted {
+struct CountedRange {
     start: u64,
     end: u64,
     count: i64,
@@ -105,8 +105,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             references.clear();
             self.references(working, roots, change, &mut references)?;
             for before in &references {
-                let after =
-                    Counted { count: before.count.saturating_add(change.count).max(0), ..*before };
+                let after = CountedRange {
+                    count: before.count.saturating_add(change.count).max(0),
+                    ..*before
+                };
                 let run = run_of(before.start, before.end);
                 match (before.count, after.count) {
                     (0, 0) => {}
@@ -136,20 +138,25 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         &self,
         working: &mut Working,
         roots: &Roots,
-        range: Counted,
-        found: &mut Vec<Counted>,
+        range: CountedRange,
+        found: &mut Vec<CountedRange>,
     ) -> Result<()> {
         let mut at = range.start;
         if SNAPSHOTS && working.snapshots.shared_extents > 0 {
             let keys = self.shared_extents(&roots.working, range.start, range.end)?;
             for Shared { start, end, count } in keys {
                 let (start, end) = (start.max(range.start), end.min(range.end));
-                self.unshared(working, roots, Counted { start: at, end: start, ..range }, found)?;
-                memory::push(found, Counted { start, end, count: i64::from(count) })?;
+                self.unshared(
+                    working,
+                    roots,
+                    CountedRange { start: at, end: start, ..range },
+                    found,
+                )?;
+                memory::push(found, CountedRange { start, end, count: i64::from(count) })?;
                 at = end;
             }
         }
-        self.unshared(working, roots, Counted { start: at, ..range }, found)
+        self.unshared(working, roots, CountedRange { start: at, ..range }, found)
     }
 
     /// As [`references`](Self::references), for ranges without a key.
@@ -157,22 +164,22 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         &self,
         working: &mut Working,
         roots: &Roots,
-        range: Counted,
-        found: &mut Vec<Counted>,
+        range: CountedRange,
+        found: &mut Vec<CountedRange>,
     ) -> Result<()> {
         if range.start >= range.end {
             return Ok(());
         }
         if range.count < 0 {
-            return memory::push(found, Counted { count: 1, ..range });
+            return memory::push(found, CountedRange { count: 1, ..range });
         }
         let run = run_of(range.start, range.end);
         working.space.prepare(&self.store, roots, &[run])?;
         if working.space.is_unused(run) {
-            return memory::push(found, Counted { count: 0, ..range });
+            return memory::push(found, CountedRange { count: 0, ..range });
         }
         for (start, end, used) in working.space.used_parts(run)? {
-            memory::push(found, Counted { start, end, count: i64::from(used) })?;
+            memory::push(found, CountedRange { start, end, count: i64::from(used) })?;
         }
         Ok(())
     }
@@ -209,7 +216,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Sets the number of references of the blocks of `after`.
-    fn change_shared(&self, root: &Root, shared: &mut SharedChange, after: Counted) -> Result<()> {
+    fn change_shared(
+        &self,
+        root: &Root,
+        shared: &mut SharedChange,
+        after: CountedRange,
+    ) -> Result<()> {
         for key in self.shared_extents(root, after.start, after.end)? {
             // A later part of the batch finds in the tree a key that an earlier part has already
             // replaced.
@@ -231,7 +243,7 @@ struct SharedChange {
 }
 
 impl SharedChange {
-    fn set(&mut self, range: Counted) -> Result<()> {
+    fn set(&mut self, range: CountedRange) -> Result<()> {
         let more = i64::from(range.count > 1 && planted(Sabotage::SharedCountOffByOne));
         let count = u32::try_from(range.count.max(0) + more).map_err(|_| Error::TooManyLinks)?;
         let first = self.after.partition_point(|key| key.end <= range.start);
@@ -293,15 +305,15 @@ impl SharedChange {
 }
 
 /// The ranges between steps in which the sum is not zero. Sorts the steps.
-fn ranges_of(steps: &mut [(u64, i64)]) -> Result<Vec<Counted>> {
+fn ranges_of(steps: &mut [(u64, i64)]) -> Result<Vec<CountedRange>> {
     sort_by_key(steps, |(at, _)| *at);
-    let mut ranges: Vec<Counted> = Vec::new();
+    let mut ranges: Vec<CountedRange> = Vec::new();
     let (mut start, mut count) = (0, 0);
     for same in steps.chunk_by(|a, b| a.0 == b.0) {
         let end = same[0].0;
         match ranges.last_mut() {
             Some(last) if last.end == start && last.count == count => last.end = end,
-            _ if count != 0 => memory::push(&mut ranges, Counted { start, end, count })?,
+            _ if count != 0 => memory::push(&mut ranges, CountedRange { start, end, count })?,
             _ => {}
         }
         start = end;

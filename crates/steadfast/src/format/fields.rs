@@ -2,16 +2,16 @@
 
 /// Takes fields from the front of a byte slice; past the end every field reads as zero and
 /// `overrun` is set.
-pub struct Reader<'a> {
+pub struct FieldReader<'a> {
     bytes: &'a [u8],
     at: usize,
     overrun: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     /// Starts at the front of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes, at: 0, overrun: false }
+        FieldReader { bytes, at: 0, overrun: false }
     }
 
     /// Whether a field lay past the end.
@@ -62,15 +62,15 @@ impl<'a> Reader<'a> {
 }
 
 /// Writes consecutive fields into a slice that is large enough.
-pub struct Writer<'a> {
+pub struct FieldWriter<'a> {
     bytes: &'a mut [u8],
     at: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> FieldWriter<'a> {
     /// Starts at the front of `bytes`.
     pub fn new(bytes: &'a mut [u8]) -> Self {
-        Writer { bytes, at: 0 }
+        FieldWriter { bytes, at: 0 }
     }
 
     /// Appends bytes.

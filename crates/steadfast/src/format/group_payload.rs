@@ -20,7 +20,7 @@ use crate::sabotage::{Sabotage, planted};
 /// The mutations of a group, in key order, each key once.
 #[derive(Debug, Default)]
 pub struct GroupPayload {
-    items: Vec<Item>,
+    items: Vec<GroupItem>,
     /// The values of the items, and some that were replaced by values of another length.
     values: Vec<u8>,
     packed: Vec<u8>,
@@ -32,22 +32,22 @@ pub struct GroupPayload {
 
 /// One mutation.
 #[derive(Debug, Clone, Copy)]
-struct Item {
+struct GroupItem {
     key: Key,
     form: u8,
     /// Where its packed form begins.
     at: usize,
-    value: Place,
+    value: ValueSpan,
 }
 
 /// A value in `values`.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct ValueSpan {
     at: usize,
     len: usize,
 }
 
-impl Item {
+impl GroupItem {
     fn is_put(&self) -> bool {
         self.form & TAG_PUT != 0
     }
@@ -108,8 +108,9 @@ impl GroupPayload {
     ) -> Result<()> {
         let index = self.items.partition_point(|item| item.key < key);
         let replaced = self.items.get(index).filter(|item| item.key == key).copied();
-        let free = replaced.map_or(Place::default(), |item| item.value);
-        let item = Item { key, form, at: self.start_of(index), value: self.store(value, free)? };
+        let free = replaced.map_or(ValueSpan::default(), |item| item.value);
+        let item =
+            GroupItem { key, form, at: self.start_of(index), value: self.store(value, free)? };
         self.plain += item.plain_len();
         memory::push(&mut self.fresh, index)?;
         match replaced {
@@ -131,7 +132,7 @@ impl GroupPayload {
         let behind = replaced.is_none() && before != self.inode_of(index);
         let behind = (behind && index + 1 < self.items.len()).then_some(index + 1);
         let is_base = item.is_put() || replaced.is_some_and(|old| old.is_put());
-        let is_next = |next: &Item| next.is_put() && next.kind() == item.kind();
+        let is_next = |next: &GroupItem| next.is_put() && next.kind() == item.kind();
         let next = self.items[index + 1..].iter().position(is_next);
         let next = next.filter(|_| is_base && !planted(Sabotage::PackAgainstOldValue));
         let next = next.map(|distance| index + 1 + distance);
@@ -151,18 +152,18 @@ impl GroupPayload {
     }
 
     /// Stores a value: in the place of the value that it replaces, if that is just as long.
-    fn store(&mut self, value: Option<&[u8]>, free: Place) -> Result<Place> {
-        let Some(value) = value else { return Ok(Place::default()) };
+    fn store(&mut self, value: Option<&[u8]>, free: ValueSpan) -> Result<ValueSpan> {
+        let Some(value) = value else { return Ok(ValueSpan::default()) };
         if value.len() == free.len {
             self.values[free.at..free.at + free.len].copy_from_slice(value);
             return Ok(free);
         }
         let at = self.values.len();
         memory::extend(&mut self.values, value)?;
-        Ok(Place { at, len: value.len() })
+        Ok(ValueSpan { at, len: value.len() })
     }
 
-    fn value_of(&self, item: &Item) -> Option<&[u8]> {
+    fn value_of(&self, item: &GroupItem) -> Option<&[u8]> {
         let place = item.value;
         item.is_put().then(|| &self.values[place.at..place.at + place.len])
     }
@@ -171,7 +172,7 @@ impl GroupPayload {
     fn pack_again(&mut self, index: usize, end: usize, buffer: &mut Vec<u8>) -> Result<()> {
         let (before, item) = (&self.items[..index], self.items[index]);
         let inode = before.last().map_or(0, |last| last.key.inode_number().0);
-        let is_like = |last: &&Item| last.is_put() && last.kind() == item.kind();
+        let is_like = |last: &&GroupItem| last.is_put() && last.kind() == item.kind();
         let like = item.is_put().then(|| before.iter().rfind(is_like)).flatten();
         let like = like.and_then(|last| self.value_of(last)).unwrap_or_default();
         buffer.clear();

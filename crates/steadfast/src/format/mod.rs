@@ -29,7 +29,7 @@ mod superblock;
 pub(crate) use dead_list::{
     DeadEntry, dead_item_len, decode_dead_list, encode_dead_list, entries_max,
 };
-pub use fields::{Reader as FieldReader, Writer as FieldWriter};
+pub use fields::{FieldReader, FieldWriter};
 pub(crate) use group_payload::GroupPayload;
 pub use metaroot::{LogPosition, Metaroot, SlotCopy, SnapshotCounts};
 pub use node::{NODE_MAGIC, Node, item_capacity, item_size, value_len_max};
@@ -40,7 +40,7 @@ pub use record::{RECORD_HEADER, RecordBuilder};
 pub(crate) use shared::Shared;
 pub use slots::Slots;
 pub use snapshot::Snapshot;
-pub(crate) use snapshot::{GENERATION_MAX, Record, check_name};
+pub(crate) use snapshot::{GENERATION_MAX, SnapshotRecord, check_name};
 pub use superblock::{
     FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, RESERVE_NODES_MIN, Superblock,
     VERSION, blocks_min, reserve_blocks,

@@ -37,7 +37,7 @@ pub struct Snapshot {
 
 /// A snapshot with everything that is stored of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct SnapshotRecord {
     /// The state's tree.
     pub root: Root,
     /// The state's generation; it is in the key, not in the value.
@@ -55,12 +55,12 @@ pub(crate) struct Record {
     pub name: String,
 }
 
-impl Record {
+impl SnapshotRecord {
     /// Decodes the value under the key of `generation`; every value is possible.
     ///
     /// # Errors
     /// `CorruptMetadata`, `OutOfMemory`.
-    pub fn decode(generation: Generation, value: &[u8]) -> Result<Record> {
+    pub fn decode(generation: Generation, value: &[u8]) -> Result<SnapshotRecord> {
         let damaged = |reason| Error::CorruptMetadata { address: BlockAddress::NONE, reason };
         let mut fields = FieldReader::new(value);
         let pointer = NodePointer::decode(&fields.array());
@@ -95,7 +95,7 @@ impl Record {
         name.push_str(text);
         let root = Root { pointer, height };
         let deleting = flags & FLAG_DELETING != 0;
-        Ok(Record {
+        Ok(SnapshotRecord {
             root,
             generation,
             deleting,
@@ -173,13 +173,13 @@ fn check_name_bytes(name: &[u8]) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn sample() -> Record {
+    fn sample() -> SnapshotRecord {
         let pointer = NodePointer {
             addresses: [BlockAddress(7), BlockAddress::NONE],
             generation: Generation(9),
             digest: [3; 16],
         };
-        Record {
+        SnapshotRecord {
             root: Root { pointer, height: 2 },
             generation: Generation(10),
             deleting: false,
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn round_trip() {
         for deleting in [false, true] {
-            let record = Record { deleting, ..sample() };
+            let record = SnapshotRecord { deleting, ..sample() };
             assert_eq!(
-                Record::decode(record.generation, &record.encode().unwrap()).unwrap(),
+                SnapshotRecord::decode(record.generation, &record.encode().unwrap()).unwrap(),
                 record
             );
         }
@@ -214,15 +214,15 @@ mod tests {
     fn damage_is_an_error() {
         let value = sample().encode().unwrap();
         for length in 0..value.len() {
-            assert!(Record::decode(Generation(10), &value[..length]).is_err());
+            assert!(SnapshotRecord::decode(Generation(10), &value[..length]).is_err());
         }
-        assert!(Record::decode(Generation(8), &value).is_err(), "a root from the future");
+        assert!(SnapshotRecord::decode(Generation(8), &value).is_err(), "a root from the future");
         for (at, byte) in
             [(40, 0), (40, 65), (44, 2), (value.len() - 1, 0xff), (value.len() - 2, b'/')]
         {
             let mut bad = value.clone();
             bad[at] = byte;
-            assert!(Record::decode(Generation(10), &bad).is_err(), "byte {at}");
+            assert!(SnapshotRecord::decode(Generation(10), &bad).is_err(), "byte {at}");
         }
     }
 

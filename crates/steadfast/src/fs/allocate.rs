@@ -12,10 +12,10 @@ use crate::engine::keyspace::SpaceClass;
 use crate::error::{Error, Result};
 use crate::format::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
 use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, Inode};
-use crate::fs::attr::AllocateMode;
-use crate::fs::map;
+use crate::fs::extent_map;
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, Part, Plan};
+use crate::fs::publish::{self, NewRun, WritePlan};
+use crate::fs::stat::AllocateMode;
 use crate::fs::zero::Whole;
 use crate::mask::TransactionMask;
 use crate::memory;
@@ -119,10 +119,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if holes && needed > self.statistics()?.blocks_available {
             // The extents are counted only for a range that is larger than the free space.
             let reader = self.engine.reader()?;
-            let mut found = map::overlap(&reader, &parameters, inode, from, to)?;
+            let mut found = extent_map::overlap(&reader, &parameters, inode, from, to)?;
             while let Some(mapped) = found {
                 needed = needed.saturating_sub(mapped.end().min(to) - mapped.index.max(from));
-                found = map::starting(&reader, &parameters, inode, mapped.end(), to)?;
+                found = extent_map::starting(&reader, &parameters, inode, mapped.end(), to)?;
             }
         }
         self.wait_for_space(needed)
@@ -140,14 +140,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         while at < to {
             let (hole_end, goal) = {
                 let reader = self.engine.reader()?;
-                let found = map::overlap(&reader, &parameters, inode, at, to)?;
+                let found = extent_map::overlap(&reader, &parameters, inode, at, to)?;
                 match found {
                     Some(mapped) if mapped.index <= at => {
                         at = mapped.end();
                         continue;
                     }
                     next => {
-                        let before = map::preceding(&reader, &parameters, inode, at)?;
+                        let before = extent_map::preceding(&reader, &parameters, inode, at)?;
                         let goal = before.map(|before| BlockAddress(before.extent.run().end()));
                         (next.map_or(to, |next| next.index), goal)
                     }
@@ -170,10 +170,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let want = (end - from).min(u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX));
         let run = self.reserve(want, want, goal, SpaceClass::Normal)?;
         let mut parts = Vec::new();
-        let part = Part { index: from, run, in_place: None, checksums: Vec::new() };
+        let part = NewRun { index: from, run, in_place: None, checksums: Vec::new() };
         let end = from + run.count;
         let allocated = memory::push(&mut parts, part).and_then(|()| {
-            let plan = Plan { from, end, parts, size: 0, times: false };
+            let plan = WritePlan { from, end, parts, size: 0, times: false };
             self.update(SpaceClass::Normal, |tx| publish::publish(tx, parameters, inode, &plan))
         });
         if let Err(error) = allocated {
@@ -201,14 +201,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.zero_mapped(&parameters, inode, offset, whole_start.min(size))?;
         self.zero_mapped(&parameters, inode, whole_end, end.min(size))?;
         let (mut at, to) = (whole_start / block, whole_end / block);
-        let first = map::overlap(&self.engine.reader()?, &parameters, inode, at, to)?;
+        let first = extent_map::overlap(&self.engine.reader()?, &parameters, inode, at, to)?;
         let split = first.and_then(|first| first.split_by(at, to));
         let class = self.engine.class_of_hole(split)?;
         while at < to {
             at = self.update(class, |tx| {
                 let mut attributes = Inode::load_regular(tx, inode)?;
-                let done =
-                    map::clear(tx, &parameters, (inode, &mut attributes), at, to, STEP_KEYS)?;
+                let done = extent_map::clear(
+                    tx,
+                    &parameters,
+                    (inode, &mut attributes),
+                    at,
+                    to,
+                    STEP_KEYS,
+                )?;
                 attributes.touch(tx.now());
                 attributes.store(tx, inode)?;
                 Ok(done)
@@ -229,7 +235,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         while at < end {
             let index = parameters.block_of(at);
             let to = end.min((index + 1) * parameters.block());
-            let mapped = map::overlap(&self.engine.reader()?, parameters, inode, index, index + 1)?;
+            let mapped =
+                extent_map::overlap(&self.engine.reader()?, parameters, inode, index, index + 1)?;
             if mapped.is_some_and(|mapped| !mapped.extent.unwritten) {
                 self.zero(inode, at, to)?;
             }

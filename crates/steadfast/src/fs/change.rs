@@ -3,8 +3,8 @@
 use crate::engine::keyspace::Keyspace;
 use crate::error::Result;
 use crate::format::inode::{FileKind, Inode, SET_GROUP_ID, SET_USER_ID};
-use crate::fs::attr::{SetAttributes, SetTime};
 use crate::fs::parameters::Parameters;
+use crate::fs::stat::{SetAttributes, SetTime};
 use crate::fs::tx::Tx;
 use crate::fs::{permissions, truncate};
 use crate::types::{InodeNumber, Timestamp};

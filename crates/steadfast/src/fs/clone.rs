@@ -13,7 +13,7 @@ use crate::engine::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
 use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, FLAG_TAIL_STALE, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::map::{self, Mapped};
+use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
 use crate::mask::TransactionMask;
@@ -248,7 +248,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range) -> Result<u64> {
     let mut parts: Vec<Mapped> = Vec::new();
     let mut end = range.from_end;
-    let mut found = map::overlap(tx, parameters, range.from, range.from_at, range.from_end)?;
+    let mut found = extent_map::overlap(tx, parameters, range.from, range.from_at, range.from_end)?;
     while let Some(mapped) = found {
         if parts.len() == STEP_EXTENTS {
             end = mapped.index;
@@ -257,13 +257,19 @@ fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range
         let part = mapped.clip(range.from_at, range.from_end)?;
         let next = part.end();
         memory::push(&mut parts, part)?;
-        found = map::starting(tx, parameters, range.from, next, range.from_end)?;
+        found = extent_map::starting(tx, parameters, range.from, next, range.from_end)?;
     }
     let stale = Inode::load_regular(tx, range.from)?.has(FLAG_TAIL_STALE);
     let mut target = Inode::load_regular(tx, range.to)?;
     let to_end = range.to_at + (end - range.from_at);
-    let done =
-        map::clear(tx, parameters, (range.to, &mut target), range.to_at, to_end, STEP_CLEARED)?;
+    let done = extent_map::clear(
+        tx,
+        parameters,
+        (range.to, &mut target),
+        range.to_at,
+        to_end,
+        STEP_CLEARED,
+    )?;
     let blocks = done - range.to_at;
     for part in parts.iter().filter(|part| !part.extent.unwritten) {
         if part.index >= range.from_at + blocks {
@@ -271,7 +277,7 @@ fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range
         }
         let mut copy = part.clip(range.from_at, range.from_at + blocks)?;
         copy.index = range.to_at + (copy.index - range.from_at);
-        map::insert(tx, parameters, (range.to, &mut target), &copy)?;
+        extent_map::insert(tx, parameters, (range.to, &mut target), &copy)?;
     }
     let last = range.from_at + blocks == range.from_end;
     let tail = parameters.block_of(target.size);

@@ -20,7 +20,7 @@ use crate::volume::Volume;
 const COPY_BYTES: u64 = 256 << 10;
 
 /// A place in a file.
-type Place = (InodeNumber, u64);
+type FilePosition = (InodeNumber, u64);
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// copy_file_range: copies up to `length` bytes and returns their number. The number is smaller
@@ -73,7 +73,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Copies some bytes and returns their number: 0 without an error at the end of the source,
     /// which may have shrunk.
-    fn copy_some(&self, from: Place, to: Place, length: u64) -> (u64, Result<()>) {
+    fn copy_some(&self, from: FilePosition, to: FilePosition, length: u64) -> (u64, Result<()>) {
         let block = self.parameters().block();
         let mut piece = length.min(COPY_BYTES);
         if SNAPSHOTS && from.1 % block == to.1 % block {
@@ -92,7 +92,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    fn copy_bytes(&self, from: Place, to: Place, length: u64) -> Result<u64> {
+    fn copy_bytes(&self, from: FilePosition, to: FilePosition, length: u64) -> Result<u64> {
         let mut buffer = memory::zeroed(length as usize)?;
         let count = self.read(from.0, from.1, &mut buffer)?;
         let _guard = self.inode_lock(to.0);

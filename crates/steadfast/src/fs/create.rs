@@ -9,11 +9,11 @@ use crate::engine::keyspace::Keyspace;
 use crate::error::{Error, Result};
 use crate::format::inode::{FLAG_UNNAMED, FileKind, Inode, PERMISSIONS, SET_GROUP_ID};
 use crate::format::key::Kind;
-use crate::fs::attr::{Caller, NewNode};
 use crate::fs::parameters::Parameters;
-use crate::fs::pieces::{self, Place};
+use crate::fs::pieces::{self, ValueKey};
+use crate::fs::stat::{Caller, NewNode};
 use crate::fs::tx::Tx;
-use crate::fs::{dirent, name, orphan, permissions as rules};
+use crate::fs::{dirent, name_hash, orphan, permissions as rules};
 use crate::types::InodeNumber;
 
 /// Longest target of a symbolic link, bytes (PATH_MAX without its NUL).
@@ -72,7 +72,7 @@ pub(crate) fn create<K: Keyspace>(
     permissions: u32,
     caller: &Caller,
 ) -> Result<(InodeNumber, Inode)> {
-    name::check(name, parameters)?;
+    name_hash::check(name, parameters)?;
     let mut parent = Inode::load_directory(tx, directory)?;
     if parent.links == 0 {
         return Err(Error::NotFound);
@@ -100,7 +100,7 @@ pub(crate) fn create<K: Keyspace>(
                 return Err(Error::InvalidName);
             }
             attributes.size = target.len() as u64;
-            pieces::store(tx, Place { inode, kind: Kind::Symlink, suffix: 0 }, target)?;
+            pieces::store(tx, ValueKey { inode, kind: Kind::Symlink, suffix: 0 }, target)?;
         }
         NewNode::CharDevice(number) | NewNode::BlockDevice(number) => attributes.device = *number,
         NewNode::Regular | NewNode::Fifo | NewNode::Socket => {}

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::dirent::{Dirent, Target, encode, name_of};
 use crate::format::inode::FileKind;
 use crate::format::key::{Key, Kind};
-use crate::fs::name;
+use crate::fs::name_hash;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
 use crate::types::InodeNumber;
@@ -26,7 +26,7 @@ fn first_slot(hash: u64) -> u64 {
 
 /// Suffix of the first slot for entries called `name`.
 pub(crate) fn first_suffix(name: &[u8], parameters: &Parameters) -> u64 {
-    first_slot(name::hash(name, parameters))
+    first_slot(name_hash::hash(name, parameters))
 }
 
 /// Whether an entry called `name` may be under this suffix.

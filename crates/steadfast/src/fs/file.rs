@@ -7,7 +7,7 @@ use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::format::inode::FileKind;
-use crate::fs::attr::{Attributes, Caller, NewNode, SetAttributes};
+use crate::fs::stat::{Attributes, Caller, NewNode, SetAttributes};
 use crate::memory;
 use crate::platform::Platform;
 use crate::types::InodeNumber;

@@ -4,8 +4,8 @@ use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
 use crate::format::inode::{FLAG_INLINE, FLAG_TRUNCATING, FileKind, Inode};
 use crate::format::key::Key;
-use crate::fs::attr::Attributes;
 use crate::fs::parameters::Parameters;
+use crate::fs::stat::Attributes;
 use crate::fs::tx::Tx;
 use crate::types::InodeNumber;
 

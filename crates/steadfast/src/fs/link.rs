@@ -6,7 +6,7 @@ use crate::format::inode::{FLAG_RECLAIMING, FLAG_TRUNCATING, FLAG_UNNAMED, FileK
 use crate::format::key::Key;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::fs::{dirent, name, orphan};
+use crate::fs::{dirent, name_hash, orphan};
 use crate::sabotage::{Sabotage, planted};
 use crate::types::InodeNumber;
 
@@ -23,7 +23,7 @@ pub(crate) fn link<K: Keyspace>(
     directory: InodeNumber,
     name: &[u8],
 ) -> Result<Inode> {
-    name::check(name, parameters)?;
+    name_hash::check(name, parameters)?;
     let mut parent = Inode::load_directory(tx, directory)?;
     let mut attributes = Inode::load(tx, inode)?;
     if attributes.kind == FileKind::Directory {
@@ -65,7 +65,7 @@ pub(crate) fn unlink<K: Keyspace>(
     name: &[u8],
     acquired: &dyn Fn(InodeNumber) -> bool,
 ) -> Result<()> {
-    name::check(name, parameters)?;
+    name_hash::check(name, parameters)?;
     let mut parent = Inode::load_directory(tx, directory)?;
     let (key, entry) = dirent::find(tx, parameters, directory, name)?.ok_or(Error::NotFound)?;
     if entry.kind == FileKind::Directory {
@@ -91,7 +91,7 @@ pub(crate) fn remove_directory<K: Keyspace>(
     name: &[u8],
     acquired: &dyn Fn(InodeNumber) -> bool,
 ) -> Result<()> {
-    name::check(name, parameters)?;
+    name_hash::check(name, parameters)?;
     let mut parent = Inode::load_directory(tx, directory)?;
     let (key, entry) = dirent::find(tx, parameters, directory, name)?.ok_or(Error::NotFound)?;
     if entry.kind != FileKind::Directory {

@@ -7,7 +7,6 @@
 
 mod acl;
 mod allocate;
-mod attr;
 mod attributes;
 mod background;
 mod change;
@@ -15,14 +14,14 @@ mod clone;
 mod copy;
 mod create;
 pub(crate) mod dirent;
+pub(crate) mod extent_map;
 mod extents;
 mod file;
 pub(crate) mod inode;
 mod link;
-pub(crate) mod map;
 mod move_shared;
-mod name;
-mod names;
+mod name_hash;
+mod namespace;
 mod open;
 pub(crate) mod orphan;
 pub(crate) mod parameters;
@@ -36,6 +35,7 @@ mod reclaim;
 mod relocate;
 mod rename;
 mod seek;
+mod stat;
 #[cfg(test)]
 pub(crate) mod tests;
 mod truncate;
@@ -47,11 +47,11 @@ mod zero;
 
 pub use crate::engine::Statistics;
 pub use crate::format::inode::FileKind;
-pub use attr::{
-    AllocateMode, Attributes, Caller, DirectoryEntry, NewNode, RenameMode, SeekTo, SetAttributes,
-    SetTime, SetXattrMode,
-};
 pub use extents::FileExtent;
 pub use file::{File, FileOptions};
 pub use path::LINKS_MAX;
 pub use relocate::{DefragmentCursor, Fragmentation};
+pub use stat::{
+    AllocateMode, Attributes, Caller, DirectoryEntry, NewNode, RenameMode, SeekTo, SetAttributes,
+    SetTime, SetXattrMode,
+};

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::format::extent::decode_run;
 use crate::format::inode::Inode;
 use crate::format::key::{Key, Kind};
-use crate::fs::map::{self, Mapped};
+use crate::fs::extent_map::{self, Mapped};
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber};
 use crate::volume::Volume;
@@ -130,7 +130,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let (mapped, shared) = {
             let reader = self.engine.reader()?;
-            let found = map::starting(&reader, &parameters, inode, index, index.saturating_add(1))?;
+            let found =
+                extent_map::starting(&reader, &parameters, inode, index, index.saturating_add(1))?;
             let Some(mapped) = found else { return Ok(index.checked_add(1)) };
             let run = mapped.extent.run();
             (mapped, self.engine.shared_extents(reader.root(), run.start.0, run.end())?)
@@ -156,7 +157,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let Some(next) = self.move_away(inode, index, &wanted)? else { return Ok(None) };
         // The new extents of the part that moved: a few at most.
         let reader = self.engine.reader()?;
-        let mut found = map::overlap(&reader, &parameters, inode, index, next)?;
+        let mut found = extent_map::overlap(&reader, &parameters, inode, index, next)?;
         while let Some(new) = found {
             let part = new.clip(index, next)?;
             let old = run.start.0 + (part.index - index);
@@ -168,7 +169,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     moves.runs.insert(start, Moved { end, to, birth: part.extent.birth });
                 }
             }
-            found = map::starting(&reader, &parameters, inode, part.end(), next)?;
+            found = extent_map::starting(&reader, &parameters, inode, part.end(), next)?;
         }
         Ok(Some(next))
     }
@@ -180,8 +181,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.update(SpaceClass::Freeing, |tx| {
             let mut attributes = Inode::load_regular(tx, inode)?;
             let file = (inode, &mut attributes);
-            map::clear(tx, &parameters, file, part.index, part.end(), 2)?;
-            map::insert(tx, &parameters, (inode, &mut attributes), part)?;
+            extent_map::clear(tx, &parameters, file, part.index, part.end(), 2)?;
+            extent_map::insert(tx, &parameters, (inode, &mut attributes), part)?;
             attributes.store(tx, inode)
         })
     }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::extent;
 use crate::format::inode::{FLAG_INLINE, FLAG_RECLAIMING, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::map;
+use crate::fs::extent_map;
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
 use crate::memory;
@@ -158,7 +158,8 @@ pub(crate) fn truncate_step<K: Keyspace>(
 ) -> Result<Progress> {
     let keep = parameters.blocks_for(attributes.size);
     let budget = STEP_KEYS.min(tx.room().saturating_sub(4));
-    let done = map::clear(tx, parameters, (inode, attributes), keep, u64::MAX, budget)? == u64::MAX;
+    let done =
+        extent_map::clear(tx, parameters, (inode, attributes), keep, u64::MAX, budget)? == u64::MAX;
     let was_truncating = attributes.has(FLAG_TRUNCATING);
     attributes.set(FLAG_TRUNCATING, !done);
     if done && attributes.size == 0 {

@@ -12,9 +12,9 @@ use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::format::inode::{FileKind, Inode};
-use crate::fs::attr::{Attributes, Caller, DirectoryEntry, NewNode, RenameMode};
 use crate::fs::file::FileOptions;
-use crate::fs::names::look_up;
+use crate::fs::namespace::look_up;
+use crate::fs::stat::{Attributes, Caller, DirectoryEntry, NewNode, RenameMode};
 use crate::memory;
 use crate::platform::Platform;
 use crate::types::InodeNumber;

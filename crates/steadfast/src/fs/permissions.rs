@@ -8,8 +8,8 @@ use crate::format::inode::{
     FLAG_ACL_ACCESS, FLAG_ACL_DEFAULT, FileKind, Inode, PERMISSIONS, damaged,
 };
 use crate::fs::acl::Acl;
-use crate::fs::attr::SetXattrMode;
 use crate::fs::parameters::Parameters;
+use crate::fs::stat::SetXattrMode;
 use crate::fs::tx::Tx;
 use crate::fs::xattr::store::{ACL_ACCESS, ACL_DEFAULT, HEADER_LEN, erase, find, store};
 use crate::profile::{NO_XATTRS, XATTRS};

@@ -19,13 +19,13 @@ pub(crate) const PIECES_MAX: usize = 48;
 
 /// Place of a value: its pieces are under `suffix`, `suffix + 1` and so on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct ValueKey {
     pub inode: InodeNumber,
     pub kind: Kind,
     pub suffix: u64,
 }
 
-impl Place {
+impl ValueKey {
     fn key(&self, piece: usize) -> Key {
         Key::new(self.inode, self.kind, self.suffix + piece as u64)
     }
@@ -39,7 +39,7 @@ impl Place {
 ///
 /// # Errors
 /// `ValueTooLong` if it needs too many pieces.
-pub(crate) fn store<K: Keyspace>(tx: &mut Tx<'_, K>, place: Place, value: &[u8]) -> Result<()> {
+pub(crate) fn store<K: Keyspace>(tx: &mut Tx<'_, K>, place: ValueKey, value: &[u8]) -> Result<()> {
     let piece_len = tx.value_len_max().max(1);
     let count = value.len().div_ceil(piece_len).max(1);
     if count > PIECES_MAX {
@@ -53,11 +53,11 @@ pub(crate) fn store<K: Keyspace>(tx: &mut Tx<'_, K>, place: Place, value: &[u8])
 }
 
 /// Removes a value.
-pub(crate) fn remove<K: Keyspace>(tx: &mut Tx<'_, K>, place: Place) -> Result<()> {
+pub(crate) fn remove<K: Keyspace>(tx: &mut Tx<'_, K>, place: ValueKey) -> Result<()> {
     remove_from(tx, place, 0)
 }
 
-fn remove_from<K: Keyspace>(tx: &mut Tx<'_, K>, place: Place, first: usize) -> Result<()> {
+fn remove_from<K: Keyspace>(tx: &mut Tx<'_, K>, place: ValueKey, first: usize) -> Result<()> {
     let mut piece = first;
     while piece < PIECES_MAX {
         let Some((key, _)) = tx.next(&place.key(piece), &place.last())? else {
@@ -75,7 +75,7 @@ fn remove_from<K: Keyspace>(tx: &mut Tx<'_, K>, place: Place, first: usize) -> R
 /// `CorruptMetadata` if a piece is missing or the pieces are longer than `length`.
 pub(crate) fn load(
     view: &impl KeyspaceRead,
-    place: Place,
+    place: ValueKey,
     first: usize,
     value: &mut Vec<u8>,
     length: usize,
@@ -105,7 +105,7 @@ mod tests {
     fn grows_and_shrinks() {
         let keyspace = MemoryKeyspace::new();
         keyspace.value_len_max.set(10);
-        let place = Place { inode: InodeNumber(9), kind: Kind::Symlink, suffix: 0 };
+        let place = ValueKey { inode: InodeNumber(9), kind: Kind::Symlink, suffix: 0 };
         for length in [0, 10, 11, 480, 3] {
             let bytes = vec![length as u8; length];
             update(&keyspace, SpaceClass::Normal, |tx| store(tx, place, &bytes)).unwrap();

@@ -10,10 +10,10 @@ use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
 use crate::error::Result;
 use crate::format::inode::{FLAG_INLINE, FLAG_TAIL_STALE, FLAG_TRUNCATING, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::map;
+use crate::fs::extent_map;
 use crate::fs::orphan::truncate_step;
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, Plan};
+use crate::fs::publish::{self, WritePlan};
 use crate::memory;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
@@ -38,7 +38,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         match value {
             Some(value) => self.write_extents(&parameters, inode, 0, &value, false).map(drop),
             None => {
-                let plan = Plan { from: 0, end: 0, parts: Vec::new(), size: 0, times: false };
+                let plan = WritePlan { from: 0, end: 0, parts: Vec::new(), size: 0, times: false };
                 self.update(SpaceClass::Normal, |tx| {
                     publish::publish(tx, &parameters, inode, &plan)
                 })
@@ -98,7 +98,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     #[inline(never)]
     fn zero_tail(&self, parameters: &Parameters, inode: InodeNumber, size: u64) -> Result<()> {
         let tail = parameters.block_of(size);
-        let mapped = map::overlap(&self.engine.reader()?, parameters, inode, tail, tail + 1)?;
+        let mapped =
+            extent_map::overlap(&self.engine.reader()?, parameters, inode, tail, tail + 1)?;
         if mapped.is_none_or(|mapped| mapped.extent.unwritten) {
             return self.update(SpaceClass::Normal, |tx| publish::clear_tail_stale(tx, inode));
         }

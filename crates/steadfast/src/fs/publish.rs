@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::extent::{Extent, written_blocks_max};
 use crate::format::inode::{FLAG_INLINE, FLAG_TAIL_STALE, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::map::{self, Mapped};
+use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
 use crate::memory;
@@ -15,7 +15,7 @@ use crate::types::{BlockRun, Generation, InodeNumber};
 
 /// Blocks that hold new data of a file.
 #[derive(Debug, Clone)]
-pub(crate) struct Part {
+pub(crate) struct NewRun {
     /// Index of the first block within the file.
     pub index: u64,
     /// Their addresses.
@@ -29,13 +29,13 @@ pub(crate) struct Part {
 
 /// A change of a file's data.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct WritePlan {
     /// First block that is replaced.
     pub from: u64,
     /// Block after the last one that is replaced.
     pub end: u64,
     /// The new parts, in order; a gap becomes a hole.
-    pub parts: Vec<Part>,
+    pub parts: Vec<NewRun>,
     /// Minimum size of the file afterwards, bytes.
     pub size: u64,
     /// Whether the file's times change. They do not for a step without a visible effect: a later
@@ -58,7 +58,7 @@ pub(crate) fn publish<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
     inode: InodeNumber,
-    plan: &Plan,
+    plan: &WritePlan,
 ) -> Result<()> {
     let mut attributes = Inode::load_regular(tx, inode)?;
     if attributes.has(FLAG_INLINE) {
@@ -66,7 +66,8 @@ pub(crate) fn publish<K: Keyspace>(
         attributes.set(FLAG_INLINE, false);
     }
     let budget = tx.room().saturating_sub(1);
-    let done = map::clear(tx, parameters, (inode, &mut attributes), plan.from, plan.end, budget)?;
+    let done =
+        extent_map::clear(tx, parameters, (inode, &mut attributes), plan.from, plan.end, budget)?;
     if done != plan.end {
         return Err(Error::Unsupported("data range in too many pieces"));
     }
@@ -88,7 +89,7 @@ fn insert_parts<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
     file: (InodeNumber, &mut Inode),
-    parts: &[Part],
+    parts: &[NewRun],
 ) -> Result<()> {
     let (inode, attributes) = file;
     let extent_max =
@@ -117,7 +118,7 @@ fn insert_parts<K: Keyspace>(
                 extent.unwritten = false;
             }
             let mapped = Mapped { index: part.index + done, extent };
-            map::insert(tx, parameters, (inode, &mut *attributes), &mapped)?;
+            extent_map::insert(tx, parameters, (inode, &mut *attributes), &mapped)?;
             done += length;
         }
     }

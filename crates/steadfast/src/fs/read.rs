@@ -12,7 +12,7 @@ use crate::engine::keyspace::KeyspaceRead;
 use crate::error::{Error, Result};
 use crate::format::inode::{FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::map::{self, Mapped};
+use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
 use crate::memory;
 use crate::platform::Platform;
@@ -43,7 +43,7 @@ fn plan(
     let end = parameters.blocks_for(offset + length as u64);
     let mut at = parameters.block_of(offset);
     let mut extents = Vec::new();
-    let mut found = map::overlap(view, parameters, inode, at, end)?;
+    let mut found = extent_map::overlap(view, parameters, inode, at, end)?;
     while let Some(mapped) = found {
         if extents.len() == STEP_EXTENTS {
             let length = (at * parameters.block() - offset) as usize;
@@ -54,7 +54,7 @@ fn plan(
         if !part.extent.unwritten {
             memory::push(&mut extents, part)?;
         }
-        found = map::starting(view, parameters, inode, at, end)?;
+        found = extent_map::starting(view, parameters, inode, at, end)?;
     }
     Ok(ReadStep { length, extents })
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::format::extent::{Extent, written_blocks_max};
 use crate::format::inode::{FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::map::{self, Mapped};
+use crate::fs::extent_map::{self, Mapped};
 use crate::fs::publish::extents_needed;
 use crate::fs::tx::Tx;
 use crate::memory;
@@ -64,7 +64,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         loop {
             let reader = self.engine.reader()?;
             Inode::load_regular(&reader, inode)?;
-            let Some(mapped) = map::starting(&reader, &parameters, inode, at, u64::MAX)? else {
+            let Some(mapped) = extent_map::starting(&reader, &parameters, inode, at, u64::MAX)?
+            else {
                 return Ok(found);
             };
             let run = mapped.extent.run();
@@ -144,7 +145,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let wanted = |mapped: &Mapped| wanted(mapped.extent.run());
         let mut old: Vec<Mapped> = Vec::new();
         let (mut at, mut blocks) = (from, 0);
-        while let Some(mapped) = map::starting(&reader, &parameters, inode, at, u64::MAX)? {
+        while let Some(mapped) = extent_map::starting(&reader, &parameters, inode, at, u64::MAX)? {
             blocks += u64::from(mapped.extent.length);
             let alone = mapped.extent.unwritten
                 || self.engine.is_shared(reader.root(), mapped.extent.run())?;
@@ -188,7 +189,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Err(Error::NoSpace) if last.extent.length > 1 => {
                     let half = last.index + u64::from(last.extent.length / 2);
                     let end = rest.as_ref().map_or(last.end(), Mapped::end);
-                    let whole = map::overlap(
+                    let whole = extent_map::overlap(
                         &self.engine.reader()?,
                         &self.parameters(),
                         inode,

@@ -6,11 +6,11 @@ use crate::error::{Error, Result};
 use crate::format::dirent::Target;
 use crate::format::inode::{FileKind, Inode, damaged};
 use crate::format::key::Key;
-use crate::fs::attr::{Caller, RenameMode};
 use crate::fs::link::{check_empty, drop_link};
 use crate::fs::parameters::Parameters;
+use crate::fs::stat::{Caller, RenameMode};
 use crate::fs::tx::Tx;
-use crate::fs::{create, dirent, name};
+use crate::fs::{create, dirent, name_hash};
 use crate::types::InodeNumber;
 
 /// More levels than any path can have; only on a damaged volume does a chain of parents never end.
@@ -36,8 +36,8 @@ pub(crate) fn rename<K: Keyspace>(
     mode: RenameMode,
     acquired: &dyn Fn(InodeNumber) -> bool,
 ) -> Result<()> {
-    name::check(from.name, parameters)?;
-    name::check(to.name, parameters)?;
+    name_hash::check(from.name, parameters)?;
+    name_hash::check(to.name, parameters)?;
     for directory in [from.directory, to.directory] {
         if Inode::load_directory(tx, directory)?.links == 0 {
             return Err(Error::NotFound);

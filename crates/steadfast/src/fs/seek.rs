@@ -6,9 +6,9 @@ use crate::engine::keyspace::KeyspaceRead;
 use crate::error::{Error, Result};
 use crate::format::inode::{FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::attr::SeekTo;
-use crate::fs::map;
+use crate::fs::extent_map;
 use crate::fs::parameters::Parameters;
+use crate::fs::stat::SeekTo;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -26,7 +26,7 @@ fn find(
     let block = parameters.block();
     let end = parameters.blocks_for(size);
     let mut at = parameters.block_of(offset);
-    let mut found = map::overlap(view, parameters, inode, at, end)?;
+    let mut found = extent_map::overlap(view, parameters, inode, at, end)?;
     loop {
         let Some(mapped) = found else {
             return match to {
@@ -40,7 +40,7 @@ fn find(
             SeekTo::Hole if is_gap || mapped.extent.unwritten => return Ok(offset.max(at * block)),
             _ => at = mapped.end(),
         }
-        found = map::starting(view, parameters, inode, at, end)?;
+        found = extent_map::starting(view, parameters, inode, at, end)?;
     }
 }
 

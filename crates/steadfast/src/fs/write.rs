@@ -19,9 +19,9 @@ use crate::format::Value;
 use crate::format::extent::written_blocks_max;
 use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::map::{self, Mapped};
+use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, Part, Plan, extents_needed};
+use crate::fs::publish::{self, NewRun, WritePlan, extents_needed};
 use crate::mask::TransactionMask;
 use crate::memory;
 use crate::platform::Platform;
@@ -189,7 +189,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Writes data to blocks and publishes them in one batch. Returns how many bytes of `data` were
-    /// written. `times`: see [`Plan::times`].
+    /// written. `times`: see [`WritePlan::times`].
     pub(crate) fn write_extents(
         &self,
         parameters: &Parameters,
@@ -241,12 +241,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             old.inline = value.map_or(0, |found| found.len());
             return Ok((old, self.engine.pin(&[])?));
         }
-        let before = map::preceding(&reader, parameters, inode, from)?;
+        let before = extent_map::preceding(&reader, parameters, inode, from)?;
         old.goal = before.map(|before| {
             let into = (from - before.index).min(u64::from(before.extent.length));
             BlockAddress(before.extent.address.0 + into)
         });
-        let mut found = map::overlap(&reader, parameters, inode, from, old.end)?;
+        let mut found = extent_map::overlap(&reader, parameters, inode, from, old.end)?;
         while let Some(mapped) = found {
             if old.extents.len() == OLD_EXTENTS_MAX {
                 old.end = mapped.index;
@@ -254,7 +254,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             let next = mapped.end();
             memory::push(&mut old.extents, mapped)?;
-            found = map::starting(&reader, parameters, inode, next, old.end)?;
+            found = extent_map::starting(&reader, parameters, inode, next, old.end)?;
         }
         let mut in_place = Vec::new();
         for mapped in old.extents.iter().filter(|mapped| mapped.extent.unwritten) {
@@ -333,14 +333,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         from: u64,
         old: &Old,
         class: SpaceClass,
-    ) -> Result<Plan> {
+    ) -> Result<WritePlan> {
         let extent_max = written_blocks_max(
             parameters.block_size,
             parameters.granule,
             self.engine.reader()?.value_len_max(),
         );
         let mut room = EXTENT_CHANGES_MAX.saturating_sub(old.extents.len() + 2);
-        let mut plan = Plan { from, end: from, parts: Vec::new(), size: 0, times: true };
+        let mut plan = WritePlan { from, end: from, parts: Vec::new(), size: 0, times: true };
         let mut goal = old.goal;
         while plan.end < old.end && room > 0 {
             let at = plan.end;
@@ -351,7 +351,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let part = match unwritten {
                 Some(mapped) if mapped.index <= at => {
                     let part = mapped.clip(at, at + most)?;
-                    Part {
+                    NewRun {
                         index: at,
                         run: part.extent.run(),
                         in_place: Some(part.extent.birth),
@@ -361,7 +361,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 next => {
                     let until = next.map_or(u64::MAX, |mapped| mapped.index);
                     match self.reserve(most.min(until - at), old.missing(at), goal, class) {
-                        Ok(run) => Part { index: at, run, in_place: None, checksums: Vec::new() },
+                        Ok(run) => NewRun { index: at, run, in_place: None, checksums: Vec::new() },
                         Err(error) => {
                             if !planted(Sabotage::KeepReserved) {
                                 self.release_parts(&plan.parts);
@@ -389,7 +389,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn write_parts(
         &self,
         parameters: &Parameters,
-        plan: &mut Plan,
+        plan: &mut WritePlan,
         image: &Image<'_>,
     ) -> Result<()> {
         let block = parameters.block_size as usize;
@@ -411,7 +411,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Releases the reserved blocks of a failed write.
-    pub(crate) fn release_parts(&self, parts: &[Part]) {
+    pub(crate) fn release_parts(&self, parts: &[NewRun]) {
         for part in parts.iter().filter(|part| part.in_place.is_none()) {
             self.engine.release_blocks(part.run);
         }

@@ -9,9 +9,9 @@ use crate::engine::keyspace::{EXTENT_CHANGES_MAX, SpaceClass};
 use crate::error::Result;
 use crate::format::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
 use crate::format::inode::Inode;
-use crate::fs::map::{self, Mapped};
+use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, Part, Plan};
+use crate::fs::publish::{self, NewRun, WritePlan};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 continue;
             }
             let mapped =
-                map::overlap(&self.engine.reader()?, &parameters, inode, index, index + 1)?;
+                extent_map::overlap(&self.engine.reader()?, &parameters, inode, index, index + 1)?;
             if mapped.is_some_and(|mapped| !mapped.extent.unwritten) {
                 memory::push(&mut edges, Edge { index, zeroed })?;
             } else if whole == Whole::Hole && index == from {
@@ -81,7 +81,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let to = to.max(from);
         let Some(old) = self.old_pieces(&parameters, inode, from, to)? else { return Ok(false) };
-        let mut plan = Plan { from, end: to, parts: Vec::new(), size, times: true };
+        let mut plan = WritePlan { from, end: to, parts: Vec::new(), size, times: true };
         let done =
             self.zero_parts(&parameters, inode, &edges, &old, whole, &mut plan).and_then(|fits| {
                 let class = match plan.parts.is_empty() {
@@ -112,14 +112,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<Option<Vec<Mapped>>> {
         let reader = self.engine.reader()?;
         let mut old = Vec::new();
-        let mut found = map::overlap(&reader, parameters, inode, from, to)?;
+        let mut found = extent_map::overlap(&reader, parameters, inode, from, to)?;
         while let Some(mapped) = found {
             if old.len() == OLD_EXTENTS_MAX {
                 return Ok(None);
             }
             let next = mapped.end();
             memory::push(&mut old, mapped)?;
-            found = map::starting(&reader, parameters, inode, next, to)?;
+            found = extent_map::starting(&reader, parameters, inode, next, to)?;
         }
         Ok(Some(old))
     }
@@ -133,7 +133,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         edges: &[Edge],
         old: &[Mapped],
         whole: Whole,
-        plan: &mut Plan,
+        plan: &mut WritePlan,
     ) -> Result<bool> {
         let room = EXTENT_CHANGES_MAX.saturating_sub(old.len() + 2);
         let mut goal = old.first().map(|mapped| mapped.extent.address);
@@ -174,7 +174,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         inode: InodeNumber,
         edge: &Edge,
         goal: Option<BlockAddress>,
-    ) -> Result<Part> {
+    ) -> Result<NewRun> {
         let mut bytes = memory::zeroed(parameters.block_size as usize)?;
         self.read_data(inode, edge.index * parameters.block(), &mut bytes)?;
         if let Some(zeroed) = bytes.get_mut(edge.zeroed.clone()) {
@@ -189,7 +189,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.engine.release_blocks(run);
             return Err(error);
         }
-        Ok(Part { index: edge.index, run, in_place: None, checksums })
+        Ok(NewRun { index: edge.index, run, in_place: None, checksums })
     }
 
     /// The first unwritten blocks of `at..end`: existing or newly reserved ones.
@@ -199,12 +199,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         end: u64,
         old: &[Mapped],
         goal: Option<BlockAddress>,
-    ) -> Result<Part> {
+    ) -> Result<NewRun> {
         let next = old.iter().find(|mapped| mapped.extent.unwritten && mapped.end() > at);
         match next {
             Some(mapped) if mapped.index <= at => {
                 let kept = mapped.clip(at, end)?.extent;
-                Ok(Part {
+                Ok(NewRun {
                     index: at,
                     run: kept.run(),
                     in_place: Some(kept.birth),
@@ -215,7 +215,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 let end = next.map_or(end, |mapped| mapped.index.min(end));
                 let want = (end - at).min(u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX));
                 let run = self.reserve(want, want, goal, SpaceClass::Normal)?;
-                Ok(Part { index: at, run, in_place: None, checksums: Vec::new() })
+                Ok(NewRun { index: at, run, in_place: None, checksums: Vec::new() })
             }
         }
     }

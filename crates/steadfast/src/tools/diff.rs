@@ -16,7 +16,7 @@ use crate::format::key::{Key, Kind};
 use crate::fs::FileKind;
 use crate::memory;
 use crate::platform::Platform;
-use crate::tree::{Difference, Found};
+use crate::tree::{Difference, NextDifference};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
@@ -129,12 +129,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             &Key::MAX,
             *leaves,
         )? {
-            Found::End => return Ok(DiffStep::End),
-            Found::NotBefore(key) => {
+            NextDifference::End => return Ok(DiffStep::End),
+            NextDifference::NotBefore(key) => {
                 *leaves = 0;
                 return Ok(DiffStep::Nothing(key.inode_number().max(from)));
             }
-            Found::Difference(first) => first,
+            NextDifference::Difference(first) => first,
         };
         *leaves = leaves.saturating_sub(1);
         let inode = first.key.inode_number();
@@ -181,9 +181,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             // Within one inode there is no budget: shared subtrees are skipped, and each kind ends
             // at its first difference.
             match self.engine.store().difference(old, new, &from, &last, LEAVES_PER_CALL)? {
-                Found::End => return Ok(()),
-                Found::NotBefore(key) => from = key,
-                Found::Difference(found) => {
+                NextDifference::End => return Ok(()),
+                NextDifference::NotBefore(key) => from = key,
+                NextDifference::Difference(found) => {
                     match found.key.kind() {
                         Some(Kind::Dirent) => change.entries = true,
                         Some(Kind::Xattr) => change.attributes = true,

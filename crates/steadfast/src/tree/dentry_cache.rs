@@ -58,12 +58,12 @@ struct Slot<T, const N: usize> {
     value: [u8; N],
 }
 
-/// A part of a table; empty until its first key.
-type Part<P, T, const N: usize> = Mutex<<P as Platform>::Mutex, Vec<Slot<T, N>>>;
+/// A shard of a table; empty until its first key.
+type Shard<P, T, const N: usize> = Mutex<<P as Platform>::Mutex, Vec<Slot<T, N>>>;
 
 /// One kind of key. The tag of a free place is zero.
 struct Table<P: Platform, T, const N: usize> {
-    parts: Vec<Part<P, T, N>>,
+    parts: Vec<Shard<P, T, N>>,
     /// Pairs in a part.
     pairs: usize,
 }
@@ -82,7 +82,7 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
 
     /// Place of a key: the part, and the first of its two places there.
     #[inline]
-    fn place(&self, hash: u64) -> Option<(&Part<P, T, N>, usize)> {
+    fn place(&self, hash: u64) -> Option<(&Shard<P, T, N>, usize)> {
         // Neighbouring inodes are neighbours here. A table that holds nothing has no parts.
         if !NAME_CACHE {
             return None;

@@ -26,7 +26,7 @@ pub struct Difference {
 
 /// Result of a bounded search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum NextDifference {
     /// The first difference.
     Difference(Difference),
     /// No difference before this key; the search continues there.
@@ -53,11 +53,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
         from: &Key,
         to: &Key,
         steps: usize,
-    ) -> Result<Found> {
+    ) -> Result<NextDifference> {
         let mut from = *from;
         for _ in 0..steps.max(1) {
             if from > *to {
-                return Ok(Found::End);
+                return Ok(NextDifference::End);
             }
             let (old, new) = (self.path(before, &from)?, self.path(after, &from)?);
             let bound = match common_bound(&old, &new) {
@@ -67,17 +67,17 @@ impl<M: Medium, P: Platform> Store<M, P> {
                     let end =
                         bound.and_then(|bound| bound.predecessor()).map_or(*to, |end| end.min(*to));
                     if let Some(found) = leaf_difference(&old.leaf, &new.leaf, &from, &end)? {
-                        return Ok(Found::Difference(found));
+                        return Ok(NextDifference::Difference(found));
                     }
                     bound
                 }
             };
             match bound {
                 Some(bound) if bound > from => from = bound,
-                _ => return Ok(Found::End),
+                _ => return Ok(NextDifference::End),
             }
         }
-        Ok(Found::NotBefore(from))
+        Ok(NextDifference::NotBefore(from))
     }
 
     fn path(&self, root: &Root, key: &Key) -> Result<Path> {

@@ -23,7 +23,7 @@ mod write;
 
 pub use cache::CacheUse;
 pub use dentry_cache::CachedDentry;
-pub use diff::{Difference, Found};
+pub use diff::{Difference, NextDifference};
 pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;
 pub use seal::SealedNode;

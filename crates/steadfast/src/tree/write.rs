@@ -22,7 +22,7 @@ use crate::tree::{NodePool, Store};
 use crate::types::{BlockAddress, Generation};
 
 /// One step on the path from the root to a leaf: a node of the working generation.
-pub struct Step {
+pub struct PathNode {
     pointer: NodePointer,
     level: u8,
     /// The child on the path (branches only).
@@ -36,15 +36,15 @@ const GROWTH: usize = 4;
 const PARTS_MAX: usize = 6;
 
 /// An item for the level above: a new node to the right of a split one.
-type Part = (Key, [u8; NodePointer::LEN]);
+type SplitPart = (Key, [u8; NodePointer::LEN]);
 
 /// Memory that a change works with. It outlives the change.
 #[derive(Default)]
 pub struct Scratch {
     /// The path to a key.
-    path: Vec<Step>,
+    path: Vec<PathNode>,
     /// The parts of a split node, and those of the node above it.
-    parts: [Vec<Part>; 2],
+    parts: [Vec<SplitPart>; 2],
     /// The leaves of a batch that [stays inside them](Store::find_leaves).
     pub leaves: Vec<BlockAddress>,
 }
@@ -135,7 +135,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     /// Makes every node from the root to the leaf of `key` one of the working generation. The nodes
     /// above the leaf are then dirty; the leaf becomes dirty when it is changed.
-    fn path_for_change(&mut self, key: &Key) -> Result<Vec<Step>> {
+    fn path_for_change(&mut self, key: &Key) -> Result<Vec<PathNode>> {
         self.store.forget_fingers();
         // The path of the last change, with room for the planned height of the tree.
         let mut path = core::mem::take(&mut self.scratch.path);
@@ -151,7 +151,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
                 &mut level,
                 key,
                 &mut |pointer, level, index| {
-                    memory::push(&mut path, Step { pointer, level, index })
+                    memory::push(&mut path, PathNode { pointer, level, index })
                 },
             )?;
             if level == 0 {
@@ -159,7 +159,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             }
             let (index, child) =
                 self.store.change(&pointer, level, |node| node.step_to_change(key))?;
-            memory::push(&mut path, Step { pointer, level, index })?;
+            memory::push(&mut path, PathNode { pointer, level, index })?;
             level -= 1;
             let owned = self.own(child, level)?;
             if owned != child {
@@ -168,7 +168,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             }
             pointer = owned;
         }
-        memory::push(&mut path, Step { pointer, level: 0, index: 0 })?;
+        memory::push(&mut path, PathNode { pointer, level: 0, index: 0 })?;
         Ok(path)
     }
 
@@ -200,7 +200,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     /// Puts an item at `index` of the full leaf at the end of `path`, and splits nodes as far up as
     /// needed.
     #[inline(never)]
-    fn split(&mut self, path: &[Step], index: usize, key: &Key, value: &[u8]) -> Result<()> {
+    fn split(&mut self, path: &[PathNode], index: usize, key: &Key, value: &[u8]) -> Result<()> {
         let Some((leaf, mut rest)) = path.split_last() else { return Err(no_path()) };
         let [mut parts, mut above] = core::mem::take(&mut self.scratch.parts);
         parts.clear();
@@ -224,10 +224,10 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     /// right, whose keys and pointers go to `above` for the level above.
     fn insert_items<'i>(
         &mut self,
-        step: &Step,
+        step: &PathNode,
         index: usize,
         items: impl Iterator<Item = (Key, &'i [u8])> + Clone,
-        above: &mut Vec<Part>,
+        above: &mut Vec<SplitPart>,
     ) -> Result<()> {
         let old = self.store.node(&step.pointer, step.level)?;
         let new_size: usize = items.clone().map(|(_, value)| item_size(value.len())).sum();
@@ -287,7 +287,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     }
 
     /// Adds a new node to the tree; the caller adds it to the level above.
-    fn add_part(&mut self, above: &mut Vec<Part>, mut part: Arc<Node>) -> Result<()> {
+    fn add_part(&mut self, above: &mut Vec<SplitPart>, mut part: Arc<Node>) -> Result<()> {
         if above.len() == PARTS_MAX {
             return Err(no_path());
         }
@@ -308,7 +308,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     }
 
     /// The root was split: puts a new root above its parts.
-    fn grow(&mut self, old_root: &Step, parts: &[Part]) -> Result<()> {
+    fn grow(&mut self, old_root: &PathNode, parts: &[SplitPart]) -> Result<()> {
         let pointer = self.new_pointer()?;
         let mut root = self.empty_node(old_root.level + 1, pointer.addresses[0].0)?;
         let node = own_mut(&mut root)?;
@@ -325,7 +325,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     /// Removes the leaf at the end of the path if it is empty. From the leaf up, merges nodes on
     /// the path that have become small with a neighbour.
     #[inline(never)]
-    fn merge_upwards(&mut self, path: &[Step]) -> Result<()> {
+    fn merge_upwards(&mut self, path: &[PathNode]) -> Result<()> {
         let mut last = path.len() - 1;
         if self.store.node(&path[last].pointer, 0)?.count() == 0 {
             last = self.remove_empty(path)?;
@@ -352,7 +352,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     /// Takes an empty leaf out of the tree, with the branches that have no other child. Returns the
     /// depth of the branch that it was taken from. If no branch has another child, the root is
     /// about to shrink to the leaf.
-    fn remove_empty(&mut self, path: &[Step]) -> Result<usize> {
+    fn remove_empty(&mut self, path: &[PathNode]) -> Result<usize> {
         let last = path.len() - 1;
         for depth in (0..last).rev() {
             let step = &path[depth];
@@ -379,7 +379,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     /// Moves a neighbour's items into `step`'s node if it is small and both fit one node. An
     /// unreadable neighbour is skipped: merging only saves space.
-    fn merge(&mut self, parent: &Step, step: &Step) -> Result<bool> {
+    fn merge(&mut self, parent: &PathNode, step: &PathNode) -> Result<bool> {
         let capacity = item_capacity(self.store.superblock.node_size as usize);
         let node = self.store.node(&step.pointer, step.level)?;
         if !node.is_sparse(node.used()) || node.count() == 0 {
@@ -433,7 +433,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     }
 }
 
-fn items_of(parts: &[Part]) -> impl Iterator<Item = (Key, &[u8])> + Clone {
+fn items_of(parts: &[SplitPart]) -> impl Iterator<Item = (Key, &[u8])> + Clone {
     parts.iter().map(|(key, pointer)| (*key, &pointer[..]))
 }
 

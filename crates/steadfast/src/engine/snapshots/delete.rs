@@ -19,7 +19,7 @@ use crate::engine::keyspace::SpaceClass;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
-use crate::format::{DeadEntry, Record, Root, SnapshotCounts, Value};
+use crate::format::{DeadEntry, Root, SnapshotCounts, SnapshotRecord, Value};
 use crate::memory;
 use crate::platform::Platform;
 use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
@@ -74,7 +74,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let before = (working.snapshots, working.held_data);
             let without = self.counts_without(&root, &record, &working)?;
             (working.snapshots, working.held_data) = without;
-            let marked = self.put_record(&mut working, &Record { deleting: true, ..record });
+            let marked =
+                self.put_record(&mut working, &SnapshotRecord { deleting: true, ..record });
             if let Err(error) = marked {
                 (working.snapshots, working.held_data) = before;
                 return Err(error);
@@ -89,7 +90,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn counts_without(
         &self,
         root: &Root,
-        record: &Record,
+        record: &SnapshotRecord,
         working: &Working,
     ) -> Result<(SnapshotCounts, u64)> {
         let counts = working.snapshots;
@@ -222,7 +223,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn plan_unit(
         &self,
         root: &Root,
-        record: &Record,
+        record: &SnapshotRecord,
         before: Generation,
         entries: usize,
     ) -> Result<Unit> {

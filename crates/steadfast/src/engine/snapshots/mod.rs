@@ -47,7 +47,7 @@ use crate::engine::budget::More;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::{Key, Kind};
-use crate::format::{GENERATION_MAX, Record, Root, Snapshot, check_name};
+use crate::format::{GENERATION_MAX, Root, Snapshot, SnapshotRecord, check_name};
 use crate::memory;
 use crate::platform::Platform;
 use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
@@ -100,14 +100,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// A record of the state that the next freeze makes, without its root.
-    fn record_of(&self, working: &Working, name: &str) -> Result<Record> {
+    fn record_of(&self, working: &Working, name: &str) -> Result<SnapshotRecord> {
         if working.generation.0 > GENERATION_MAX {
             return Err(Error::Unsupported("snapshots on a volume with so many checkpoints"));
         }
         let mut owned = alloc::string::String::new();
         owned.try_reserve_exact(name.len()).map_err(|_| Error::OutOfMemory)?;
         owned.push_str(name);
-        Ok(Record {
+        Ok(SnapshotRecord {
             root: self.view.read().root,
             generation: working.generation,
             deleting: false,
@@ -147,7 +147,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return;
         }
         let newest = working.snapshots.newest;
-        let record = |value: &[u8]| Record::decode(newest, value);
+        let record = |value: &[u8]| SnapshotRecord::decode(newest, value);
         let root = self.view.read().root;
         if newest.0 > 0
             && let Ok(Some(Ok(record))) = self.store.get_with(&root, &Key::snapshot(newest), record)
@@ -157,13 +157,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Data blocks of a snapshot's state.
-    pub(crate) fn data_of(&self, record: &Record) -> u64 {
+    pub(crate) fn data_of(&self, record: &SnapshotRecord) -> u64 {
         let nodes = record.nodes.saturating_mul(self.node_cost());
         record.used_blocks.saturating_sub(nodes).saturating_sub(record.snapshots.blocks)
     }
 
     /// Makes the state that was just frozen a snapshot.
-    fn enter_snapshot(&self, working: &mut Working, record: &mut Record) -> Result<()> {
+    fn enter_snapshot(&self, working: &mut Working, record: &mut SnapshotRecord) -> Result<()> {
         let frozen =
             working.frozen.as_ref().map(|frozen| frozen.metaroot).ok_or(Error::NoMetaroot)?;
         record.root = frozen.root();
@@ -178,7 +178,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Puts a snapshot's key into the working tree. No record of the log can hold it.
-    pub(crate) fn put_record(&self, working: &mut Working, record: &Record) -> Result<()> {
+    pub(crate) fn put_record(&self, working: &mut Working, record: &SnapshotRecord) -> Result<()> {
         let key = Key::snapshot(record.generation);
         let value = record.encode()?;
         let roots = self.roots(working);
@@ -213,11 +213,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn visit_records(
         &self,
         root: &Root,
-        mut visit: impl FnMut(Record) -> Result<bool>,
+        mut visit: impl FnMut(SnapshotRecord) -> Result<bool>,
     ) -> Result<()> {
         let (mut from, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Snapshot);
         while let Some((key, value)) = self.store.next(root, &from, &last)? {
-            let go_on = visit(Record::decode(Generation(key.suffix()), &value)?)?;
+            let go_on = visit(SnapshotRecord::decode(Generation(key.suffix()), &value)?)?;
             let Some(next) = key.successor().filter(|_| go_on) else { break };
             from = next;
         }
@@ -225,7 +225,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// The snapshot of this name.
-    pub(crate) fn snapshot_record(&self, root: &Root, name: &str) -> Result<Option<Record>> {
+    pub(crate) fn snapshot_record(
+        &self,
+        root: &Root,
+        name: &str,
+    ) -> Result<Option<SnapshotRecord>> {
         let mut found = None;
         self.visit_records(root, |record| {
             if !record.deleting && record.name == name {

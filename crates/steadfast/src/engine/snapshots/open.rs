@@ -8,7 +8,7 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::format::{LogPosition, Metaroot, Record, Superblock, check_name};
+use crate::format::{LogPosition, Metaroot, SnapshotRecord, Superblock, check_name};
 use crate::io::retry::Retry;
 use crate::memory::Boxed;
 use crate::options::OpenOptions;
@@ -61,13 +61,13 @@ fn find<M: Medium, P: Platform>(
     metaroot: &Metaroot,
     options: &OpenOptions,
     name: &str,
-) -> Result<Option<Record>> {
+) -> Result<Option<SnapshotRecord>> {
     let volume = Engine::with_state(medium, platform, superblock.clone(), metaroot, options)?;
     volume.snapshot_record(&metaroot.root(), name)
 }
 
 /// A metaroot whose tree is the snapshot's.
-fn state_of(metaroot: &Metaroot, record: &Record) -> Metaroot {
+fn state_of(metaroot: &Metaroot, record: &SnapshotRecord) -> Metaroot {
     Metaroot {
         generation: record.generation,
         root: record.root.pointer,

@@ -21,7 +21,7 @@ use crate::engine::reader::View;
 use crate::engine::snapshots::doomed::Doomed;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
-use crate::format::{Metaroot, Record, Root, SnapshotCounts};
+use crate::format::{Metaroot, Root, SnapshotCounts, SnapshotRecord};
 use crate::memory;
 use crate::platform::Platform;
 use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
@@ -83,7 +83,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         &self,
         name: &str,
         destroy_newer: bool,
-    ) -> Result<(Record, Vec<Generation>)> {
+    ) -> Result<(SnapshotRecord, Vec<Generation>)> {
         let reader = self.reader()?;
         let record = self.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound)?;
         let mut older = Vec::new();
@@ -107,7 +107,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn switch_to(
         &self,
         working: &mut Working,
-        record: &Record,
+        record: &SnapshotRecord,
         older: &[Generation],
     ) -> Result<()> {
         let state = Metaroot {
@@ -140,7 +140,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         core::mem::swap(working, &mut *now);
         drop(now);
         let root: Root = record.root;
-        let mut again: Vec<Record> = Vec::new();
+        let mut again: Vec<SnapshotRecord> = Vec::new();
         let mut doomed = Doomed::new(root);
         let mut kept = Generation(0);
         self.visit_records(&root, |other| {
@@ -150,7 +150,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 false => kept = other.generation,
             }
             if gone && !planted(Sabotage::ForgetDeletedSnapshots) {
-                memory::push(&mut again, Record { deleting: true, ..other })?;
+                memory::push(&mut again, SnapshotRecord { deleting: true, ..other })?;
             }
             Ok(true)
         })?;

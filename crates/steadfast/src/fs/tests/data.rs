@@ -233,7 +233,7 @@ fn sequential_appends_join() {
     let reader = volume.engine.reader().unwrap();
     let (mut count, mut at) = (0, 0);
     while let Some(mapped) =
-        crate::fs::map::starting(&reader, &volume.parameters(), inode, at, u64::MAX).unwrap()
+        crate::fs::extent_map::starting(&reader, &volume.parameters(), inode, at, u64::MAX).unwrap()
     {
         at = mapped.end();
         count += 1;
@@ -307,7 +307,7 @@ fn damaged_data_is_an_error_and_costs_only_itself() {
     volume.write(inode, 0, &pattern(9, 5 * 4096), false).unwrap();
     let mapped = {
         let reader = volume.engine.reader().unwrap();
-        crate::fs::map::overlap(&reader, &volume.parameters(), inode, 2, 3).unwrap().unwrap()
+        crate::fs::extent_map::overlap(&reader, &volume.parameters(), inode, 2, 3).unwrap().unwrap()
     };
     let bad = mapped.extent.address.0 + 2 - mapped.index;
     medium.flip_bit(bad * 4096 + 77, 3);

@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
 use crate::format::inode::{FLAG_ACL_ACCESS, FLAG_ACL_DEFAULT, FileKind, Inode};
-use crate::fs::attr::SetXattrMode;
 use crate::fs::parameters::Parameters;
 use crate::fs::permissions;
+use crate::fs::stat::SetXattrMode;
 use crate::fs::tx::Tx;
 use crate::types::InodeNumber;
 

@@ -17,10 +17,10 @@ use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
 use crate::format::inode::{Inode, damaged};
 use crate::format::key::{Key, Kind};
-use crate::fs::attr::SetXattrMode;
-use crate::fs::name;
+use crate::fs::name_hash;
 use crate::fs::parameters::Parameters;
-use crate::fs::pieces::{self, Place};
+use crate::fs::pieces::{self, ValueKey};
+use crate::fs::stat::SetXattrMode;
 use crate::fs::tx::Tx;
 use crate::memory;
 use crate::types::InodeNumber;
@@ -38,12 +38,12 @@ const HASH_SHIFT: u32 = 20;
 const PROBE_SHIFT: u32 = 16;
 const PROBES: u64 = 16;
 
-fn place(inode: InodeNumber, suffix: u64) -> Place {
-    Place { inode, kind: Kind::Xattr, suffix }
+fn place(inode: InodeNumber, suffix: u64) -> ValueKey {
+    ValueKey { inode, kind: Kind::Xattr, suffix }
 }
 
 fn slot_suffix(name: &[u8], parameters: &Parameters, probe: u64) -> u64 {
-    let hash = name::hash(name, parameters) & ((1 << HASH_BITS) - 1);
+    let hash = name_hash::hash(name, parameters) & ((1 << HASH_BITS) - 1);
     hash << HASH_SHIFT | probe << PROBE_SHIFT
 }
 
@@ -55,7 +55,12 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// Reads the attribute whose first piece is `first`; `whole`: including the value.
-    fn load(view: &impl KeyspaceRead, place: Place, first: Vec<u8>, whole: bool) -> Result<Stored> {
+    fn load(
+        view: &impl KeyspaceRead,
+        place: ValueKey,
+        first: Vec<u8>,
+        whole: bool,
+    ) -> Result<Stored> {
         let mut bytes = first;
         let header = bytes.first_chunk::<HEADER_LEN>().ok_or(damaged("attribute: too short"))?;
         let [v0, v1, v2, v3, name_len] = *header;
@@ -87,7 +92,7 @@ pub(crate) fn find(
     parameters: &Parameters,
     inode: InodeNumber,
     name: &[u8],
-) -> Result<Option<(Place, Stored)>> {
+) -> Result<Option<(ValueKey, Stored)>> {
     for probe in 0..PROBES {
         // Slots may have gaps: continue at the next used one.
         let from = slot_suffix(name, parameters, probe);
@@ -118,7 +123,7 @@ fn free_slot<K: Keyspace>(
     parameters: &Parameters,
     inode: InodeNumber,
     name: &[u8],
-) -> Result<Place> {
+) -> Result<ValueKey> {
     for probe in 0..PROBES {
         let suffix = slot_suffix(name, parameters, probe);
         if tx.get(&Key::new(inode, Kind::Xattr, suffix))?.is_none() {

@@ -35,7 +35,7 @@ use report::Reporter;
 pub use report::{CheckOptions, CheckProgress, CheckReport, Finding, PATHS_MAX, Remedy, Severity};
 use snapshots::{Data, Directory};
 use usage::Usage;
-use walk::Nodes;
+use walk::SeenNodes;
 use walk::{Copies, walk};
 
 /// Verifies the volume on `medium`. `progress` is called repeatedly.
@@ -116,7 +116,7 @@ fn check_durable<M: Medium, P: Platform>(
     let mut usage = Usage::new(superblock);
     let mut files = Files::new(volume, options.data);
     let mut directory = Directory::default();
-    let mut seen = Nodes::default();
+    let mut seen = SeenNodes::default();
     let mut nodes = 0;
     let store = volume.engine.store();
     let has_snapshots = metaroot.snapshots.keys > 0;

@@ -17,14 +17,14 @@ use crate::error::Error;
 use crate::format::dirent::Dirent;
 use crate::format::extent::{Extent, decode_birth};
 use crate::format::key::{Key, Kind};
-use crate::format::{DeadEntry, Metaroot, NodePointer, Record, Root, decode_dead_list};
+use crate::format::{DeadEntry, Metaroot, NodePointer, Root, SnapshotRecord, decode_dead_list};
 use crate::platform::Platform;
 use crate::tools::check::files::Files;
 use crate::tools::check::paths::{Name, Names};
 use crate::tools::check::reason;
 use crate::tools::check::report::Reporter;
 use crate::tools::check::usage::Usage;
-use crate::tools::check::walk::{Copies, Event, Nodes, walk};
+use crate::tools::check::walk::{Copies, Event, SeenNodes, walk};
 use crate::tree::Store;
 use crate::types::{BlockRun, Generation};
 
@@ -39,7 +39,7 @@ pub(super) struct Data<'a, M: Medium, P: Platform> {
 #[derive(Default)]
 pub(super) struct Directory {
     /// Oldest first.
-    records: Vec<Record>,
+    records: Vec<SnapshotRecord>,
     /// Nodes of the live tree that are not younger than the newest snapshot.
     old_nodes: u64,
 }
@@ -67,7 +67,7 @@ impl Directory {
                 let inode = key.inode_number().0;
                 reporter.damaged(format!("inode {inode}: an extent from a later generation"));
             }
-            Some(Kind::Snapshot) => match Record::decode(Generation(key.suffix()), value) {
+            Some(Kind::Snapshot) => match SnapshotRecord::decode(Generation(key.suffix()), value) {
                 Ok(record) => self.records.push(record),
                 Err(error) => {
                     reporter.damaged(format!("snapshot {}: {}", key.suffix(), reason(&error)))
@@ -148,7 +148,7 @@ impl Directory {
         &self,
         store: &Store<M, P>,
         metaroot: &Metaroot,
-        nodes: &mut Nodes,
+        nodes: &mut SeenNodes,
         usage: &mut Usage<'_>,
         data: Option<&Data<'_, M, P>>,
         reporter: &mut Reporter<'_>,
@@ -156,7 +156,7 @@ impl Directory {
         self.compare_counts(metaroot, usage, reporter);
         let live = metaroot.root();
         let mut shared = data.filter(|data| data.shared_too);
-        let mut waiting: Vec<&Record> = Vec::new();
+        let mut waiting: Vec<&SnapshotRecord> = Vec::new();
         for record in self.records.iter().rev() {
             if record.deleting {
                 waiting.push(record);
@@ -257,7 +257,7 @@ impl Expected {
         None
     }
 
-    fn report_rest(&self, record: &Record, reporter: &mut Reporter<'_>) {
+    fn report_rest(&self, record: &SnapshotRecord, reporter: &mut Reporter<'_>) {
         if let Some((start, (end, _))) = self.runs.iter().next() {
             reporter.damaged(format!(
                 "snapshot {:?}: its dead list has {} runs that it does not hold, the first one blocks {start}..{end}",
@@ -272,7 +272,7 @@ impl Expected {
 /// tree.
 fn locate<M: Medium, P: Platform>(
     store: &Store<M, P>,
-    record: &Record,
+    record: &SnapshotRecord,
     mark: usize,
     reporter: &mut Reporter<'_>,
 ) {
@@ -300,7 +300,7 @@ fn locate<M: Medium, P: Platform>(
 /// visited before.
 fn verify_shared_data<M: Medium, P: Platform>(
     store: &Store<M, P>,
-    record: &Record,
+    record: &SnapshotRecord,
     usage: &Usage<'_>,
     files: &Files<'_, M, P>,
     reporter: &mut Reporter<'_>,
@@ -325,8 +325,8 @@ fn verify_shared_data<M: Medium, P: Platform>(
 
 fn verify_tree<M: Medium, P: Platform>(
     store: &Store<M, P>,
-    record: &Record,
-    nodes: &mut Nodes,
+    record: &SnapshotRecord,
+    nodes: &mut SeenNodes,
     usage: &mut Usage<'_>,
     expected: &mut Expected,
     files: Option<&Files<'_, M, P>>,

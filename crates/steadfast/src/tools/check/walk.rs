@@ -19,11 +19,11 @@ use crate::types::Generation;
 
 /// Visited nodes: the content of their pointers, by the block of the first copy.
 #[derive(Default)]
-pub(super) struct Nodes {
+pub(super) struct SeenNodes {
     seen: HashMap<u64, (Generation, [u8; 4])>,
 }
 
-impl Nodes {
+impl SeenNodes {
     /// Notes a visit. Returns `false` if the node was already visited through an equal pointer.
     pub fn visit(&mut self, pointer: &NodePointer, reporter: &mut Reporter<'_>) -> bool {
         let [a, b, c, d, ..] = pointer.digest;
@@ -59,7 +59,7 @@ pub(super) enum Event<'a> {
 }
 
 /// A node still to be visited, with the range of its keys: `low..high`; `None` means no bound.
-struct Pending {
+struct NodeToVisit {
     pointer: NodePointer,
     level: u8,
     low: Key,
@@ -72,12 +72,12 @@ pub(super) fn walk<M: Medium, P: Platform>(
     store: &Store<M, P>,
     root: &Root,
     copies: Copies,
-    mut seen: Option<&mut Nodes>,
+    mut seen: Option<&mut SeenNodes>,
     reporter: &mut Reporter<'_>,
     visit: &mut dyn FnMut(Event<'_>, &mut Reporter<'_>),
 ) {
     let mut stack =
-        vec![Pending { pointer: root.pointer, level: root.level(), low: Key::MIN, high: None }];
+        vec![NodeToVisit { pointer: root.pointer, level: root.level(), low: Key::MIN, high: None }];
     // No tree has more nodes than fit the volume; a tree that seems to have more leads to the same
     // nodes repeatedly.
     let mut left = store.superblock_now().usable_blocks() / store.superblock.node_blocks();
@@ -118,7 +118,7 @@ pub(super) fn walk<M: Medium, P: Platform>(
             continue;
         }
         for index in (0..node.count()).rev() {
-            stack.push(Pending {
+            stack.push(NodeToVisit {
                 pointer: node.child(index),
                 level: next.level - 1,
                 low: if index == 0 { next.low } else { node.key(index) },
@@ -130,7 +130,7 @@ pub(super) fn walk<M: Medium, P: Platform>(
 
 fn read<M: Medium, P: Platform>(
     store: &Store<M, P>,
-    next: &Pending,
+    next: &NodeToVisit,
     copies: Copies,
     reporter: &mut Reporter<'_>,
 ) -> Result<Arc<Node>> {
@@ -166,7 +166,7 @@ fn read<M: Medium, P: Platform>(
     Ok(Arc::new(node))
 }
 
-fn check_bounds(node: &Node, place: &Pending, reporter: &mut Reporter<'_>) {
+fn check_bounds(node: &Node, place: &NodeToVisit, reporter: &mut Reporter<'_>) {
     if node.count() == 0 {
         return;
     }

@@ -9,12 +9,12 @@ use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::format::key::{Key, Kind};
-use crate::format::{Metaroot, Node, NodePointer, Record, Root, Superblock};
+use crate::format::{Metaroot, Node, NodePointer, Root, SnapshotRecord, Superblock};
 use crate::log::scan;
 use crate::platform::Platform;
 use crate::tools::salvage::ranges::KeyRanges;
 use crate::tools::salvage::scan::Scan;
-use crate::tools::salvage::{CACHE_SIZE, Item, Salvage, SalvageProgress, find};
+use crate::tools::salvage::{CACHE_SIZE, Salvage, SalvageProgress, SalvagedValue, find};
 use crate::tree::Store;
 use crate::types::{BlockRun, Generation, InodeNumber};
 
@@ -69,8 +69,9 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
     ) -> Result<Self> {
         let live = Self::gather(medium, platform, progress)?;
         let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Snapshot);
-        let decoded =
-            |(key, item): (&Key, &Item)| Record::decode(Generation(key.suffix()), &item.value).ok();
+        let decoded = |(key, item): (&Key, &SalvagedValue)| {
+            SnapshotRecord::decode(Generation(key.suffix()), &item.value).ok()
+        };
         let mut records = live.items.range(first..=last).rev().filter_map(decoded);
         let found = records.find(|record| !record.deleting && record.name == name);
         drop(records);
@@ -141,7 +142,7 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
     fn take(&mut self, key: Key, value: Vec<u8>, proven: bool) {
         // Bitmaps have no information about files.
         if key.kind() != Some(Kind::Group) {
-            self.items.insert(key, Item { value, proven });
+            self.items.insert(key, SalvagedValue { value, proven });
         }
     }
 

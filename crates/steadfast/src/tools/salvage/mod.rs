@@ -56,7 +56,7 @@ pub struct SalvageProgress {
 }
 
 /// One value of the keyspace.
-struct Item {
+struct SalvagedValue {
     value: Vec<u8>,
     /// Found through checksums from the metaroot down, or in the log. Otherwise it may be out of
     /// date.
@@ -67,7 +67,7 @@ struct Item {
 pub struct Salvage<'m, M: Medium, P: Platform> {
     medium: &'m M,
     store: Store<&'m M, &'m P>,
-    items: BTreeMap<Key, Item>,
+    items: BTreeMap<Key, SalvagedValue>,
     /// Keys that no found node covers: there may have been more.
     gone: KeyRanges,
     notes: Vec<String>,

@@ -19,7 +19,7 @@ const CHUNK: u64 = 1 << 20;
 
 /// A leaf found by the scan.
 #[derive(Debug, Clone, Copy)]
-pub struct Leaf {
+pub struct FoundLeaf {
     /// Where it was found.
     block: u64,
     /// The address of its first copy, as stored in the node.
@@ -43,7 +43,7 @@ struct Pointed {
 
 /// The leaves of a medium, the newest first.
 pub struct Scan {
-    leaves: Vec<Leaf>,
+    leaves: Vec<FoundLeaf>,
 }
 
 impl Scan {
@@ -81,12 +81,16 @@ impl Scan {
     }
 
     /// The leaves in order of precedence.
-    pub fn leaves(&self) -> impl Iterator<Item = &Leaf> {
+    pub fn leaves(&self) -> impl Iterator<Item = &FoundLeaf> {
         self.leaves.iter()
     }
 
     /// Reads a leaf again.
-    pub fn read<M: Medium, P: Platform>(&self, store: &Store<M, P>, leaf: &Leaf) -> Option<Node> {
+    pub fn read<M: Medium, P: Platform>(
+        &self,
+        store: &Store<M, P>,
+        leaf: &FoundLeaf,
+    ) -> Option<Node> {
         let (node, digest) = read_at(store, leaf.block)?;
         (digest == leaf.digest).then_some(node)
     }
@@ -95,7 +99,7 @@ impl Scan {
 /// Results so far.
 #[derive(Default)]
 struct Found {
-    leaves: Vec<Leaf>,
+    leaves: Vec<FoundLeaf>,
     /// Leaves by the address and generation stored in them: both copies are one.
     known: HashSet<(BlockAddress, Generation, Digest)>,
     /// Targets of the branches.
@@ -125,7 +129,7 @@ impl Found {
                 self.pointed.entry(addresses[0]).or_default().push(pointed);
             }
         } else if self.known.insert((stated, generation, digest)) {
-            self.leaves.push(Leaf {
+            self.leaves.push(FoundLeaf {
                 block,
                 stated,
                 generation,
@@ -136,7 +140,7 @@ impl Found {
         }
     }
 
-    fn into_leaves(self) -> Vec<Leaf> {
+    fn into_leaves(self) -> Vec<FoundLeaf> {
         let mut leaves = self.leaves;
         for leaf in &mut leaves {
             let pointers = self.pointed.get(&leaf.stated).into_iter().flatten();

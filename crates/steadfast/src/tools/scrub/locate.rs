@@ -47,18 +47,18 @@ fn of_tree(
 }
 
 /// A tree with names.
-enum Names<'r, M: Medium, P: Platform> {
+enum NameSource<'r, M: Medium, P: Platform> {
     Live(&'r Reader<'r, M, P>),
     Snapshot(&'r Store<M, P>, Option<Root>),
 }
 
-impl<M: Medium, P: Platform> Names<'_, M, P> {
+impl<M: Medium, P: Platform> NameSource<'_, M, P> {
     /// The first key from `from` on.
     fn next(&self, from: &Key) -> Result<Option<(Key, Value)>> {
         match self {
-            Names::Live(reader) => reader.next(from, &Key::MAX),
-            Names::Snapshot(store, Some(root)) => store.next(root, from, &Key::MAX),
-            Names::Snapshot(_, None) => Ok(None),
+            NameSource::Live(reader) => reader.next(from, &Key::MAX),
+            NameSource::Snapshot(store, Some(root)) => store.next(root, from, &Key::MAX),
+            NameSource::Snapshot(_, None) => Ok(None),
         }
     }
 
@@ -66,8 +66,8 @@ impl<M: Medium, P: Platform> Names<'_, M, P> {
     fn parent(&self, directory: InodeNumber) -> Option<InodeNumber> {
         let key = Key::inode(directory);
         let value = match self {
-            Names::Live(reader) => reader.get(&key),
-            Names::Snapshot(store, root) => store.get(root.as_ref()?, &key),
+            NameSource::Live(reader) => reader.get(&key),
+            NameSource::Snapshot(store, root) => store.get(root.as_ref()?, &key),
         };
         Some(Inode::decode(&value.ok()??).ok()?.parent)
     }
@@ -154,12 +154,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         &'r self,
         reader: &'r Reader<'r, M, P>,
         locate: &Locate,
-    ) -> Result<Names<'r, M, P>> {
+    ) -> Result<NameSource<'r, M, P>> {
         let tree = locate.trees.as_ref().and_then(|trees| trees.last().copied()).flatten();
         Ok(match tree {
-            None => Names::Live(reader),
+            None => NameSource::Live(reader),
             // A snapshot that has been deleted meanwhile has no names any more.
-            Some(generation) => Names::Snapshot(
+            Some(generation) => NameSource::Snapshot(
                 self.engine.store(),
                 self.tree_of(reader, Phase::Snapshot(generation))?.map(|(root, _)| root),
             ),

@@ -13,7 +13,7 @@ use crate::engine::keyspace::KeyspaceRead;
 use crate::error::{Error, Result};
 use crate::format::extent::Extent;
 use crate::format::key::{Key, Kind};
-use crate::format::{Node, NodePointer, Record, Root, digest_of};
+use crate::format::{Node, NodePointer, Root, SnapshotRecord, digest_of};
 use crate::platform::Platform;
 use crate::tools::scrub::{Phase, STEP_BYTES, Scrub, ScrubFinding};
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber};
@@ -79,7 +79,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut from = Key::snapshot(Generation(bound.0.saturating_add(1)));
         while let Some((key, found)) = reader.next(&from, &last)? {
             let generation = Generation(key.suffix());
-            if !Record::decode(generation, &found)?.deleting {
+            if !SnapshotRecord::decode(generation, &found)?.deleting {
                 return Ok(Some(generation));
             }
             let Some(next) = key.successor() else { break };
@@ -98,7 +98,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(Some((*reader.root(), String::new())));
         };
         let Some(found) = reader.get(&Key::snapshot(generation))? else { return Ok(None) };
-        let record = Record::decode(generation, &found)?;
+        let record = SnapshotRecord::decode(generation, &found)?;
         let prefix = format!("snapshot {:?}: ", record.name);
         Ok((!record.deleting).then_some((record.root, prefix)))
     }

@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::format::dirent::Dirent;
 use crate::format::inode::{FileKind, Inode, damaged};
 use crate::format::key::Kind;
-use crate::fs::attr::{Attributes, Caller, DirectoryEntry, NewNode, RenameMode};
 use crate::fs::create::{self, SYMLINK_MAX};
 use crate::fs::parameters::Parameters;
-use crate::fs::pieces::{self, Place};
+use crate::fs::pieces::{self, ValueKey};
 use crate::fs::rename::{self, Side};
+use crate::fs::stat::{Attributes, Caller, DirectoryEntry, NewNode, RenameMode};
 use crate::fs::tx::Tx;
 use crate::fs::{dirent, link};
 use crate::mask::TransactionMask;
@@ -49,7 +49,7 @@ pub(crate) fn look_up(
         b"." => return Ok(directory),
         b".." => directory.1.parent,
         _ => {
-            crate::fs::name::check(name, parameters)?;
+            crate::fs::name_hash::check(name, parameters)?;
             dirent::find(view, parameters, directory.0, name)?.ok_or(Error::NotFound)?.1.inode
         }
     };
@@ -312,7 +312,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut target = Vec::new();
         pieces::load(
             &reader,
-            Place { inode, kind: Kind::Symlink, suffix: 0 },
+            ValueKey { inode, kind: Kind::Symlink, suffix: 0 },
             0,
             &mut target,
             length,
