@@ -309,7 +309,7 @@ fn nothing_of_an_earlier_volume_comes_back() {
             let volume = open();
             assert_eq!(volume.info().replayed_records, 0, "{policy}: {prefix}");
             for number in 0..count {
-                let file = volume.open_file(&format!("{prefix}{number}"), &all).unwrap();
+                let file = volume.open_file(format!("{prefix}{number}"), &all).unwrap();
                 file.write_at(0, &[1; 5000]).unwrap();
                 file.close().unwrap();
                 volume.transact().unwrap();

@@ -148,7 +148,6 @@ pub mod fixture {
             cleaned: 6,
             moved: 70,
             packed: 50,
-            groups: 7,
             held: 30,
             read_latency: latency(80, 400),
             write_latency: latency(10, 900),
