@@ -341,3 +341,7 @@ pub(super) fn may_repeat(opcode: u32) -> bool {
             | opcode::GETLK
     )
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -181,7 +181,9 @@ fn each_change_of_a_node_is_executed_once_however_often_connections_break() {
             .collect();
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(20));
+                // Longer each time, so that slow machines get on, too.
+                let pause = 20 + breaks.load(Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(pause));
                 nodes.break_all();
                 breaks.fetch_add(1, Ordering::Relaxed);
             }

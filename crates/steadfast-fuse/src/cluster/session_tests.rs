@@ -1,0 +1,162 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use zerocopy::IntoBytes;
+
+use super::*;
+use crate::abi::input::InHeader;
+use crate::service::{Later as Back, Outcome as Served};
+
+/// Counts what it executes, and answers with the number of the execution.
+#[derive(Default)]
+struct Counter {
+    executed: AtomicUsize,
+    departed: AtomicBool,
+    /// Locks that a close has ended.
+    ended: AtomicUsize,
+}
+
+impl Service for Counter {
+    fn serve(&self, _: Back<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Served {
+        let number = self.executed.fetch_add(1, Ordering::SeqCst) as u64;
+        if request.header.opcode == opcode::RMDIR {
+            return Err(Errno(libc::ENOTEMPTY));
+        }
+        out.put(&number);
+        Ok(Outcome::Ready)
+    }
+}
+
+impl Guest for Counter {
+    fn depart(&self) {
+        self.departed.store(true, Ordering::SeqCst);
+    }
+
+    fn end_locks(&self, _: &Request<'_>) {
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn progress(&self) -> Progress {
+        let accepted = self.executed.load(Ordering::SeqCst) as u64;
+        Progress { accepted, durable: 0 }
+    }
+}
+
+/// Passes each write on.
+struct Wire(Sender<Vec<u8>>);
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.0.send(bytes.to_vec()) {
+            Ok(()) => Ok(bytes.len()),
+            Err(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Peer {
+    guest: Arc<Counter>,
+    session: Arc<Session>,
+    sure: Arc<AtomicBool>,
+}
+
+impl Peer {
+    fn new() -> Peer {
+        let (guest, sure) = (Arc::new(Counter::default()), Arc::new(AtomicBool::new(true)));
+        let standing = Arc::clone(&sure);
+        let authority: Authority = Arc::new(move || match standing.load(Ordering::SeqCst) {
+            true => Standing::Sure,
+            false => Standing::Unsure,
+        });
+        let session = Session::start("n".into(), Arc::clone(&guest) as Arc<dyn Guest>, authority);
+        Peer { guest, session: session.unwrap(), sure }
+    }
+
+    fn connect(&self) -> (u64, Receiver<Vec<u8>>) {
+        let (sends, received) = channel();
+        (self.session.connect(Box::new(Wire(sends)), Arc::new(|| {})), received)
+    }
+
+    fn send(&self, kind: Kind, number: u64, opcode: u32, numbers: &[u64]) -> bool {
+        let len = size_of::<InHeader>() as u32;
+        let (uid, gid, pid) = (0, 0, 0);
+        let header =
+            InHeader { len, opcode, unique: number, nodeid: 1, uid, gid, pid, extensions: 0 };
+        let (bytes, numbers) = (header.as_bytes().to_vec(), numbers.to_vec());
+        self.session.receive(Frame { kind, number, numbers, bytes })
+    }
+}
+
+fn answer(received: &Receiver<Vec<u8>>) -> Answer {
+    let bytes = received.recv_timeout(Duration::from_secs(60)).unwrap();
+    Answer::read(&mut &bytes[..]).unwrap()
+}
+
+#[test]
+fn a_change_that_is_sent_again_gets_the_answer_of_its_one_execution() {
+    let peer = Peer::new();
+    let (number, received) = peer.connect();
+    assert!(peer.send(Kind::Request, 1, opcode::MKDIR, &[]));
+    let first = answer(&received);
+    assert!(peer.send(Kind::Request, 2, opcode::RMDIR, &[]));
+    let refused = answer(&received);
+    assert_eq!(refused.error, libc::ENOTEMPTY);
+    peer.session.disconnect(number);
+    let (_, received) = peer.connect();
+    peer.send(Kind::Resume, 0, 0, &[1, 2]);
+    peer.send(Kind::Request, 1, opcode::MKDIR, &[]);
+    peer.send(Kind::Request, 2, opcode::RMDIR, &[]);
+    assert_eq!((answer(&received), answer(&received)), (first, refused));
+    assert_eq!(peer.guest.executed.load(Ordering::SeqCst), 2);
+    peer.session.end();
+    assert!(peer.guest.departed.load(Ordering::SeqCst));
+    assert!(!peer.send(Kind::Request, 3, opcode::MKDIR, &[]), "the session has ended");
+}
+
+#[test]
+fn answers_are_kept_until_they_have_arrived_and_those_of_reads_are_not() {
+    let peer = Peer::new();
+    let (_, received) = peer.connect();
+    for number in 1..=3 {
+        peer.send(Kind::Request, number, opcode::MKDIR, &[]);
+        answer(&received);
+    }
+    peer.send(Kind::Request, 4, opcode::READ, &[1]);
+    answer(&received);
+    assert_eq!(peer.session.inner().requests.len(), 2, "one has arrived, and a read is not kept");
+    peer.send(Kind::Resume, 0, 0, &[3]);
+    assert_eq!(peer.session.inner().requests.len(), 1);
+    peer.session.end();
+}
+
+#[test]
+fn nothing_is_answered_while_the_owner_is_not_sure() {
+    let peer = Peer::new();
+    let (_, received) = peer.connect();
+    peer.sure.store(false, Ordering::SeqCst);
+    peer.send(Kind::Request, 1, opcode::GETATTR, &[]);
+    peer.session.tell_progress();
+    assert!(received.recv_timeout(Duration::from_millis(50)).is_err());
+    peer.sure.store(true, Ordering::SeqCst);
+    assert_eq!(answer(&received).number, 1);
+    peer.session.tell_progress();
+    let told = answer(&received);
+    assert_eq!((told.number, told.progress.accepted), (0, 1));
+    peer.session.tell_progress();
+    assert!(received.try_recv().is_err(), "it knows");
+    peer.session.end();
+}
+
+#[test]
+fn a_close_ends_locks_before_later_requests_are_executed() {
+    let peer = Peer::new();
+    let (_, received) = peer.connect();
+    assert!(peer.send(Kind::Request, 1, opcode::RELEASE, &[]));
+    assert_eq!(peer.guest.ended.load(Ordering::SeqCst), 1);
+    assert_eq!(answer(&received).number, 1);
+    peer.session.end();
+}
