@@ -45,7 +45,7 @@ impl<S: Subject> Session<'_, S> {
                     Operation::Rollback | Operation::Abort | Operation::SnapshotRollback { .. }
                 );
                 if rollback && self.failure().is_some() {
-                    self.roll_back_again()?;
+                    self.roll_back_again(operation)?;
                 }
                 Ok(1)
             }
@@ -55,13 +55,18 @@ impl<S: Subject> Session<'_, S> {
 
     /// Repeats a rollback that could not read everything. The volume shows nothing until a rollback
     /// has succeeded.
-    fn roll_back_again(&mut self) -> Result<(), String> {
+    fn roll_back_again(&mut self, operation: &Operation) -> Result<(), String> {
         if self.tape.strikes(MediumOperation::Read) == 0 {
             // A write failed, so the volume stays read-only.
             return Ok(());
         }
         let tape = self.tape.clone();
-        tape.undisturbed(|| self.step(&Operation::Rollback)).map(|_| ())
+        tape.undisturbed(|| self.step(&Operation::Rollback))?;
+        if matches!(operation, Operation::SnapshotRollback { .. }) {
+            // It may have made the last point durable once more, with the mask in force.
+            self.in_flight.push(Arc::new(self.model.state.clone()));
+        }
+        Ok(())
     }
 
     /// Whether an error may come from a fault of the medium.
