@@ -113,6 +113,12 @@ impl<S: Subject> Session<'_, S> {
             let Some(made) = after.clone().filter(|_| triggers(call, mask)) else {
                 return Err(format!("refused with '{error}', but something has changed: {what}"));
             };
+            if matches!(call, Call::SnapshotCreate { .. }) && self.failure().is_none() {
+                // A snapshot can be opened only once it is durable.
+                self.model.state = made.clone();
+                let tape = self.tape.clone();
+                tape.undisturbed(|| self.step(&Operation::Checkpoint))?;
+            }
             self.tape.undisturbed(|| self.compare_with(&made, 9)).map_err(|other| {
                 format!("refused with '{error}', but neither undone ({what}) nor done ({other})")
             })?;
