@@ -23,7 +23,7 @@ owns() {
     local begin try
     begin=$(now_ms)
     for try in $(seq 600); do
-        if mountpoint -q "$WORK/$1" && timeout 30 test -e "$WORK/$1/probe"; then
+        if timeout 30 mountpoint -q "$WORK/$1" && timeout 30 test -e "$WORK/$1/probe"; then
             TOOK=$(($(now_ms) - begin))
             return
         fi
