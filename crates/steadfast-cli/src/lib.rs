@@ -25,7 +25,6 @@ mod fsck;
 mod grid;
 pub mod host;
 mod image;
-mod in_time;
 mod interrupt;
 pub mod interval;
 mod lab_program;

@@ -18,9 +18,9 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steadfast::TransactionMask;
 
+use crate::answers;
 use crate::copies::{Copy, FileSystem};
 use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::in_time;
 use crate::live::Live;
 use crate::mounts::{self, Mount};
 use crate::pause::Pause;
@@ -29,9 +29,6 @@ use crate::{cluster, host, output, size};
 /// Time after which the command reports that it is still waiting, and looks for what keeps the
 /// file system mounted.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long a node of a cluster may take to find an owner: longer than a takeover.
-const OWNER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Unmount a volume and wait until its last transaction point is made
 #[derive(Debug, clap::Args)]
@@ -72,9 +69,8 @@ pub fn run(args: &Args) -> Outcome {
     let mount = find(&args.target)?;
     // A node of a cluster that reaches no owner answers nothing. Nothing that this node could save
     // is lost by its end.
-    let asked = mount.clone();
     if cluster::is_cluster(&mount.source)
-        && in_time::within(OWNER_PATIENCE, move || Live::open(&asked.directory).map(drop)).is_none()
+        && answers::silent(std::slice::from_ref(&mount.directory)) == [true]
     {
         return without_owner(&mount, args.quiet);
     }
