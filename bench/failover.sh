@@ -36,7 +36,7 @@ wait_for() { # WHAT COMMAND...
     done
     die "waited in vain for $what ($try): $(tail -n 3 "$WORK"/?.log)"
 }
-stands_by() { "$STEADFAST" cluster status --json "$volume" | grep -A 1 '"nodes"' -A 20 | grep -q "\"name\": \"$1\""; }
+stands_by() { "$STEADFAST" cluster status --json "$volume" | grep -A 1 '"nodes"' -A 20 | says "\"name\": \"$1\""; }
 
 owner=a other=b
 node "$owner"

@@ -44,7 +44,7 @@ trap 'exit 1' INT TERM HUP
 
 # The headers of the distribution, and the kernel of the same version.
 headers=$(apt-cache depends linux-headers-amd64 2>/dev/null \
-    | grep -o 'linux-headers-6[^ ]*-amd64' | head -n 1) || true
+    | grep -o 'linux-headers-6[^ ]*-amd64' | sed -n 1p) || true
 [ -n "$headers" ] \
     || die "no Debian kernel: apt-cache depends linux-headers-amd64: run 'apt-get update'"
 kver=${headers#linux-headers-}

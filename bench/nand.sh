@@ -48,7 +48,7 @@ unpack() {
     [ -e "$guest/root/complete" ] && return
     rm -rf "$guest/root"
     local kernel
-    kernel=$(apt-cache depends linux-image-amd64 2>/dev/null | grep -o 'linux-image-6[^ ]*-amd64' | head -n 1) || true
+    kernel=$(apt-cache depends linux-image-amd64 2>/dev/null | grep -o 'linux-image-6[^ ]*-amd64' | sed -n 1p) || true
     [ -n "$kernel" ] || die "no Debian kernel: apt-cache depends linux-image-amd64: run 'apt-get update'"
     (cd "$guest/debs" && apt-get download -qq "$kernel" busybox-static mtd-utils >/dev/null 2>&1) \
         || die "packages cannot be fetched: $kernel busybox-static mtd-utils: see 'apt-get download'"
@@ -59,8 +59,7 @@ unpack() {
 }
 
 programs() {
-    rustup target list --installed 2>/dev/null | grep -qx "$musl" || rustup target add "$musl" >/dev/null 2>&1 \
-        || die "no static standard library: $musl: 'rustup target add $musl'"
+    need_target "$musl"
     # The load is static, and of a crate that has nothing in C below it.
     "${CARGO:-cargo}" build --release --locked --quiet --target "$musl" -p steadfast-host --example flash_load
     [ -n "${STEADFAST:-}" ] || "${CARGO:-cargo}" build --release --locked --quiet -p steadfast-cli

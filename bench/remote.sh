@@ -320,7 +320,7 @@ for policy in mirror parity ec=2+2; do
     loss "$policy" 19 "is stopped"
 done
 
-if command -v nbdkit >/dev/null && fio --enghelp 2>/dev/null | grep -q nbd; then
+if command -v nbdkit >/dev/null && [[ $(fio --enghelp 2>/dev/null) == *nbd* ]]; then
     echo
     echo "| server under fio | read 4 KiB, depth 1, /s | depth 32, /s | write 256 KiB, depth 4, MB/s | read 256 KiB, depth 4, MB/s |"
     echo "|---|---:|---:|---:|---:|"

@@ -16,7 +16,7 @@ version=$(awk -F'"' '/^version = / { print $2; exit }' Cargo.toml)
 base=$(realpath -m "$(target_directory)")
 root=$base/archives/steadfast-$version-firmware
 # The linker that comes with Rust, for all targets.
-linker=$(find "$(rustc --print sysroot)" -name rust-lld -type f | head -n 1)
+linker=$(find "$(rustc --print sysroot)" -name rust-lld -type f | sed -n 1p)
 [ -n "$linker" ] || die "no rust-lld below $(rustc --print sysroot): install Rust with rustup"
 
 rm -rf "$root"
@@ -39,9 +39,7 @@ check() {
     rm "$root.linked"
 }
 for target in "${targets[@]}"; do
-    if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "$target"; then
-        rustup target add "$target" >&2 || die "no standard library for $target: rustup: add it by hand"
-    fi
+    need_target "$target"
     for profile in small full; do
         features=
         [ "$profile" = small ] || features=full

@@ -62,9 +62,7 @@ run_board() {
 # build BOARD TARGET PROFILE [OPTION...]
 build() {
     local board=$1 target=$2 profile=$3 program
-    if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "$target"; then
-        rustup target add "$target"
-    fi
+    need_target "$target"
     (cd boards && BOARD=$board CARGO_TARGET_DIR=$base "${CARGO:-cargo}" build --quiet --locked --release \
         --target "$target" "${@:4}")
     for program in figures cuts; do

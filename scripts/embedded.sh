@@ -6,9 +6,7 @@ cd "$(dirname "$0")/.."
 
 target=thumbv7em-none-eabihf
 need_cargo
-if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "$target"; then
-    rustup target add "$target"
-fi
+need_target "$target"
 "${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media -p steadfast-flash --target "$target"
 # The C library for programs that supply their own memory and clock, small and with everything.
 for features in "" full; do

@@ -18,11 +18,10 @@ need_packages make gcc binutils kmod
 
 target=x86_64-unknown-none
 toolchain=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' rust-toolchain.toml)
+need_target "$target" "$toolchain"
 if command -v rustup >/dev/null; then
-    rustup target list --installed --toolchain "$toolchain" | grep -qx "$target" \
-        || rustup target add "$target" --toolchain "$toolchain"
-    rustup component list --installed --toolchain "$toolchain" | grep -qx rust-src \
-        || rustup component add rust-src --toolchain "$toolchain"
+    components=$(rustup component list --installed --toolchain "$toolchain")
+    grep -qx rust-src <<<"$components" || rustup component add rust-src --toolchain "$toolchain"
 fi
 
 output=$(realpath -m "$(target_directory)")/kernel

@@ -32,6 +32,15 @@ need_packages() {
         "${missing[@]}" >/dev/null || die "apt-get failed: ${missing[*]}: install them by hand"
 }
 
+# Installs the standard library for a target, for the toolchain $2 if it is given.
+need_target() {
+    local toolchain=(${2:+--toolchain "$2"}) installed
+    command -v rustup >/dev/null || return 0
+    installed=$(rustup target list --installed "${toolchain[@]}")
+    grep -qx -- "$1" <<<"$installed" || rustup target add "$1" "${toolchain[@]}" >&2 \
+        || die "no standard library for $1: rustup: add it with 'rustup target add $1'"
+}
+
 need_cargo() {
     command -v "${CARGO:-cargo}" >/dev/null || die "no cargo: PATH: install Rust from https://rustup.rs"
 }

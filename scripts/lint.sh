@@ -13,14 +13,10 @@ need_cargo
 (cd boards && "$cargo" fmt --check && CARGO_TARGET_DIR=$boards "$cargo" clippy --quiet --locked \
     --target thumbv7em-none-eabihf -- -D warnings)
 # What only the kernel module has: memory and panics of a target without an operating system.
-if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx x86_64-unknown-none; then
-    rustup target add x86_64-unknown-none
-fi
+need_target x86_64-unknown-none
 "$cargo" clippy -p steadfast-kernel --lib --target x86_64-unknown-none --locked -- -D warnings
 # What only firmware has: an arena, one lock, and characters without a sign.
-if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx thumbv7em-none-eabihf; then
-    rustup target add thumbv7em-none-eabihf
-fi
+need_target thumbv7em-none-eabihf
 "$cargo" clippy --quiet -p steadfast-capi --lib --no-default-features --target thumbv7em-none-eabihf --locked -- -D warnings
 # Links to private items are allowed: this documentation is for developers.
 RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' "$cargo" doc --workspace --no-deps --document-private-items --locked --quiet

@@ -11,7 +11,7 @@ ETCD_PORT=
 etcd_answers() {
     # The command fails, as there is no such volume.
     { "$STEADFAST" cluster status "cluster://127.0.0.1:$ETCD_PORT/none" 2>&1 || true; } |
-        grep -q "etcd knows no volume"
+        says "etcd knows no volume"
 }
 # Fails if etcd ends before it answers.
 run_etcd() {

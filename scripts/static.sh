@@ -13,10 +13,7 @@ profile=${PROFILE:-dist}
 need_cargo
 # C code of the TLS library is compiled against the headers of musl.
 need_packages musl-tools >&2
-if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "$triple"; then
-    rustup target add "$triple" >&2 \
-        || die "no standard library for $triple: rustup: add it with 'rustup target add $triple'"
-fi
+need_target "$triple"
 # Packed relocations are 130 KB less; musl knows them since 1.2.4.
 "${CARGO:-cargo}" rustc --profile "$profile" --locked --target "$triple" -p steadfast-cli --bin steadfast -- \
     -C link-arg=-Wl,-z,pack-relative-relocs

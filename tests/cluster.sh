@@ -14,7 +14,7 @@ source "$REPO/scripts/services.sh"
 kept_out() {
     mkdir -p "$WORK/b"
     if timeout 60 "$STEADFAST" mount "$VOLUME?node=b" "$WORK/b" >"$WORK/said" 2>&1; then die "node b mounts"; fi
-    tail -n 1 "$WORK/said" | grep -qF -- "$1" || die "'$1' is not in: $(cat "$WORK/said")"
+    tail -n 1 "$WORK/said" | says -F -- "$1" || die "'$1' is not in: $(cat "$WORK/said")"
 }
 
 NODES="a b"

@@ -7,7 +7,7 @@ start dkms
 [ "$(uname -m)" = x86_64 ] || skip_all "the module is for x86_64 only"
 need dpkg-deb gcc make readelf modinfo
 headers=$(dpkg-query -W -f '${Depends}' linux-headers-amd64 2>/dev/null |
-    grep -o 'linux-headers-[^ ,]*' | head -n 1) || skip_all "no package linux-headers-amd64"
+    grep -o 'linux-headers-[^ ,]*' | sed -n 1p) || skip_all "no package linux-headers-amd64"
 kver=${headers#linux-headers-}
 
 deb=$(cd "$REPO" && KVER=$kver scripts/dkms.sh 2>"$WORK/log") ||
@@ -50,7 +50,7 @@ source_dir=/lib/modules/$kver/build
 PATH=$WORK/bin dkms build -m steadfast -v "$version" -k "$kver" --kernelsourcedir "$source_dir" \
     --dkmstree "$WORK/tree" --sourcetree "$WORK/package/usr/src" >"$WORK/build.log" 2>&1 ||
     die "dkms build: $(tail -n 20 "$WORK/build.log" "$WORK/tree/steadfast/$version"/build/make.log)"
-module=$(find "$WORK/tree/steadfast/$version/$kver" -name 'steadfast.ko*' | head -n 1)
+module=$(find "$WORK/tree/steadfast/$version/$kver" -name 'steadfast.ko*' | sed -n 1p)
 [ -n "$module" ] || die "dkms made no module"
 case $module in
 *.xz) xz -d "$module" && module=${module%.xz} ;;

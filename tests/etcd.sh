@@ -71,7 +71,7 @@ run mkfs "$kept" --force
 # An array that another machine has used without the log is not restored from that log, even if all
 # old servers are gone.
 log="log=$WORK/kept"
-complete() { timeout 60 "$STEADFAST" remote status "$IMAGE" | grep -q '^write-behind log.*: complete, flushed .*, 0 .* behind'; }
+complete() { timeout 60 "$STEADFAST" remote status "$IMAGE" | says '^write-behind log.*: complete, flushed .*, 0 .* behind'; }
 # logged MACHINE DIRECTORY: the files of this directory are in the volume and in the log.
 logged() {
     IMAGE="$(place kept "$1")&$log"
@@ -113,13 +113,13 @@ mount_volume
 cp -r "$TESTS" "$MNT/a"
 run transact "$MNT"
 refused "is open on" "$STEADFAST" put -r "$(place vol two)" "$TESTS" /b
-timeout 60 "$STEADFAST" ls "$(place vol two)" / | grep -q '^.*a' || die "another machine cannot look"
+timeout 60 "$STEADFAST" ls "$(place vol two)" / | says '^.*a' || die "another machine cannot look"
 refused "is open on" "$STEADFAST" remote release "$IMAGE" --force
 ok "one client writes, others look"
 run put -r "$(place vol two)&takeover=yes" "$TESTS" /b
 echo late >"$MNT/c" || true
 timeout 60 "$STEADFAST" transact "$MNT" >"$WORK/late" 2>&1 && die "a client that is fenced goes on"
-timeout 60 "$STEADFAST" remote status "$IMAGE" | grep -q '^open on this machine: FENCED' || die "it does not say that it is fenced"
+timeout 60 "$STEADFAST" remote status "$IMAGE" | says '^open on this machine: FENCED' || die "it does not say that it is fenced"
 kill_daemon
 IMAGE=$(place vol two)
 mount_volume
@@ -139,7 +139,7 @@ run transact "$MNT"
 until_true "no spare was found" good 3
 [ "$(member 0 vol)" = s4 ] || die "the spare is not in the list: $(servers)"
 servers >"$WORK/listing"
-grep "^$victim " "$WORK/listing" | grep -q vol/ && die "the lost server is still claimed: $(servers)"
+grep "^$victim " "$WORK/listing" | says vol/ && die "the lost server is still claimed: $(servers)"
 until_true "$victim is still listed" unlisted "$victim"
 lend "$victim"
 until_true "$victim is not listed again" listed "$victim"
@@ -194,7 +194,7 @@ run remote release "$(place vol one)" --force
 refused "knows no array" "$STEADFAST" remote release "$(place vol one)" --force
 servers >"$WORK/listing"
 grep -q 'vol/\|other/\|^array' "$WORK/listing" && die "released, and still claimed: $(servers)"
-free() { servers | grep "^s1 " | grep -q ' 64.* unclaimed, 0 B in use'; }
+free() { servers | grep "^s1 " | says ' 64.* unclaimed, 0 B in use'; }
 until_true "the memory is not given back" free
 ok "an array is released"
 

@@ -20,7 +20,7 @@ job() {
     }
     (cd "$WORK" && timeout 1800 fio --name="$name" --directory="$MNT" --size="$size" --ioengine="$engine" \
         --verify=crc32c --verify_fatal=1 --do_verify=1 --randrepeat=1 --output="$WORK/fio.log" "$@") \
-        >"$WORK/fio.out" 2>&1 || die "$name: $(grep -iE 'verify|error|bad' "$WORK/fio.log" "$WORK/fio.out" | head -n 20)"
+        >"$WORK/fio.out" 2>&1 || die "$name: $(grep -iE 'verify|error|bad' "$WORK/fio.log" "$WORK/fio.out" | sed -n 1,20p)"
     ok "$name"
     rm -f "$MNT/$name".*
 }
@@ -48,7 +48,7 @@ job overwrite psync --rw=randwrite --bs=4k --loops=3 --size="$(bounded 16m 256m)
 remount_volume
 (cd "$WORK" && fio --name=kept --directory="$MNT" --size="$size" --ioengine=psync --rw=randwrite --bs=16k \
     --verify=crc32c --verify_only --verify_fatal=1 --randrepeat=1 --output="$WORK/fio.log") ||
-    die "kept: $(grep -iE 'verify|error|bad' "$WORK/fio.log" | head -n 20)"
+    die "kept: $(grep -iE 'verify|error|bad' "$WORK/fio.log" | sed -n 1,20p)"
 ok "verified after a remount"
 
 umount_volume

@@ -14,7 +14,7 @@ MACHINE_SECONDS=$(bounded 150 300)
 MACHINE_MIB=512
 
 # The headers of the distribution, and the kernel of the same version.
-headers=$(dpkg-query -W -f '${Depends}' linux-headers-amd64 2>/dev/null | grep -o 'linux-headers-[^ ,]*' | head -n 1) ||
+headers=$(dpkg-query -W -f '${Depends}' linux-headers-amd64 2>/dev/null | grep -o 'linux-headers-[^ ,]*' | sed -n 1p) ||
     skip_all "no package linux-headers-amd64"
 kver=${headers#linux-headers-}
 cache=${CARGO_TARGET_DIR:-$REPO/target}/kernel
@@ -91,7 +91,7 @@ said() { grep -q "^$1" "$WORK/said" || die "the machine did not say '$1': $(tail
 # The deepest stack of the core, of all calls of the module.
 check_stack() {
     local deepest
-    deepest=$(sed -n 's/.*stack of \(.*\): \([0-9]*\) bytes$/\2 \1/p' "$WORK/said" | sort -rn | head -n 1)
+    deepest=$(sed -n 's/.*stack of \(.*\): \([0-9]*\) bytes$/\2 \1/p' "$WORK/said" | sort -rn | sed -n 1p)
     [ -n "$deepest" ] || die "no stack was measured"
     [ "${deepest% *}" -le "$STACK_MAX" ] ||
         die "the core took ${deepest% *} bytes of stack in ${deepest#* }, more than $STACK_MAX"
@@ -189,7 +189,7 @@ umount /mnt && echo UMOUNTED'
 said 'SUITE 0'
 said UMOUNTED
 check_volume "after the suite"
-ok "the POSIX suite: $(sed -n '/^SUITE/,/^UMOUNTED/p' "$WORK/said" | tail -n 2 | head -n 1)"
+ok "the POSIX suite: $(sed -n '/^SUITE/,/^UMOUNTED/p' "$WORK/said" | tail -n 2 | sed -n 1p)"
 check_stack
 
 # Far more data than the machine has memory, from several writers: pages are reclaimed all the time.

@@ -26,6 +26,7 @@ OWNED=()
 DAEMON=
 MOUNT_MS=
 GUARD=
+EXPLAINED=
 NAME=test
 WORK=${WORK:-}
 MNT=
@@ -63,6 +64,7 @@ say() { printf '%s: %s\n' "$NAME" "$*"; }
 ok() { say "ok: $*"; }
 
 die() {
+    EXPLAINED=1
     printf '%s: FAILED: %s\n' "$NAME" "$*" >&2
     if [ -n "$WORK" ] && [ -s "$WORK/daemon.log" ]; then
         printf '%s: the last lines of the daemon:\n' "$NAME" >&2
@@ -123,6 +125,15 @@ guard() {
         cleanup' guard "$TESTS" $$ </dev/null >/dev/null 2>&1 &
     GUARD=$!
     disown "$GUARD"
+}
+
+# says PATTERN: whether the input has a line with this pattern; options are those of grep. It reads
+# all of the input: `grep -q` stops at the first line that fits, and what the command writes then
+# ends it with SIGPIPE.
+says() {
+    local all
+    all=$(cat)
+    grep -q "$@" <<<"$all"
 }
 
 # refused WORDS COMMAND...: the command fails with one line that has these words.
@@ -186,7 +197,7 @@ daemon_of() {
     for process in /proc/[0-9]*; do
         executable=$(readlink "$process/exe" 2>/dev/null) || continue
         [ "${executable% (deleted)}" = "$STEADFAST" ] || continue
-        if tr '\0' '\n' <"$process/cmdline" 2>/dev/null | grep -qxF -- "$image"; then
+        if tr '\0' '\n' <"$process/cmdline" 2>/dev/null | says -xF -- "$image"; then
             basename "$process"
             return
         fi
@@ -241,6 +252,8 @@ check_volume() {
 
 cleanup() {
     local status=$? pid
+    # The trap keeps the command that was the last one.
+    [ "$status" -eq 0 ] || [ -n "$EXPLAINED" ] || say "FAILED: exit code $status: $BASH_COMMAND" >&2
     trap - EXIT INT TERM HUP
     set +e
     for pid in "${OWNED[@]}"; do

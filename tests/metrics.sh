@@ -38,7 +38,7 @@ own $!
 
 # asked EXPRESSION: whether the server has a value for it.
 asked() {
-    curl -sf -G --data-urlencode "query=$1" "$server/api/v1/query" | grep -q '"value":'
+    curl -sf -G --data-urlencode "query=$1" "$server/api/v1/query" | says '"value":'
 }
 
 # until_asked WHAT EXPRESSION: waits for a value.

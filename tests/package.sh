@@ -22,7 +22,7 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-$REPO/target}")
 version=$("$STEADFAST" --version | cut -d' ' -f2)
 packages=()
 for name in steadfast steadfast-lab libsteadfast1 libsteadfast-dev; do
-    package=$(ls -t "${PACKAGES:-$target/debian}"/"${name}_$version"*.deb 2>/dev/null | head -n 1)
+    package=$(ls -t "${PACKAGES:-$target/debian}"/"${name}_$version"*.deb 2>/dev/null | sed -n 1p)
     [ -n "$package" ] || die "make deb made no $name"
     packages+=("$package")
 done
@@ -53,16 +53,16 @@ pages() {
 }
 pages steadfast
 multiarch=$(dpkg-architecture -q DEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
-dpkg-deb --field "${packages[3]}" Depends | grep -qF "libsteadfast1 (= $version)" ||
+dpkg-deb --field "${packages[3]}" Depends | says -F "libsteadfast1 (= $version)" ||
     die "libsteadfast-dev takes any libsteadfast1"
-dpkg-deb --field "${packages[1]}" Depends | grep -qF "steadfast (= $version)" ||
+dpkg-deb --field "${packages[1]}" Depends | says -F "steadfast (= $version)" ||
     die "steadfast-lab takes any steadfast"
 for package in "${packages[0]}" "${packages[2]}"; do
-    dpkg-deb --field "$package" Depends | grep -q 'libc6 (>= ' ||
+    dpkg-deb --field "$package" Depends | says 'libc6 (>= ' ||
         die "$(basename "$package") does not say which C library it wants"
 done
 for package in "${packages[@]}"; do
-    synopsis=$(dpkg-deb --field "$package" Description | head -n 1)
+    synopsis=$(dpkg-deb --field "$package" Description | sed -n 1p)
     [ -n "$synopsis" ] && [ ${#synopsis} -lt 80 ] &&
         [ "$synopsis" != "$(dpkg-deb --field "$package" Package)" ] ||
         die "$(basename "$package") has no synopsis: $synopsis"

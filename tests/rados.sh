@@ -33,7 +33,7 @@ refused "monitors of Ceph cannot be reached" "$STEADFAST" info "$IMAGE?conf=$WOR
 ceph auth get-or-create client.reader mon 'allow r' osd 'allow r pool=pool' >>"$WORK/keyring"
 ceph auth get-or-create client.writer mon 'profile rbd' osd 'profile rbd pool=pool' >>"$WORK/keyring"
 refused "client.reader may not" "$STEADFAST" mkfs --size 64M "$IMAGE?user=reader"
-library=$(ldconfig -p | awk '/librados\.so\.2/ { print $NF; exit }')
+library=$(ldconfig -p | awk '/librados\.so\.2/ && !seen++ { print $NF }')
 refused "librados cannot be loaded" unshare --mount sh -c \
     'mount --bind /dev/null "$1" && shift && exec "$@"' sh "$library" "$STEADFAST" info $IMAGE
 [ "$(rados -p pool ls | wc -l)" -eq 0 ] || die "a refused command left objects behind: $(rados -p pool ls)"
@@ -54,13 +54,13 @@ for uuid in 1 2 3 4; do
     if [ -s "$WORK/made.$uuid" ]; then made+=("$uuid"); fi
 done
 [ "${#made[@]}" -eq 1 ] || die "${#made[@]} of 4 made the image: $(cat "$WORK"/refused.*)"
-"$STEADFAST" info "$IMAGE" | grep -q "00000000-0000-4000-8000-00000000000${made[0]}" ||
+"$STEADFAST" info "$IMAGE" | says "00000000-0000-4000-8000-00000000000${made[0]}" ||
     die "the image is not the one that was made: $("$STEADFAST" info "$IMAGE")"
 refused "already holds" "$STEADFAST" mkfs --size 64M "$IMAGE"
 mount_volume
 refused "in use" "${ELSEWHERE[@]}" "$STEADFAST" put "$IMAGE" "$CONF" /conf
 refused "in use" "${ELSEWHERE[@]}" "$STEADFAST" rados remove --force "$IMAGE"
-"$STEADFAST" rados status "$IMAGE" | grep -q "process $DAEMON on $(hostname)" || die "status names no owner"
+"$STEADFAST" rados status "$IMAGE" | says "process $DAEMON on $(hostname)" || die "status names no owner"
 fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --fsync=64 --verify=crc32c --verify_state_save=0 \
     --randseed=7 --output="$WORK/fio.log" >/dev/null 2>&1 || die "fio: $(tail -n 5 "$WORK/fio.log")"
 umount_volume
@@ -104,7 +104,7 @@ echo kept >"$MNT/kept"
 sync "$MNT/kept"
 echo lost >"$MNT/lost"
 kill -STOP "$first"
-"${ELSEWHERE[@]}" "$STEADFAST" rados evict "$IMAGE" | grep -q "process $first on $(hostname) is evicted" || die "no eviction"
+"${ELSEWHERE[@]}" "$STEADFAST" rados evict "$IMAGE" | says "process $first on $(hostname) is evicted" || die "no eviction"
 mkdir "$WORK/second"
 "${ELSEWHERE[@]}" timeout 60 "$STEADFAST" mount --log "$WORK/second.log" "$IMAGE" "$WORK/second"
 [ "$(cat "$WORK/second/kept")" = kept ] || die "what the first machine synced is lost"
@@ -155,11 +155,11 @@ umount_volume
 "$STEADFAST" cat "$IMAGE" /conf | cmp - "$CONF" || die "resizing lost a file"
 check_volume "resizing"
 "$STEADFAST" mkfs --quiet --force --size 128M "$IMAGE"
-"$STEADFAST" rados status --json "$IMAGE" | grep -q '"size": 134217728' || die "mkfs --force keeps the old size"
+"$STEADFAST" rados status --json "$IMAGE" | says '"size": 134217728' || die "mkfs --force keeps the old size"
 check_volume "formatting again"
 refused "no process has the image open" "$STEADFAST" rados evict "$IMAGE"
 "$STEADFAST" rados remove --force "$IMAGE" >/dev/null
-[ "$(rados -p pool ls | wc -l)" -eq 0 ] || die "objects are left: $(rados -p pool ls | head)"
+[ "$(rados -p pool ls | wc -l)" -eq 0 ] || die "objects are left: $(rados -p pool ls | sed -n 1,10p)"
 printf 'something else' | rados -p pool put disk.steadfast -
 refused "not one of Steadfast" "$STEADFAST" mount "$IMAGE" "$MNT"
 refused "not one of Steadfast" "$STEADFAST" mkfs --force --size 64M "$IMAGE"

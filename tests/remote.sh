@@ -70,7 +70,7 @@ timeout 60 "$STEADFAST" remote rebuild "$IMAGE" 2>/dev/null && die "two owners"
 timeout 60 "$STEADFAST" remote status "$IMAGE" >"$WORK/status" || die "status"
 grep -q '^open on this machine: whole' "$WORK/status" && grep -q '^flushes .*p99' "$WORK/status" ||
     die "no live numbers: $(cat "$WORK/status")"
-timeout 60 "$STEADFAST" top --json "$MNT" | grep -q '"degraded": false' || die "top --json says nothing of the array"
+timeout 60 "$STEADFAST" top --json "$MNT" | says '"degraded": false' || die "top --json says nothing of the array"
 timeout 60 "$STEADFAST" check "$IMAGE" >/dev/null 2>&1 && die "looked at by another process while it is mounted"
 ok "a volume on three servers, and its live numbers"
 
@@ -79,7 +79,7 @@ cp -r "$TESTS" "$MNT/b"
 timeout 60 "$STEADFAST" transact "$MNT" || die "transact with a server lost"
 diff -r "$TESTS" "$MNT/a" && diff -r "$TESTS" "$MNT/b" || die "files differ with a server lost"
 [ "$(states)" = 2 ] || die "two of three should be good"
-timeout 60 "$STEADFAST" remote status "$IMAGE" | grep -q '^open on this machine: degraded' || die "it is not degraded"
+timeout 60 "$STEADFAST" remote status "$IMAGE" | says '^open on this machine: degraded' || die "it is not degraded"
 lend 1 "${PORTS[1]}"
 for try in $(seq 120); do
     [ "$(states)" != 3 ] || break
@@ -124,7 +124,7 @@ timeout 60 "$STEADFAST" umount "$MNT" >/dev/null || die "umount"
 timeout 60 "$STEADFAST" image build "$IMAGE" "$TESTS" >/dev/null 2>"$WORK/refused" && die "an image was built on an array"
 [ "$(wc -l <"$WORK/refused")" = 1 ] || die "the refusal is one line: $(cat "$WORK/refused")"
 ok "looking changes nothing"
-timeout 120 "$STEADFAST" remote drain "$IMAGE" 1 2>"$WORK/drain.log" | grep -q 'all 3 members are good' || die "drain: $(cat "$WORK/drain.log")"
+timeout 120 "$STEADFAST" remote drain "$IMAGE" 1 2>"$WORK/drain.log" | says 'all 3 members are good' || die "drain: $(cat "$WORK/drain.log")"
 lose 4
 [ "$(states)" = 3 ] || die "the spare has not taken the place of the drained server"
 moved="remote://$(place 3),$(place 6),$(place 5)?$words"
@@ -133,7 +133,7 @@ check_volume "after the drained server has gone"
 lose 5
 timeout 60 "$STEADFAST" remote rebuild "$IMAGE" >/dev/null 2>"$WORK/rebuild.log" && die "rebuilt without a server"
 lend 5 "${PORTS[5]}"
-timeout 120 "$STEADFAST" remote rebuild "$IMAGE" 2>"$WORK/rebuild.log" | grep -q 'all 3 members are good' || die "rebuild: $(cat "$WORK/rebuild.log")"
+timeout 120 "$STEADFAST" remote rebuild "$IMAGE" 2>"$WORK/rebuild.log" | says 'all 3 members are good' || die "rebuild: $(cat "$WORK/rebuild.log")"
 lose 3
 check_volume "after a rebuild, with another server lost"
 ok "drain and rebuild by command"
@@ -153,10 +153,10 @@ sum=$(sha256sum <"$MNT/large")
 # log_line: the log in the output of status.
 log_line() { timeout 60 "$STEADFAST" remote status "$IMAGE" | grep '^write-behind log' || true; }
 for try in $(seq 240); do
-    ! log_line | grep -q ': complete, flushed .*, 0 .* behind' || break
+    ! log_line | says ': complete, flushed .*, 0 .* behind' || break
     sleep 0.25
 done
-log_line | grep -q ': complete, flushed .*, 0 .* behind' || die "the log is not complete ($try): $(log_line)"
+log_line | says ': complete, flushed .*, 0 .* behind' || die "the log is not complete ($try): $(log_line)"
 timeout 60 "$STEADFAST" remote restore "$create" >/dev/null 2>"$WORK/refused" && die "restored while it is open"
 kill_daemon
 timeout 60 "$STEADFAST" remote restore "$create" >/dev/null 2>"$WORK/refused" && die "restored over servers that are there"
@@ -174,13 +174,13 @@ diff -r "$TESTS" "$MNT/a" || die "files differ after the restore"
 [ "$(sha256sum <"$MNT/large")" = "$sum" ] || die "the large file differs after the restore"
 cp -r "$TESTS" "$MNT/b"
 umount_volume
-log_line | grep -q 'can be restored' || die "the log did not go on: $(log_line)"
+log_line | says 'can be restored' || die "the log did not go on: $(log_line)"
 ok "all servers are lost, and the array is restored from the write-behind log"
 
 # complete: waits until the log is complete.
 complete() {
     for try in $(seq 240); do
-        ! log_line | grep -q ': complete, flushed .*, 0 .* behind' || return 0
+        ! log_line | says ': complete, flushed .*, 0 .* behind' || return 0
         sleep 0.25
     done
     die "the log is not complete ($try): $(log_line)"
@@ -251,7 +251,7 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
     given_up() {
         local try
         for try in $(seq 240); do
-            ! log_line | grep -q 'FAILED.*No space left' || return 0
+            ! log_line | says 'FAILED.*No space left' || return 0
             sleep 0.25
         done
         die "the log was not given up ($try): $(log_line)"
@@ -275,7 +275,7 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
         given_up
         cp -r "$TESTS" "$MNT/b"
         umount_volume
-        log_line | grep -q 'FAILED.*No space left' || die "the log does not say that it was given up: $(log_line)"
+        log_line | says 'FAILED.*No space left' || die "the log does not say that it was given up: $(log_line)"
         check_volume "with a log whose disk is full"
         timeout 60 "$STEADFAST" remote restore "remote://$(place "$second"),$(place $((second + 1)))?policy=mirror&$logged" \
             >/dev/null 2>"$WORK/refused" && die "restored from a log that was given up"

@@ -11,7 +11,7 @@ need readelf unshare chroot
 
 if [ -z "${STATIC:-}" ]; then
     if command -v rustup >/dev/null &&
-        ! rustup target list --installed | grep -q -- "$(uname -m)-unknown-linux-musl"; then
+        ! rustup target list --installed | says -- "$(uname -m)-unknown-linux-musl"; then
         rustup target add "$(uname -m)-unknown-linux-musl" >"$WORK/rustup.log" 2>&1 ||
             skip_all "rustup has no musl here"
     fi

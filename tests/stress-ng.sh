@@ -24,11 +24,11 @@ for stressor in ${STRESSORS:-$stressors}; do
         status=$?
         # stress-ng's codes for "cannot run": 3 is a lack of some resource, 4 is not supported here.
         case $status in
-        3 | 4) say "skipped: $stressor ($(grep -iE 'skipp|not ' "$WORK/stress.out" | head -n 1))" ;;
-        *) die "$stressor: exit $status: $(grep -iE 'fail|error' "$WORK/stress.out" | head -n 10)" ;;
+        3 | 4) say "skipped: $stressor ($(grep -iE 'skipp|not ' "$WORK/stress.out" | sed -n 1p))" ;;
+        *) die "$stressor: exit $status: $(grep -iE 'fail|error' "$WORK/stress.out" | sed -n 1,10p)" ;;
         esac
     fi
-    [ -z "$(ls -A "$MNT/stress")" ] || die "$stressor left something behind: $(ls "$MNT/stress" | head -n 3)"
+    [ -z "$(ls -A "$MNT/stress")" ] || die "$stressor left something behind: $(ls "$MNT/stress" | sed -n 1,3p)"
 done
 
 umount_volume
