@@ -250,10 +250,10 @@ impl Shared {
 }
 
 fn standing_of(watch: &Watch) -> Standing {
-    match (watch.is_over(), watch.is_sure()) {
+    match (watch.is_over(), watch.sure_for()) {
         (true, _) => Standing::Over,
-        (false, true) => Standing::Sure,
-        (false, false) => Standing::Unsure,
+        (false, Some(left)) => Standing::Sure(left),
+        (false, None) => Standing::Unsure,
     }
 }
 

@@ -179,10 +179,13 @@ struct Shared {
 pub struct Watch(Arc<Shared>);
 
 impl Watch {
-    /// Whether no other node can have taken over. It changes with time alone.
-    pub fn is_sure(&self) -> bool {
+    /// How long no other node can take over, if none can have. It changes with time alone.
+    pub fn sure_for(&self) -> Option<Duration> {
         let state = self.0.state.lock();
-        state.deposed.is_none() && !state.over && state.tenure.is_sure(now())
+        if state.deposed.is_some() || state.over {
+            return None;
+        }
+        state.tenure.sure_for(now())
     }
 
     /// Whether the term has ended.

@@ -43,6 +43,11 @@ impl Tenure {
         now < self.until
     }
 
+    /// How long it is so from `now` on, if it is.
+    pub fn sure_for(&self, now: Duration) -> Option<Duration> {
+        self.until.checked_sub(now).filter(|left| !left.is_zero())
+    }
+
     /// etcd shows this record.
     pub fn saw(&self, record: &Seen<OwnerRecord>) -> Verdict {
         match record.value.is_of(&self.node, self.epoch) {

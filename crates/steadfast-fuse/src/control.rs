@@ -197,6 +197,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         if self.agreement.root && !self.agreement.epochs() {
             return Err(Errno(libc::EOPNOTSUPP));
         }
+        // Names and attributes may be other ones behind it.
+        let _stopped = self.kernels.stop_delegations();
         let start = Instant::now();
         let mut phase = loop {
             if let Some(phase) = self.stop_requests(force) {
@@ -264,7 +266,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             report("a directory", self.invalidate_inode(nodeid, 0));
         }
         if self.is_shared() {
-            // No names are cached.
+            // Nothing is delegated now.
         } else if let Some(device) = self.device.as_ref().filter(|_| self.agreement.epochs()) {
             report("names", device.expire_entries());
         } else {

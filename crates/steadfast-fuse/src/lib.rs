@@ -57,6 +57,7 @@ mod session;
 mod snapshots;
 mod trim;
 mod unmount;
+mod validity;
 pub mod watch;
 mod workers;
 

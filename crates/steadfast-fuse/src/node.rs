@@ -86,6 +86,15 @@ impl Nodes {
         (inode <= INODE_MASK).then(|| id(inode, tag))
     }
 
+    /// The node id that the kernel has for an inode, if it has one.
+    pub(crate) fn known(&self, inode: InodeNumber) -> u64 {
+        if inode == InodeNumber::ROOT {
+            return ROOT_ID;
+        }
+        let tag = self.directories().get(&inode.0).map_or_else(|| self.tag(), |known| known.tag);
+        id(inode.0, tag)
+    }
+
     /// The inode of a node id.
     ///
     /// # Errors

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::frame::{Answer, Kind, NUMBERS_MAX, Request as Frame};
 use super::session::may_repeat;
@@ -27,6 +28,8 @@ pub(super) struct Pending {
     unique: u64,
     opcode: u32,
     pub(super) bytes: Vec<u8>,
+    /// When it has arrived.
+    pub(super) asked: Instant,
     sent: bool,
 }
 
@@ -112,7 +115,8 @@ impl Channel {
             let sent = state.connection.is_some();
             let (unique, opcode) = (request.header.unique, request.header.opcode);
             let bytes = request.bytes.to_vec();
-            let pending = Pending { back, unique, opcode, bytes: bytes.clone(), sent };
+            let asked = Instant::now();
+            let pending = Pending { back, unique, opcode, bytes: bytes.clone(), asked, sent };
             state.pending.insert(number, pending);
             let Some((writer, _)) = &state.connection else { return Ok(()) };
             let writer = Arc::clone(writer);
@@ -159,6 +163,15 @@ impl Channel {
         if sent.is_err() {
             // The reader ends, and connects again.
             self.close(Some(writer));
+        }
+    }
+
+    /// Confirms a recall.
+    pub(super) fn confirm(&self, number: u64) {
+        let writer = self.state().connection.as_ref().map(|(writer, _)| Arc::clone(writer));
+        if let Some(writer) = writer {
+            let (kind, numbers, bytes) = (Kind::Recalled, Vec::new(), Vec::new());
+            self.send(&writer, &Frame { kind, number, numbers, bytes });
         }
     }
 
@@ -235,8 +248,13 @@ impl Channel {
         }
     }
 
-    /// An answer of the owner.
-    pub(super) fn receive(&self, answer: &Answer) {
+    /// An answer of the owner. `limit` shortens the time for which the kernel may keep it, given
+    /// when the request has arrived.
+    pub(super) fn receive(
+        &self,
+        mut answer: Answer,
+        limit: impl FnOnce(&Request<'_>, &mut [u8], Instant),
+    ) {
         let pending = {
             let mut state = self.state();
             state.unsynced.reached(answer.progress);
@@ -246,7 +264,8 @@ impl Channel {
                 state.arrived.push(answer.number);
             }
             if let Some(request) = Request::parse(&pending.bytes) {
-                state.unsynced.answered(&request, answer);
+                state.unsynced.answered(&request, &answer);
+                limit(&request, &mut answer.bytes, pending.asked);
             }
             pending
         };

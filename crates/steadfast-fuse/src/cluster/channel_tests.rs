@@ -2,7 +2,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use zerocopy::IntoBytes;
 
-use super::super::frame::Progress;
+use super::super::frame::{Progress, Told};
 use super::*;
 use crate::abi::input::InHeader;
 
@@ -56,7 +56,8 @@ fn connect(channel: &Channel) -> Sent {
 
 fn answer(channel: &Channel, number: u64, accepted: u64) {
     let progress = Progress { accepted, durable: 0 };
-    channel.receive(&Answer { number, error: 0, progress, bytes: b"done".to_vec() });
+    let (told, bytes) = (Told::Answer, b"done".to_vec());
+    channel.receive(Answer { told, number, error: 0, progress, bytes }, |_, _, _| {});
 }
 
 #[test]

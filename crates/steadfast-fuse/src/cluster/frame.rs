@@ -26,6 +26,8 @@ pub(super) enum Kind {
     OneWay = 2,
     /// After a new connection: the numbers are all those whose answers have not arrived.
     Resume = 3,
+    /// The recall with this number is done.
+    Recalled = 4,
 }
 
 /// The start of a frame from a peer. `numbers` numbers and the request follow.
@@ -48,6 +50,18 @@ pub(super) struct Request {
     pub(super) bytes: Vec<u8>,
 }
 
+/// What the owner sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Told {
+    /// The answer to the request with this number; without a number it tells only the progress.
+    Answer = 1,
+    /// The kernel must drop the attributes of the nodes in the body: eight bytes each.
+    Recall = 2,
+    /// Also all names.
+    RecallNames = 3,
+}
+
 /// The start of an answer. The data follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -58,6 +72,8 @@ struct AnswerHead {
     number: u64,
     accepted: u64,
     durable: u64,
+    told: u32,
+    reserved: u32,
 }
 
 /// How far the volume was when an answer was made, see
@@ -71,6 +87,7 @@ pub(super) struct Progress {
 /// A frame from the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
+    pub(super) told: Told,
     pub(super) number: u64,
     /// 0, or an errno.
     pub(super) error: i32,
@@ -110,7 +127,7 @@ impl Request {
 
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<Request> {
         let head: RequestHead = structure(reader)?;
-        let kind = [Kind::Request, Kind::OneWay, Kind::Resume]
+        let kind = [Kind::Request, Kind::OneWay, Kind::Resume, Kind::Recalled]
             .into_iter()
             .find(|kind| *kind as u32 == head.kind)
             .ok_or_else(garbled)?;
@@ -132,6 +149,8 @@ impl Answer {
             number: self.number,
             accepted: self.progress.accepted,
             durable: self.progress.durable,
+            told: self.told as u32,
+            reserved: 0,
         };
         writer.write_all(&[head.as_bytes(), &self.bytes].concat())
     }
@@ -139,8 +158,29 @@ impl Answer {
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<Answer> {
         let head: AnswerHead = structure(reader)?;
         let progress = Progress { accepted: head.accepted, durable: head.durable };
+        let told = [Told::Answer, Told::Recall, Told::RecallNames]
+            .into_iter()
+            .find(|told| *told as u32 == head.told)
+            .ok_or_else(garbled)?;
         let bytes = body(reader, head.length)?;
-        Ok(Answer { number: head.number, error: head.error, progress, bytes })
+        Ok(Answer { told, number: head.number, error: head.error, progress, bytes })
+    }
+
+    /// The recall of the attributes of nodes, and of all names if `names`.
+    pub(super) fn recall(number: u64, nodes: &[u64], names: bool) -> Answer {
+        Answer {
+            told: if names { Told::RecallNames } else { Told::Recall },
+            number,
+            error: 0,
+            progress: Progress::default(),
+            bytes: nodes.as_bytes().to_vec(),
+        }
+    }
+
+    /// The nodes of a recall.
+    pub(super) fn nodes(&self) -> Vec<u64> {
+        let node = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).ok();
+        self.bytes.chunks_exact(8).filter_map(node).collect()
     }
 }
 
@@ -159,7 +199,13 @@ mod tests {
         let bytes = request.encode();
         assert_eq!(Request::read(&mut &bytes[..]).unwrap(), request);
         let progress = Progress { accepted: 9, durable: 8 };
-        let answer = Answer { number: 7, error: libc::ENOENT, progress, bytes: b"data".to_vec() };
+        let answer = Answer {
+            told: Told::Answer,
+            number: 7,
+            error: libc::ENOENT,
+            progress,
+            bytes: b"data".to_vec(),
+        };
         let mut bytes = Vec::new();
         answer.write(&mut bytes).unwrap();
         assert_eq!(Answer::read(&mut &bytes[..]).unwrap(), answer);
@@ -174,7 +220,15 @@ mod tests {
         assert_eq!(refused(head(1, u32::MAX, 0).as_bytes()), io::ErrorKind::InvalidData);
         assert_eq!(refused(head(1, 0, u32::MAX).as_bytes()), io::ErrorKind::InvalidData);
         assert_eq!(refused(head(1, 0, 8).as_bytes()), io::ErrorKind::UnexpectedEof);
-        let answer = AnswerHead { length: u32::MAX, error: 0, number: 1, accepted: 0, durable: 0 };
+        let answer = AnswerHead {
+            length: u32::MAX,
+            error: 0,
+            number: 1,
+            accepted: 0,
+            durable: 0,
+            told: 1,
+            reserved: 0,
+        };
         let found = Answer::read(&mut answer.as_bytes()).unwrap_err().kind();
         assert_eq!(found, io::ErrorKind::InvalidData);
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A connection. Reading and writing happen on different threads at once.
 pub struct Link {
@@ -16,12 +17,18 @@ pub struct Link {
 /// Whether a node may act as the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// No other node can have taken over.
-    Sure,
+    /// No other node can take over for this long.
+    Sure(Duration),
     /// Perhaps: it must not answer until it knows.
     Unsure,
     /// Another node has taken over, or the term has ended.
     Over,
+}
+
+impl Standing {
+    pub(super) fn is_sure(self) -> bool {
+        matches!(self, Standing::Sure(_))
+    }
 }
 
 /// Tells whether this node is the owner.
@@ -32,9 +39,9 @@ pub type Authority = Arc<dyn Fn() -> Standing + Send + Sync>;
 pub(super) fn wait_until_sure(authority: &Authority) -> bool {
     loop {
         match authority() {
-            Standing::Sure => return true,
+            Standing::Sure(_) => return true,
             Standing::Over => return false,
-            Standing::Unsure => std::thread::sleep(std::time::Duration::from_millis(5)),
+            Standing::Unsure => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }

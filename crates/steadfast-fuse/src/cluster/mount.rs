@@ -3,22 +3,24 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use steadfast::{Platform, Volume};
 use steadfast_media::Medium;
 
-use super::frame::{Answer, Progress};
+use super::frame::{Answer, Progress, Told};
 use super::hello::{Hello, Welcome};
 use super::hub::Hub;
+use super::keeper::Keeper;
 use super::link::{Authority, Link, Standing};
-use super::session::Guest;
+use super::session::{Guest, Session};
 use super::switch::Switch;
 use crate::commands::Commands;
 use crate::device::Device;
+use crate::filesystem::delegations::{Done, Lasting, Recaller};
 use crate::filesystem::kernels::Kernels;
 use crate::filesystem::{Filesystem, Kernel};
 use crate::init::{self, Agreement};
@@ -108,7 +110,8 @@ impl SharedMount {
         // A node that is no owner has no jobs.
         let (jobs, _) = mpsc::channel();
         let end = UnmountHandle::new(mount.clone(), Connection::find(mount.device), jobs);
-        let switch = Arc::new(Switch::new());
+        let keeper = Keeper::new(device.clone(), agreement.epochs());
+        let switch = Arc::new(Switch::new(keeper));
         let mut workers = Workers::default();
         let at = (&device, &*mount.directory);
         let started = workers.start(&switch, "steadfast", at, options.threads, None, true);
@@ -129,10 +132,19 @@ impl SharedMount {
             wake: Condvar::new(),
             attendants: Mutex::default(),
         });
+        let (confirm, recalls) = mpsc::channel();
+        let confirms = Arc::clone(&shared);
+        // It ends with the follower.
+        Builder::new()
+            .name("recalls".into())
+            .spawn(move || {
+                recalls.iter().for_each(|number| confirms.switch.channel.confirm(number))
+            })
+            .map_err(|error| fail(error, &mut workers))?;
         let (follows, node, dial) = (Arc::clone(&shared), node.to_owned(), Box::new(dial));
         let follower = Builder::new()
             .name("follower".into())
-            .spawn(move || follows.follow(&node, dial))
+            .spawn(move || follows.follow(&node, dial, &confirm))
             .map_err(|error| fail(error, &mut workers))?;
         Ok(SharedMount { shared, workers, follower: Some(follower) })
     }
@@ -198,7 +210,6 @@ impl Ownership {
         shared.set_target(None, false);
         let (jobs, received) = mpsc::channel();
         let metrics = Arc::new(Metrics::new(crate::workers::THREADS_MIN));
-        let kernels = Kernels::new(&volume, true, tag(epoch, 0));
         let tags = AtomicU64::new(0);
         // No answer waits for the cluster when the mount has ended.
         let over = Arc::new(AtomicBool::new(false));
@@ -209,6 +220,14 @@ impl Ownership {
                 standing => standing,
             })
         };
+        let lasting: Lasting = {
+            let authority = Arc::clone(&authority);
+            Box::new(move || match authority() {
+                Standing::Sure(left) => left,
+                _ => Duration::ZERO,
+            })
+        };
+        let kernels = Kernels::new(&volume, Some(lasting), tag(epoch, 0));
         let user = shared.user;
         let make = {
             let (volume, kernels) = (Arc::clone(&volume), Arc::clone(&kernels));
@@ -225,6 +244,7 @@ impl Ownership {
             }
         };
         let filesystem = make(Some(shared.device.clone()), shared.agreement);
+        filesystem.reached_by(Arc::new(Here(Arc::clone(&shared.switch))));
         let hub = Hub::start(
             epoch,
             Arc::clone(&authority),
@@ -243,6 +263,8 @@ impl Ownership {
         let ends = Arc::clone(&filesystem);
         *shared.attendants() = Some(Box::new(move |_cut| {
             over.store(true, Ordering::Release);
+            // The next owner knows of nothing that was delegated.
+            std::mem::forget(ends.kernels.stop_delegations());
             ends.kernels.scrubber.end();
             let _ = scrub.join();
             let _ = jobs.send(Job::Stop);
@@ -263,6 +285,28 @@ impl Ownership {
     }
 }
 
+/// The kernel of the owner's node.
+struct Here(Arc<Switch>);
+
+impl Recaller for Here {
+    fn recall(&self, nodes: &[u64], names: bool, done: Done) {
+        self.0.keeper.recall(nodes, names);
+        drop(done);
+    }
+}
+
+/// The kernel of a peer.
+struct There(Weak<Session>);
+
+impl Recaller for There {
+    fn recall(&self, nodes: &[u64], names: bool, done: Done) {
+        match self.0.upgrade() {
+            Some(session) => session.recall(nodes, names, done),
+            None => done.never(),
+        }
+    }
+}
+
 /// The first tag of node ids. A kernel may have node ids from earlier terms and sessions; they must
 /// be stale. Rollbacks count on from here, see [`crate::node`].
 fn tag(epoch: u64, session: u64) -> u16 {
@@ -273,6 +317,10 @@ fn tag(epoch: u64, session: u64) -> u16 {
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M, P> {
     fn depart(&self) {
         Filesystem::depart(self);
+    }
+
+    fn reached_by(&self, session: Weak<Session>) {
+        Filesystem::reached_by(self, Arc::new(There(session)));
     }
 
     fn end_locks(&self, request: &Request<'_>) {
@@ -314,7 +362,7 @@ impl Shared {
     }
 
     /// Connects to the owner, again and again, until the mount ends.
-    fn follow(&self, node: &str, dial: Dial) {
+    fn follow(&self, node: &str, dial: Dial, confirm: &Sender<u64>) {
         // The session, and the owner that it is with.
         let mut session: Option<(Target, u64)> = None;
         let mut told = String::new();
@@ -346,7 +394,7 @@ impl Shared {
                 flags: self.agreement.flags(),
                 name: node.to_owned(),
             };
-            match dial(&target).and_then(|link| self.serve(link, &hello, &target)) {
+            match dial(&target).and_then(|link| self.serve(link, &hello, &target, confirm)) {
                 Ok(Welcome::Served) => {
                     session = Some((target, id));
                     told.clear();
@@ -385,7 +433,13 @@ impl Shared {
     ///
     /// # Errors
     /// There was no answer to the greeting.
-    fn serve(&self, link: Link, hello: &Hello, target: &Target) -> io::Result<Welcome> {
+    fn serve(
+        &self,
+        link: Link,
+        hello: &Hello,
+        target: &Target,
+        confirm: &Sender<u64>,
+    ) -> io::Result<Welcome> {
         let Link { mut reader, mut writer, close } = link;
         {
             let mut wish = self.wish();
@@ -400,9 +454,21 @@ impl Shared {
             if !hello.resumes {
                 log_info!("the owner at {} serves this node", target.address);
             }
-            self.switch.channel.connect(writer, Arc::clone(&close));
+            let Switch { channel, keeper, .. } = &*self.switch;
+            // Recalls may have been lost.
+            keeper.recall_all();
+            channel.connect(writer, Arc::clone(&close));
             while let Ok(answer) = Answer::read(&mut *reader) {
-                self.switch.channel.receive(&answer);
+                match answer.told {
+                    Told::Answer => channel.receive(answer, |request, bytes, asked| {
+                        keeper.limit(request, bytes, asked);
+                    }),
+                    // Sending may wait for the owner, which may wait for this node to receive.
+                    Told::Recall | Told::RecallNames => {
+                        keeper.recall(&answer.nodes(), answer.told == Told::RecallNames);
+                        let _ = confirm.send(answer.number);
+                    }
+                }
             }
             self.switch.channel.close(None);
         }

@@ -9,16 +9,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::frame::{Answer, Kind, Progress, Request as Frame};
-use super::link::{Authority, Standing, wait_until_sure};
+use super::frame::{Answer, Kind, Progress, Request as Frame, Told};
+use super::link::{Authority, wait_until_sure};
 use crate::abi::opcode;
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
+use crate::filesystem::delegations::Done;
 use crate::io_flusher::set_io_flusher;
 use crate::log::log_warning;
 use crate::request::Request;
@@ -37,6 +38,9 @@ const REQUESTS_MAX: usize = 1 << 16;
 pub(super) trait Guest: Service {
     /// The kernel is gone: gives back everything that it held.
     fn depart(&self);
+
+    /// The session through which the kernel is reached.
+    fn reached_by(&self, session: Weak<Session>);
 
     /// Ends the locks of a request that closes a file. The kernel does not wait for that request,
     /// so those that it sends later must not overtake this.
@@ -71,6 +75,13 @@ struct Inner {
     queue: Option<SyncSender<Frame>>,
     /// What the peer was told last without having asked.
     told: Progress,
+    /// Recalls that the peer has not confirmed.
+    recalls: HashMap<u64, Done>,
+    /// Number of the last recall.
+    recalled: u64,
+    /// Recalls have a thread of their own, because a peer that takes nothing must not make others
+    /// wait.
+    recall_queue: Option<Sender<Answer>>,
 }
 
 /// See the module.
@@ -89,6 +100,7 @@ impl Session {
         authority: Authority,
     ) -> std::io::Result<Arc<Session>> {
         let (queue, received) = sync_channel(QUEUE);
+        let (recall_queue, recalls) = channel();
         let inner = Inner {
             requests: HashMap::new(),
             connection: None,
@@ -96,6 +108,9 @@ impl Session {
             alone_since: Instant::now(),
             queue: Some(queue),
             told: Progress::default(),
+            recalls: HashMap::new(),
+            recalled: 0,
+            recall_queue: Some(recall_queue),
         };
         let session = Arc::new(Session {
             name,
@@ -104,21 +119,30 @@ impl Session {
             inner: Mutex::new(inner),
             threads: Mutex::default(),
         });
+        session.guest.reached_by(Arc::downgrade(&session));
+        let started = session.start_threads(received, recalls);
+        started.inspect_err(|_| session.end()).map(|()| session)
+    }
+
+    fn start_threads(
+        self: &Arc<Self>,
+        received: Receiver<Frame>,
+        recalls: Receiver<Answer>,
+    ) -> std::io::Result<()> {
         let received = Arc::new(Mutex::new(received));
         for number in 0..THREADS {
-            let (executes, received) = (Arc::downgrade(&session), Arc::clone(&received));
-            let thread = Builder::new()
-                .name(format!("peer-{number}"))
-                .spawn(move || execute_all(&executes, &received));
-            match thread {
-                Ok(thread) => session.threads().push(thread),
-                Err(error) => {
-                    session.end();
-                    return Err(error);
-                }
-            }
+            let (executes, received) = (Arc::downgrade(self), Arc::clone(&received));
+            let run = move || execute_all(&executes, &received);
+            self.threads().push(Builder::new().name(format!("peer-{number}")).spawn(run)?);
         }
-        Ok(session)
+        let sends = Arc::downgrade(self);
+        let run = move || {
+            while let (Ok(recall), Some(session)) = (recalls.recv(), sends.upgrade()) {
+                session.send(&recall);
+            }
+        };
+        self.threads().push(Builder::new().name("peer-recalls".into()).spawn(run)?);
+        Ok(())
     }
 
     pub(super) fn name(&self) -> &str {
@@ -135,6 +159,8 @@ impl Session {
         inner.connections += 1;
         let number = inner.connections;
         inner.told = Progress::default();
+        // A peer keeps nothing when it connects again.
+        let _recalled = std::mem::take(&mut inner.recalls);
         let connection = Connection { number, writer: Arc::new(Mutex::new(writer)), close };
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
@@ -148,6 +174,9 @@ impl Session {
         if inner.connection.as_ref().is_some_and(|connection| connection.number == number) {
             inner.connection = None;
             inner.alone_since = Instant::now();
+            for (_, done) in inner.recalls.drain() {
+                done.never();
+            }
         }
     }
 
@@ -168,6 +197,12 @@ impl Session {
                     inner.requests.retain(|number, state| {
                         matches!(state, State::Running) || pending.contains(number)
                     });
+                    return true;
+                }
+                Kind::Recalled => {
+                    let done = inner.recalls.remove(&frame.number);
+                    drop(inner);
+                    drop(done);
                     return true;
                 }
                 _ => {
@@ -235,7 +270,8 @@ impl Session {
         if !wait_until_sure(&self.authority) {
             return;
         }
-        let answer = Answer { number, error, progress: self.guest.progress(), bytes };
+        let (told, progress) = (Told::Answer, self.guest.progress());
+        let answer = Answer { told, number, error, progress, bytes };
         {
             let mut inner = self.inner();
             if may_repeat(opcode) {
@@ -251,8 +287,9 @@ impl Session {
     pub(super) fn tell_progress(&self) {
         let progress = self.guest.progress();
         let known = std::mem::replace(&mut self.inner().told, progress);
-        if known != progress && (self.authority)() == Standing::Sure {
-            self.send(&Answer { number: 0, error: 0, progress, bytes: Vec::new() });
+        if known != progress && (self.authority)().is_sure() {
+            let (told, bytes) = (Told::Answer, Vec::new());
+            self.send(&Answer { told, number: 0, error: 0, progress, bytes });
         }
     }
 
@@ -279,6 +316,10 @@ impl Session {
         {
             let mut inner = self.inner();
             inner.queue = None;
+            inner.recall_queue = None;
+            for (_, done) in inner.recalls.drain() {
+                done.never();
+            }
             if let Some(connection) = inner.connection.take() {
                 (connection.close)();
             }
@@ -315,6 +356,21 @@ struct Later {
     session: Arc<Session>,
     number: u64,
     opcode: u32,
+}
+
+impl Session {
+    /// Has the peer's kernel drop what it keeps, see [`Recaller`](crate::filesystem::delegations::Recaller).
+    pub(super) fn recall(&self, nodes: &[u64], names: bool, done: Done) {
+        let mut inner = self.inner();
+        inner.recalled += 1;
+        let number = inner.recalled;
+        let recall = Answer::recall(number, nodes, names);
+        let queue = inner.recall_queue.clone().filter(|_| inner.connection.is_some());
+        match queue.is_some_and(|queue| queue.send(recall).is_ok()) {
+            true => drop(inner.recalls.insert(number, done)),
+            false => done.never(),
+        }
+    }
 }
 
 impl Answering for Later {

@@ -32,6 +32,8 @@ impl Guest for Counter {
         self.departed.store(true, Ordering::SeqCst);
     }
 
+    fn reached_by(&self, _: Weak<Session>) {}
+
     fn end_locks(&self, _: &Request<'_>) {
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
@@ -69,8 +71,8 @@ impl Peer {
         let (guest, sure) = (Arc::new(Counter::default()), Arc::new(AtomicBool::new(true)));
         let standing = Arc::clone(&sure);
         let authority: Authority = Arc::new(move || match standing.load(Ordering::SeqCst) {
-            true => Standing::Sure,
-            false => Standing::Unsure,
+            true => crate::cluster::Standing::Sure(Duration::from_secs(1)),
+            false => crate::cluster::Standing::Unsure,
         });
         let session = Session::start("n".into(), Arc::clone(&guest) as Arc<dyn Guest>, authority);
         Peer { guest, session: session.unwrap(), sure }

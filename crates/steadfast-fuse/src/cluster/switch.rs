@@ -4,8 +4,10 @@
 //! another one, then this one. A node that has become the owner stays it until its mount ends.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use super::channel::Channel;
+use super::keeper::Keeper;
 use super::link::{Authority, wait_until_sure};
 use crate::abi::input::InterruptIn;
 use crate::abi::opcode;
@@ -23,17 +25,19 @@ struct Here {
 /// See the module.
 pub(super) struct Switch {
     pub(super) channel: Channel,
+    pub(super) keeper: Keeper,
     here: OnceLock<Here>,
 }
 
 impl Switch {
-    pub(super) fn new() -> Switch {
-        Switch { channel: Channel::new(), here: OnceLock::new() }
+    pub(super) fn new(keeper: Keeper) -> Switch {
+        Switch { channel: Channel::new(), keeper, here: OnceLock::new() }
     }
 
     /// This node is the owner from now on.
     pub(super) fn own(&self, service: Arc<dyn Service>, authority: Authority) {
         self.channel.lose_session();
+        self.keeper.recall_all();
         let _ = self.here.set(Here { service, authority });
         // A worker may have looked before, and adds its request only now; then it looks again.
         self.serve_pending();
@@ -49,7 +53,10 @@ impl Switch {
             let mut out = AnswerBuffer::new(memory.as_mut().map_or(&mut [], Pages::bytes));
             let back = || Ok(here.return_path(pending.back()));
             let result = match here.service.serve(&back, &request, &mut out) {
-                Ok(Answer::Ready) => Ok(out.filled()),
+                Ok(Answer::Ready) => {
+                    self.keeper.limit(&request, out.filled_mut(), pending.asked);
+                    Ok(out.filled())
+                }
                 Ok(Answer::Silent | Answer::Later) => continue,
                 Err(errno) => Err(errno),
             };
@@ -69,14 +76,15 @@ impl Here {
 
     fn serve(
         &self,
-        channel: &Channel,
+        switch: &Switch,
         later: Later<'_>,
         request: &Request<'_>,
         out: &mut AnswerBuffer,
     ) -> Outcome {
-        if channel.must_fail(request) {
+        if switch.channel.must_fail(request) {
             return Err(Errno(libc::ESTALE));
         }
+        let asked = Instant::now();
         let back = || Ok(self.return_path(later()?));
         let outcome = self.service.serve(&back, request, out);
         if !matches!(outcome, Ok(Answer::Silent | Answer::Later))
@@ -85,14 +93,20 @@ impl Here {
             // The mount ends, and with it all that waits.
             return Ok(Answer::Silent);
         }
+        if outcome == Ok(Answer::Ready) {
+            switch.keeper.limit(request, out.filled_mut(), asked);
+        }
         outcome
     }
 }
 
 impl Service for Switch {
     fn serve(&self, later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        if matches!(request.header.opcode, opcode::FORGET | opcode::BATCH_FORGET) {
+            self.keeper.forget(request);
+        }
         if let Some(here) = self.here.get() {
-            return here.serve(&self.channel, later, request, out);
+            return here.serve(self, later, request, out);
         }
         match request.header.opcode {
             opcode::FORGET | opcode::BATCH_FORGET => self.channel.tell(request),

@@ -1,5 +1,6 @@
 use zerocopy::IntoBytes;
 
+use super::super::frame::Told;
 use super::*;
 use crate::abi::input::InHeader;
 
@@ -13,7 +14,7 @@ fn request(opcode: u32, inode: u64, body: &[u8]) -> Vec<u8> {
 
 fn answered(unsynced: &mut Unsynced, bytes: &[u8], accepted: u64, durable: u64) {
     let progress = Progress { accepted, durable };
-    let answer = Answer { number: 1, error: 0, progress, bytes: Vec::new() };
+    let answer = Answer { told: Told::Answer, number: 1, error: 0, progress, bytes: Vec::new() };
     unsynced.reached(progress);
     unsynced.answered(&Request::parse(bytes).unwrap(), &answer);
 }
@@ -70,7 +71,8 @@ fn what_failed_has_changed_nothing() {
     let mut unsynced = Unsynced::default();
     let bytes = request(opcode::UNLINK, 7, b"name\0");
     let progress = Progress { accepted: 1, durable: 0 };
-    let answer = Answer { number: 1, error: libc::ENOENT, progress, bytes: Vec::new() };
+    let answer =
+        Answer { told: Told::Answer, number: 1, error: libc::ENOENT, progress, bytes: Vec::new() };
     unsynced.answered(&Request::parse(&bytes).unwrap(), &answer);
     unsynced.owner_changed();
     assert!(!fails(&mut unsynced, opcode::FSYNCDIR, 7));

@@ -6,28 +6,32 @@
 //! parked requests. The gate, the lease, file locks, views of snapshots and the scrubber belong to the
 //! volume.
 //!
-//! Invariant: with several kernels none of them caches anything
-//! ([`super::uncached`]), so no kernel has to be told of another one's changes.
+//! Invariant: with several kernels each keeps only what is delegated to it ([`super::delegations`]).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
 
-use steadfast::{Platform, Volume};
+use steadfast::{InodeNumber, Platform, Volume};
 use steadfast_media::Medium;
 
+use super::affected::Affected;
+use super::delegations::{Change, Delegations, Done, Lasting, Recaller, Stop};
 use super::lease::Lease;
 use super::{Filesystem, Phase};
 use crate::errno::Errno;
 use crate::jobs::{Job, LeaseJob};
 use crate::locks::Locks;
+use crate::request::Request;
 use crate::scrub::Scrubber;
-use crate::snapshots::Snapshots;
+use crate::snapshots::{Snapshots, is_snapshot};
+use crate::validity;
 
 /// See the module.
 pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
-    /// Whether there can be more than one.
-    pub(crate) several: bool,
+    /// Of a volume that can have more than one.
+    delegations: Option<Delegations>,
     pub(crate) gate: RwLock<Phase>,
     pub(crate) lease: Lease,
     pub(crate) snapshots: Snapshots<M, P>,
@@ -42,10 +46,15 @@ pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
-    /// `first`: the number of the first slot of snapshots, see [`Snapshots::new`].
-    pub(crate) fn new(volume: &Arc<Volume<M, P>>, several: bool, first: u16) -> Arc<Kernels<M, P>> {
+    /// `lasting`: of a volume that can have several kernels. `first`: the number of the first slot of
+    /// snapshots, see [`Snapshots::new`].
+    pub(crate) fn new(
+        volume: &Arc<Volume<M, P>>,
+        lasting: Option<Lasting>,
+        first: u16,
+    ) -> Arc<Kernels<M, P>> {
         Arc::new(Kernels {
-            several,
+            delegations: lasting.map(Delegations::new),
             snapshots: Snapshots::new(Arc::clone(volume), first),
             gate: RwLock::new(Phase::Running),
             lease: Lease::default(),
@@ -71,7 +80,30 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
 
     /// The number of a new open file; 0 with one kernel.
     pub(super) fn handle(&self) -> u64 {
-        if self.several { self.handles.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 }
+        if self.delegations.is_some() {
+            self.handles.fetch_add(1, Ordering::Relaxed) + 1
+        } else {
+            0
+        }
+    }
+
+    fn recall(&self, id: u64, inodes: &[InodeNumber], names: bool, done: Done) {
+        let kernel = self.all().into_iter().find(|kernel| kernel.id == id);
+        match kernel.as_ref().and_then(|kernel| Some((kernel, kernel.recaller.get()?))) {
+            Some((kernel, recaller)) => {
+                let nodes: Vec<u64> =
+                    inodes.iter().map(|inode| kernel.nodes.known(*inode)).collect();
+                recaller.recall(&nodes, names, done);
+            }
+            None => done.never(),
+        }
+    }
+
+    /// Recalls everything that kernels keep. They keep nothing until the result is dropped.
+    pub(crate) fn stop_delegations(&self) -> Option<Stop<'_>> {
+        self.delegations.as_ref().map(|delegations| {
+            delegations.stop(&|id, inodes, names, done| self.recall(id, inodes, names, done))
+        })
     }
 
     fn attached(&self) -> MutexGuard<'_, Vec<Weak<Filesystem<M, P>>>> {
@@ -102,20 +134,60 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         self.controls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops what this machine's kernel caches of an inode, see
+    /// Drops what the kernel caches of an inode, see
     /// [`Device::invalidate_inode`](crate::device::Device::invalidate_inode). The kernels of peers
-    /// cache nothing.
+    /// have no pages.
     pub(crate) fn invalidate_inode(&self, nodeid: u64, offset: i64) -> std::io::Result<()> {
-        self.device.as_ref().map_or(Ok(()), |device| device.invalidate_inode(nodeid, offset))
+        match (&self.device, &self.kernels.delegations) {
+            // Without pages only what is delegated is kept.
+            (_, Some(delegations)) if offset < 0 => {
+                let reach =
+                    |id, inodes: &_, names, done| self.kernels.recall(id, inodes, names, done);
+                delegations.take_back(self.id, crate::node::inode(nodeid), &reach);
+                Ok(())
+            }
+            (Some(device), _) => device.invalidate_inode(nodeid, offset),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Tells how the kernel is reached. Until then nothing is delegated to it.
+    pub(crate) fn reached_by(&self, recaller: Arc<dyn Recaller>) {
+        let _ = self.recaller.set(recaller);
+    }
+
+    /// Begins what the request changes, see [`Delegations::change`].
+    pub(super) fn begin_change(&self, request: &Request<'_>) -> Option<Change<'_>> {
+        let delegations = self.kernels.delegations.as_ref()?;
+        // A request that makes no sense changes nothing.
+        let Affected { inodes, own } = self.affected(request).ok()?;
+        let reach = |id, inodes: &_, names, done| self.kernels.recall(id, inodes, names, done);
+        (!inodes.is_empty()).then(|| delegations.change(self.id, inodes, own, &reach))
+    }
+
+    /// Makes an answer one of which the kernel keeps only what is delegated to it. `asked`: when the
+    /// operation began.
+    pub(super) fn delegate(&self, request: &Request<'_>, asked: Instant, answer: &mut [u8]) {
+        let grant = |nodeid| {
+            let delegations = self.kernels.delegations.as_ref()?;
+            (self.recaller.get().is_some() && !is_snapshot(nodeid))
+                .then(|| delegations.grant(self.id, crate::node::inode(nodeid), asked))?
+        };
+        let names = || match self.agreement.epochs() {
+            true => grant(request.header.nodeid).unwrap_or_default(),
+            false => Duration::ZERO,
+        };
+        let attributes = |nodeid| grant(nodeid).unwrap_or_default();
+        validity::limit(request, answer, names, attributes);
     }
 
     /// Whether the volume has several kernels.
     pub(crate) fn is_shared(&self) -> bool {
-        self.kernels.several
+        self.kernels.delegations.is_some()
     }
 
     /// The size at which an appending write begins.
-    pub(super) fn end_of(&self, inode: steadfast::InodeNumber) -> Result<u64, Errno> {
+    pub(super) fn end_of(&self, inode: InodeNumber) -> Result<u64, Errno> {
         Ok(self.volume.attributes(inode)?.size)
     }
 }

@@ -9,9 +9,11 @@
 //! the phase in which no request reaches the volume (see [`rolling`]).
 
 mod admitting;
+mod affected;
 pub(crate) mod attributes;
 mod closing;
 mod commands;
+pub(crate) mod delegations;
 pub(crate) mod directories;
 mod files;
 pub(crate) mod kernels;
@@ -24,7 +26,6 @@ mod rolling;
 mod snapshots;
 mod syncs;
 mod times;
-mod uncached;
 mod xattrs;
 
 use std::collections::HashSet;
@@ -58,6 +59,7 @@ use crate::service::{Later, Service};
 use crate::snapshots::is_snapshot;
 
 use closing::Closing;
+use delegations::Recaller;
 use kernels::Kernels;
 pub(crate) use lease::OpenTransaction;
 use lost::Lost;
@@ -110,6 +112,7 @@ pub(crate) struct Filesystem<M: Medium + 'static, P: Platform + Clone + 'static>
     pub(crate) lost: Lost,
     /// The device for notifications; none for the kernel of a peer.
     pub(crate) device: Option<Device>,
+    recaller: OnceLock<Arc<dyn Recaller>>,
     pub(crate) agreement: Agreement,
     pub(crate) parked: Mutex<Vec<Parked>>,
     pub(crate) puller: OnceLock<Puller>,
@@ -153,6 +156,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             cache_limits: OnceLock::new(),
             lost: Lost::default(),
             device,
+            recaller: OnceLock::new(),
             agreement,
             parked: Mutex::default(),
             puller: OnceLock::new(),
@@ -171,11 +175,15 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         request: &Request<'_>,
         out: &mut AnswerBuffer,
     ) -> Outcome {
-        let timed = Kind::of(request).map(|kind| (kind, Instant::now()));
+        let start = Instant::now();
+        let timed = Kind::of(request).map(|kind| (kind, start));
+        let change = self.begin_change(request);
+        let began = Instant::now();
         let outcome = self.guarded(request.header.opcode, || self.enter(later, request, out));
         if self.is_shared() && outcome == Ok(Answer::Ready) {
-            uncached::forbid(request.header.opcode, out.filled_mut());
+            self.delegate(request, began, out.filled_mut());
         }
+        drop(change);
         if let Err(errno) = outcome {
             self.kernels.lease.note_error(request, errno);
             if self.lost.note(request, errno) {

@@ -2,9 +2,10 @@
 //! connections that break in the middle of messages. Each change is executed once, so a new name is
 //! never there already, and a name that is removed was there.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use steadfast::Volume;
 use steadfast_fuse::cluster::{Authority, Door, Hub, Link, SharedMount, Standing, Target};
+use steadfast_fuse::metrics::{Kind, Metrics};
 use steadfast_fuse::{IoUring, MountOptions, UnmountHandle};
 use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform};
 
@@ -28,6 +30,7 @@ struct Nodes {
     ends: Vec<UnmountHandle>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     hub: Option<Hub>,
+    metrics: Option<Arc<Metrics>>,
     volume: Arc<HostVolume>,
     background: Option<BackgroundThread>,
     open: Arc<Mutex<Vec<Close>>>,
@@ -70,6 +73,7 @@ impl Nodes {
             ends: Vec::new(),
             threads: Vec::new(),
             hub: None,
+            metrics: None,
             volume: Arc::clone(&volume),
             background: BackgroundThread::spawn(Arc::clone(&volume), |error| {
                 eprintln!("{error}");
@@ -99,15 +103,22 @@ impl Nodes {
             nodes.threads.push(std::thread::spawn(move || mount.run()));
             nodes.directories.push(directory);
             if number == 0 {
-                let sure: Authority = Arc::new(|| Standing::Sure);
-                let (hub, _) = ownership.own(Arc::clone(&volume), 1, sure).unwrap();
+                let sure: Authority = Arc::new(|| Standing::Sure(Duration::from_secs(1)));
+                let (hub, metrics) = ownership.own(Arc::clone(&volume), 1, sure).unwrap();
                 *door.lock().unwrap() = Some(hub.door());
                 nodes.hub = Some(hub);
+                nodes.metrics = Some(metrics);
             } else {
                 ownership.follow(Some(Target { epoch: 1, address: "owner".into() }));
             }
         }
         nodes
+    }
+
+    /// Requests of all kernels for names and attributes so far.
+    fn looks(&self) -> u64 {
+        let count = |kind| self.metrics.as_ref().unwrap().operations(kind).latency.count();
+        count(Kind::Lookup) + count(Kind::Getattr)
     }
 
     /// Breaks all connections.
@@ -239,4 +250,94 @@ fn what_a_node_holds_is_given_back_when_its_session_ends() {
         nodes.volume.checkpoint().unwrap();
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// What a node sees behind a name: the mode, the size, and the number of links.
+fn seen(path: &Path) -> Option<(u32, u64, u64)> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.mode() & 0o7777, found.len(), found.nlink()))
+}
+
+/// Every kernel keeps names and attributes, also of names that are missing. A change of one node is
+/// seen by all others as soon as it is answered: by name, through open files, and in directories.
+#[test]
+fn no_node_sees_what_another_one_has_changed() {
+    const FILES: usize = 40;
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(64 << 20, QUIET);
+    let nodes = Nodes::new(&place, 3);
+    let at = |node: usize, name: &str| nodes.directories[node % 3].join("d").join(name);
+    fs::create_dir(nodes.directories[1].join("d")).unwrap();
+    let names: Vec<_> = (0..FILES).map(|number| format!("f{number}")).collect();
+    for name in &names {
+        fs::write(at(2, name), b"old").unwrap();
+    }
+    for round in 0..3 {
+        // Until no node has to ask for anything any more.
+        wait_for("all nodes to keep names and attributes", || {
+            let before = nodes.looks();
+            for node in 0..3 {
+                for name in &names {
+                    let _ = seen(&at(node, name));
+                    assert_eq!(seen(&at(node, &format!("{name}-moved"))), None);
+                }
+            }
+            nodes.looks() == before
+        });
+        for (number, name) in names.iter().enumerate() {
+            let changer = number + round;
+            let (path, moved) = (at(changer, name), format!("{name}-moved"));
+            let (one, other) = (changer + 1, changer + 2);
+            let open = fs::File::open(at(one, name)).unwrap();
+            let before = seen(&path).unwrap();
+            let entries = |node| fs::symlink_metadata(at(node, "")).unwrap().mtime_nsec();
+            entries(one);
+            let expected = match (number / 3 + round) % 5 {
+                0 => {
+                    let mode = if before.0 == 0o640 { 0o600 } else { 0o640 };
+                    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+                    Some((mode, before.1, before.2))
+                }
+                1 => {
+                    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+                    file.write_all(b"more").unwrap();
+                    Some((before.0, before.1 + 4, before.2))
+                }
+                2 => {
+                    fs::rename(&path, at(changer, &moved)).unwrap();
+                    for node in [one, other] {
+                        assert_eq!(seen(&at(node, &moved)), Some(before), "{moved}");
+                    }
+                    assert_eq!(entries(one), entries(changer), "the time of the directory");
+                    None
+                }
+                3 => {
+                    fs::hard_link(&path, at(changer, &moved)).unwrap();
+                    Some((before.0, before.1, before.2 + 1))
+                }
+                _ => {
+                    fs::remove_file(&path).unwrap();
+                    assert_eq!(open.metadata().unwrap().nlink(), before.2 - 1);
+                    None
+                }
+            };
+            for node in [one, other] {
+                assert_eq!(seen(&at(node, name)), expected, "{name}, changed by {}", changer % 3);
+            }
+            if let Some((mode, size, links)) = expected {
+                let found = open.metadata().unwrap();
+                let found = (found.mode() & 0o7777, found.len(), found.nlink());
+                assert_eq!(found, (mode, size, links), "{name}, open");
+            }
+            // As before, for the next round.
+            let _ = fs::rename(at(other, &moved), at(other, name));
+            if !at(other, name).exists() {
+                fs::write(at(other, name), b"new").unwrap();
+            }
+            let _ = fs::remove_file(at(other, &moved));
+        }
+    }
+    nodes.end();
 }

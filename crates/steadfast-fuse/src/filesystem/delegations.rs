@@ -1,0 +1,386 @@
+//! [`Delegations`]: what the kernels of a volume may keep of attributes and names.
+//!
+//! A kernel that has a delegation of an inode may keep its attributes for the time that an answer
+//! tells, and the names in it if it is a directory. Before an operation changes an inode, the
+//! delegations of other kernels are recalled, and there are no new ones until it is done.
+//!
+//! Invariants:
+//! - A kernel has a delegation only of what no other kernel has changed for [`QUIET`], or is
+//!   changing. So a recall, which costs a round trip, comes at most once in that time.
+//! - A delegation ends by time, and before the owner's lease, whatever becomes of the owner, the
+//!   kernel and the network between them. A recall waits for the kernel no longer than that.
+//!
+//! The word is that of NFS (RFC 8881, section 10.4). NFS delegates opens; this delegates reading.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use steadfast::InodeNumber;
+
+/// How long no other kernel must have changed an inode.
+pub(crate) const QUIET: Duration = Duration::from_millis(500);
+/// How long a kernel may keep what an answer tells.
+const VALID: Duration = Duration::from_millis(500);
+/// Oldest request whose answer is kept, see [`crate::cluster`]. A delegation lasts so much longer
+/// than the answer tells.
+pub(crate) const LATE: Duration = Duration::from_millis(100);
+/// The kernel counts in ticks of up to 10 ms, and rounds up.
+const TICKS: Duration = Duration::from_millis(20);
+/// Most inodes that are known. Beyond them there are no new delegations.
+const INODES_MAX: usize = 1 << 16;
+
+/// How long this node certainly stays the owner.
+pub(crate) type Lasting = Box<dyn Fn() -> Duration + Send + Sync>;
+
+/// Has a kernel drop what it keeps.
+pub(crate) trait Recaller: Send + Sync {
+    /// Attributes of these nodes, and all names if `names`. `done` is dropped when that is done.
+    fn recall(&self, nodes: &[u64], names: bool, done: Done);
+}
+
+/// Has the kernel with a number drop what it keeps of inodes, and all names if it is asked to.
+pub(crate) type Reach<'a> = &'a dyn Fn(u64, &[InodeNumber], bool, Done);
+
+/// Is dropped when a recall is done.
+pub(crate) struct Done(Option<Arc<Recall>>);
+
+#[derive(Default)]
+pub(crate) struct Recall {
+    pending: Mutex<usize>,
+    done: Condvar,
+}
+
+/// The kernels that are changing an inode, and when it was changed last.
+#[derive(Debug, Default)]
+struct Record {
+    /// Has a kernel as often as it is changing the inode. [`ALL`]: no kernel gets a delegation.
+    changing: Vec<u64>,
+    /// The kernel that changed it last, and when.
+    last: Option<(u64, Instant)>,
+    /// When the last one of the others did.
+    others: Option<Instant>,
+    /// The kernels with a delegation, and its end.
+    holders: Vec<(u64, Instant)>,
+}
+
+/// Stands for all kernels.
+const ALL: u64 = u64::MAX;
+
+struct Table {
+    by_inode: HashMap<InodeNumber, Record>,
+    /// An inode without a record may have been changed at this time.
+    forgotten: Option<Instant>,
+    /// While it is not 0, there are no new delegations.
+    stopped: usize,
+}
+
+/// See the module.
+pub(crate) struct Delegations {
+    table: Mutex<Table>,
+    lasting: Lasting,
+}
+
+/// An operation that changes inodes. No other kernel has a delegation of them while it lives.
+pub(crate) struct Change<'a> {
+    delegations: &'a Delegations,
+    kernel: u64,
+    /// As in [`Record::changing`].
+    mark: u64,
+    inodes: Vec<InodeNumber>,
+}
+
+/// There are no delegations while it lives.
+pub(crate) struct Stop<'a>(&'a Delegations);
+
+/// What a kernel has to be told: its inodes with a delegation, and the end of the last one.
+#[derive(Debug, Default)]
+struct Notice {
+    inodes: Vec<InodeNumber>,
+    until: Option<Instant>,
+}
+
+impl Delegations {
+    pub(crate) fn new(lasting: Lasting) -> Delegations {
+        Delegations { table: Mutex::new(Table::new(Instant::now())), lasting }
+    }
+
+    /// How long a kernel may keep what an answer tells of an inode, if it may. `asked`: when the
+    /// operation began that has read it.
+    pub(crate) fn grant(
+        &self,
+        kernel: u64,
+        inode: InodeNumber,
+        asked: Instant,
+    ) -> Option<Duration> {
+        let valid = VALID.min((self.lasting)().saturating_sub(LATE + TICKS));
+        if valid < LATE {
+            return None;
+        }
+        self.table().grant(kernel, inode, asked, Instant::now(), valid).then_some(valid)
+    }
+
+    /// Begins a change by a kernel: recalls the delegations of the others, and its own if `own`.
+    pub(crate) fn change(
+        &self,
+        kernel: u64,
+        inodes: Vec<InodeNumber>,
+        own: bool,
+        reach: Reach<'_>,
+    ) -> Change<'_> {
+        let mark = if own { ALL } else { kernel };
+        let notices = self.table().begin(mark, &inodes, Instant::now());
+        let change = Change { delegations: self, kernel, mark, inodes };
+        if !notices.is_empty() {
+            tell(&notices, true, reach);
+            self.table().recalled(mark, &change.inodes);
+        }
+        change
+    }
+
+    /// Recalls all delegations. There are no new ones until the result is dropped.
+    pub(crate) fn stop(&self, reach: Reach<'_>) -> Stop<'_> {
+        let notices = self.table().stop(Instant::now());
+        if !notices.is_empty() {
+            tell(&notices, true, reach);
+            self.table().stopped();
+        }
+        Stop(self)
+    }
+
+    /// Takes back one kernel's delegation of an inode.
+    pub(crate) fn take_back(&self, kernel: u64, inode: InodeNumber, reach: Reach<'_>) {
+        let now = Instant::now();
+        let held = self.table().by_inode.get(&inode).and_then(|record| {
+            record.holders.iter().find(|(holder, until)| *holder == kernel && *until > now).copied()
+        });
+        if let Some((_, until)) = held {
+            let notice = Notice { inodes: vec![inode], until: Some(until) };
+            tell(&HashMap::from([(kernel, notice)]), false, reach);
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells all kernels at once, and waits until each has dropped what it had, or has it no more.
+fn tell(notices: &HashMap<u64, Notice>, names: bool, reach: Reach<'_>) {
+    let recall = Arc::new(Recall::default());
+    *recall.pending() = notices.len();
+    for (kernel, notice) in notices {
+        reach(*kernel, &notice.inodes, names, Done(Some(Arc::clone(&recall))));
+    }
+    if let Some(until) = notices.values().filter_map(|notice| notice.until).max() {
+        recall.wait(until);
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.delegations.table().end(self.kernel, self.mark, &self.inodes, Instant::now());
+    }
+}
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.table().go_on(Instant::now());
+    }
+}
+
+impl Done {
+    /// The kernel is not reached: what it has kept ends with its time.
+    pub(crate) fn never(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        let Some(recall) = &self.0 else { return };
+        let mut pending = recall.pending();
+        *pending -= 1;
+        if *pending == 0 {
+            recall.done.notify_all();
+        }
+    }
+}
+
+impl Recall {
+    fn pending(&self) -> MutexGuard<'_, usize> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, until: Instant) {
+        let mut pending = self.pending();
+        while *pending > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.done.wait_timeout(pending, left);
+            pending = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Notice {
+    fn add(&mut self, inode: InodeNumber, until: Instant) {
+        self.inodes.push(inode);
+        self.until = self.until.max(Some(until));
+    }
+}
+
+impl Table {
+    fn new(now: Instant) -> Table {
+        // An earlier owner may just have changed any inode.
+        Table { by_inode: HashMap::new(), forgotten: Some(now), stopped: 0 }
+    }
+
+    /// Whether a kernel may keep for `valid` what was read of an inode since `asked`.
+    fn grant(
+        &mut self,
+        kernel: u64,
+        inode: InodeNumber,
+        asked: Instant,
+        now: Instant,
+        valid: Duration,
+    ) -> bool {
+        if self.stopped > 0 || asked + LATE < now {
+            return false;
+        }
+        if self.by_inode.len() >= INODES_MAX && !self.by_inode.contains_key(&inode) {
+            self.prune(now);
+            if self.by_inode.len() >= INODES_MAX {
+                return false;
+            }
+        }
+        let record = self.record(inode);
+        if !record.is_quiet_for(kernel, asked) {
+            return false;
+        }
+        let until = now + valid + LATE + TICKS;
+        match record.holders.iter_mut().find(|(holder, _)| *holder == kernel) {
+            Some((_, end)) => *end = until.max(*end),
+            None => record.holders.push((kernel, until)),
+        }
+        true
+    }
+
+    fn record(&mut self, inode: InodeNumber) -> &mut Record {
+        let last = self.forgotten.map(|time| (ALL, time));
+        self.by_inode.entry(inode).or_insert_with(|| Record { last, ..Record::default() })
+    }
+
+    /// Begins a change. Returns what other kernels have to be told before it happens.
+    fn begin(&mut self, mark: u64, inodes: &[InodeNumber], now: Instant) -> HashMap<u64, Notice> {
+        if self.by_inode.len() >= INODES_MAX {
+            self.prune(now);
+        }
+        let mut notices: HashMap<u64, Notice> = HashMap::new();
+        for inode in inodes {
+            let record = self.record(*inode);
+            record.changing.push(mark);
+            // They stay until the recall is done: another change has to wait for it, too.
+            for (holder, until) in &record.holders {
+                if *holder != mark && *until > now {
+                    notices.entry(*holder).or_default().add(*inode, *until);
+                }
+            }
+        }
+        notices
+    }
+
+    /// What [`begin`](Self::begin) asked for is done.
+    fn recalled(&mut self, mark: u64, inodes: &[InodeNumber]) {
+        for inode in inodes {
+            if let Some(record) = self.by_inode.get_mut(inode) {
+                record.holders.retain(|(holder, _)| *holder == mark);
+            }
+        }
+    }
+
+    /// Ends a change.
+    fn end(&mut self, kernel: u64, mark: u64, inodes: &[InodeNumber], now: Instant) {
+        for inode in inodes {
+            if let Some(record) = self.by_inode.get_mut(inode) {
+                record.changed(kernel, mark, now);
+            }
+        }
+    }
+
+    /// Ends all delegations. Returns what the kernels have to be told.
+    fn stop(&mut self, now: Instant) -> HashMap<u64, Notice> {
+        self.stopped += 1;
+        let mut notices: HashMap<u64, Notice> = HashMap::new();
+        for (inode, record) in &self.by_inode {
+            for (holder, until) in record.holders.iter().filter(|(_, until)| *until > now) {
+                notices.entry(*holder).or_default().add(*inode, *until);
+            }
+        }
+        notices
+    }
+
+    /// What [`stop`](Self::stop) asked for is done.
+    fn stopped(&mut self) {
+        self.by_inode.values_mut().for_each(|record| record.holders.clear());
+    }
+
+    /// Allows delegations again.
+    fn go_on(&mut self, now: Instant) {
+        self.stopped -= 1;
+        self.forgotten = Some(now);
+        for record in self.by_inode.values_mut() {
+            record.others = Some(now);
+            record.last = Some((ALL, now));
+        }
+    }
+
+    /// Drops the records that say nothing any more.
+    fn prune(&mut self, now: Instant) {
+        let old = |time: Option<Instant>| time.is_none_or(|time| time + QUIET <= now);
+        self.by_inode.retain(|_, record| {
+            record.holders.retain(|(_, until)| *until > now);
+            !record.changing.is_empty()
+                || !record.holders.is_empty()
+                || !old(record.last.map(|(_, time)| time))
+        });
+        if self.by_inode.len() >= INODES_MAX {
+            // Too many changes to remember: all other inodes count as changed, too.
+            self.by_inode
+                .retain(|_, record| !record.changing.is_empty() || !record.holders.is_empty());
+            self.forgotten = Some(now);
+        }
+    }
+}
+
+impl Record {
+    /// Whether no other kernel is changing the inode, or has changed it in the last time before
+    /// `asked`.
+    fn is_quiet_for(&self, kernel: u64, asked: Instant) -> bool {
+        let others = match self.last {
+            Some((last, _)) if last == kernel => self.others,
+            Some((_, time)) => Some(time),
+            None => None,
+        };
+        self.changing.iter().all(|changing| *changing == kernel)
+            && others.is_none_or(|time| time + QUIET <= asked)
+    }
+
+    fn changed(&mut self, kernel: u64, mark: u64, now: Instant) {
+        if let Some(at) = self.changing.iter().position(|changing| *changing == mark) {
+            self.changing.swap_remove(at);
+        }
+        if let Some((last, time)) = self.last
+            && last != kernel
+        {
+            self.others = Some(time);
+        }
+        self.last = Some((kernel, now));
+    }
+}
+
+#[cfg(test)]
+#[path = "delegations_tests.rs"]
+mod tests;

@@ -1,0 +1,121 @@
+//! How long the kernel may keep what an answer tells, where a volume has several kernels: another
+//! one may change it.
+
+use std::time::Duration;
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::abi::flags::fopen;
+use crate::abi::opcode;
+use crate::abi::output::{AttrOut, EntryOut, OpenOut, StatxOut};
+use crate::request::Request;
+
+/// Shortens the times in an answer: that of a name to `names`, and that of the attributes of a node
+/// to `attributes`. Files are read and written without the kernel's pages.
+pub(crate) fn limit(
+    request: &Request<'_>,
+    answer: &mut [u8],
+    names: impl FnOnce() -> Duration,
+    attributes: impl FnOnce(u64) -> Duration,
+) {
+    match request.header.opcode {
+        opcode::LOOKUP
+        | opcode::SYMLINK
+        | opcode::MKNOD
+        | opcode::MKDIR
+        | opcode::LINK
+        | opcode::TMPFILE
+        | opcode::CREATE => {
+            let Ok((mut entry, rest)) = EntryOut::read_from_prefix(&*answer) else { return };
+            let start = answer.len() - rest.len();
+            shorten(&mut entry.entry_valid, &mut entry.entry_valid_nsec, names);
+            let nodeid = entry.nodeid;
+            shorten(&mut entry.attr_valid, &mut entry.attr_valid_nsec, || attributes(nodeid));
+            answer[..start].copy_from_slice(entry.as_bytes());
+            opened(&mut answer[start..]);
+        }
+        opcode::OPEN => opened(answer),
+        opcode::GETATTR | opcode::SETATTR => {
+            let Ok((mut found, _)) = AttrOut::read_from_prefix(&*answer) else { return };
+            let nodeid = request.header.nodeid;
+            shorten(&mut found.attr_valid, &mut found.attr_valid_nsec, || attributes(nodeid));
+            answer[..size_of::<AttrOut>()].copy_from_slice(found.as_bytes());
+        }
+        opcode::STATX => {
+            let Ok((mut found, _)) = StatxOut::read_from_prefix(&*answer) else { return };
+            let nodeid = request.header.nodeid;
+            shorten(&mut found.attr_valid, &mut found.attr_valid_nsec, || attributes(nodeid));
+            answer[..size_of::<StatxOut>()].copy_from_slice(found.as_bytes());
+        }
+        _ => {}
+    }
+}
+
+/// A time of 0 stays: what is not to be kept needs no permission.
+fn shorten(seconds: &mut u64, nanoseconds: &mut u32, to: impl FnOnce() -> Duration) {
+    let now = Duration::new(*seconds, *nanoseconds);
+    if now.is_zero() {
+        return;
+    }
+    let to = to().min(now);
+    (*seconds, *nanoseconds) = (to.as_secs(), to.subsec_nanos());
+}
+
+fn opened(answer: &mut [u8]) {
+    if let Ok((open, _)) = OpenOut::read_from_prefix(&*answer) {
+        // Each close is reported, because it releases locks.
+        let open = OpenOut { open_flags: fopen::DIRECT_IO, ..open };
+        answer[..size_of::<OpenOut>()].copy_from_slice(open.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros;
+
+    use super::*;
+    use crate::abi::input::InHeader;
+
+    /// Shortens an answer: names to 3 s, attributes of node 7 to 2.5 s and those of others to 0.
+    fn limited(opcode: u32, answer: &[u8]) -> Vec<u8> {
+        let mut header = InHeader::new_zeroed();
+        (header.len, header.opcode, header.nodeid) = (size_of::<InHeader>() as u32, opcode, 7);
+        let request = Request::parse(header.as_bytes()).unwrap();
+        let mut answer = answer.to_vec();
+        let attributes =
+            |nodeid| if nodeid == 7 { Duration::from_millis(2500) } else { Duration::ZERO };
+        limit(&request, &mut answer, || Duration::from_secs(3), attributes);
+        answer
+    }
+
+    #[test]
+    fn no_time_is_longer_than_allowed() {
+        let entry = EntryOut { nodeid: 7, entry_valid: 5, attr_valid: 6, ..EntryOut::default() };
+        let open = OpenOut { fh: 3, open_flags: fopen::KEEP_CACHE | fopen::NOFLUSH, backing_id: 0 };
+        let created = limited(opcode::CREATE, &[entry.as_bytes(), open.as_bytes()].concat());
+        let (entry, rest) = EntryOut::read_from_prefix(&created).unwrap();
+        assert_eq!((entry.nodeid, entry.entry_valid, entry.entry_valid_nsec), (7, 3, 0));
+        assert_eq!((entry.attr_valid, entry.attr_valid_nsec), (2, 500_000_000));
+        let open = OpenOut::read_from_bytes(rest).unwrap();
+        assert_eq!((open.fh, open.open_flags), (3, fopen::DIRECT_IO));
+        // Other nodes, and a time that is shorter already.
+        let entry = EntryOut { nodeid: 8, entry_valid: 1, attr_valid: 6, ..EntryOut::default() };
+        let found = limited(opcode::LOOKUP, entry.as_bytes());
+        let entry = EntryOut::read_from_bytes(&found).unwrap();
+        assert_eq!((entry.entry_valid, entry.attr_valid, entry.attr_valid_nsec), (1, 0, 0));
+        let attributes = AttrOut { attr_valid: 9, ..AttrOut::default() };
+        let expected = AttrOut { attr_valid: 2, attr_valid_nsec: 500_000_000, ..attributes };
+        assert_eq!(limited(opcode::GETATTR, attributes.as_bytes()), expected.as_bytes());
+        let attributes = StatxOut { attr_valid: 9, ..StatxOut::default() };
+        let expected = StatxOut { attr_valid: 2, attr_valid_nsec: 500_000_000, ..attributes };
+        assert_eq!(limited(opcode::STATX, attributes.as_bytes()), expected.as_bytes());
+        // What the kernel must not keep stays so.
+        assert_eq!(
+            limited(opcode::GETATTR, AttrOut::default().as_bytes()),
+            AttrOut::default().as_bytes()
+        );
+        // An answer that is too short, or of another kind, stays as it is.
+        assert_eq!(limited(opcode::LOOKUP, &[1; 20]), [1; 20]);
+        assert_eq!(limited(opcode::READ, &[1; 200]), [1; 200]);
+    }
+}
