@@ -4,8 +4,9 @@
 //! What was written and not flushed is kept, lost, or kept in every other unit. So a write of
 //! several units may be torn, and writes may arrive in another order than they were made.
 
-use core::cell::{Cell, UnsafeCell};
+use core::cell::Cell;
 
+use steadfast_bare::RacyCell;
 use steadfast_media::{ErrorClass, FailureModel, Geometry, Medium, MediumError, MediumOperation};
 
 use crate::machine;
@@ -16,24 +17,13 @@ pub const SIZE: usize = 2 << 20;
 pub const UNIT: usize = 512;
 const UNITS: usize = SIZE / UNIT;
 
-struct Bytes(UnsafeCell<[u8; SIZE]>);
-
-// SAFETY: there is one task.
-unsafe impl Sync for Bytes {}
-
 /// What reads return.
 #[unsafe(link_section = ".chip")]
-static NOW: Bytes = Bytes(UnsafeCell::new([0; SIZE]));
+static NOW: RacyCell<[u8; SIZE]> = RacyCell::new([0; SIZE]);
 /// What a power cut leaves in any case.
-static FLUSHED: Bytes = Bytes(UnsafeCell::new([0; SIZE]));
-
-struct Units(UnsafeCell<[bool; UNITS]>);
-
-// SAFETY: there is one task.
-unsafe impl Sync for Units {}
-
+static FLUSHED: RacyCell<[u8; SIZE]> = RacyCell::new([0; SIZE]);
 /// Which units no flush has covered.
-static UNFLUSHED: Units = Units(UnsafeCell::new([false; UNITS]));
+static UNFLUSHED: RacyCell<[bool; UNITS]> = RacyCell::new([false; UNITS]);
 
 /// What a power cut does to the units that no flush has covered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,17 +88,17 @@ pub static CHIP: Chip = Chip {
 
 fn now() -> &'static mut [u8; SIZE] {
     // SAFETY: there is one task, and every caller is done with it before it calls anything else.
-    unsafe { &mut *NOW.0.get() }
+    unsafe { &mut *NOW.get() }
 }
 
 fn flushed() -> &'static mut [u8; SIZE] {
     // SAFETY: as in `now`.
-    unsafe { &mut *FLUSHED.0.get() }
+    unsafe { &mut *FLUSHED.get() }
 }
 
 fn unflushed() -> &'static mut [bool; UNITS] {
     // SAFETY: as in `now`.
-    unsafe { &mut *UNFLUSHED.0.get() }
+    unsafe { &mut *UNFLUSHED.get() }
 }
 
 /// Where a unit is.

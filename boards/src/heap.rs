@@ -1,144 +1,65 @@
-//! The heap: first fit, and a count of what was asked for. It can be made smaller, and
-//! refuses what a board would not have.
+//! The heap: an arena, and a count of the bytes that were asked for.
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::cell::UnsafeCell;
-use core::ptr;
 
-/// Bytes of the largest heap.
+use steadfast_bare::{Arena, RacyCell};
+
+/// Bytes of the heap.
 const SIZE: usize = 512 << 10;
-/// Every block begins and ends at a multiple of this. Allocators of small systems give no more, so
-/// what asks for a larger alignment is refused.
-const UNIT: usize = 8;
 
-#[repr(align(8))]
-struct Bytes(UnsafeCell<[u8; SIZE]>);
-
-// SAFETY: there is one task.
-unsafe impl Sync for Bytes {}
-
-static BYTES: Bytes = Bytes(UnsafeCell::new([0; SIZE]));
-
-/// A free block. The list is in the order of addresses.
-struct Free {
-    length: usize,
-    next: *mut Free,
-}
+static WORDS: RacyCell<[u64; SIZE / 8]> = RacyCell::new([0; SIZE / 8]);
 
 struct State {
-    first: *mut Free,
-    begun: bool,
-    limit: usize,
+    arena: Arena,
     used: usize,
     peak: usize,
 }
 
-/// The allocator.
-pub struct Heap(UnsafeCell<State>);
+static STATE: RacyCell<State> = RacyCell::new(State { arena: Arena::EMPTY, used: 0, peak: 0 });
 
-// SAFETY: there is one task.
-unsafe impl Sync for Heap {}
-
-#[global_allocator]
-static HEAP: Heap = Heap(UnsafeCell::new(State {
-    first: ptr::null_mut(),
-    begun: false,
-    limit: SIZE,
-    used: 0,
-    peak: 0,
-}));
-
-fn length_of(layout: Layout) -> usize {
-    layout.size().max(UNIT).next_multiple_of(UNIT)
+fn state() -> &'static mut State {
+    // SAFETY: there is one task, and no caller calls another function while it has the reference.
+    unsafe { &mut *STATE.get() }
 }
 
-// SAFETY: a block is handed out once, because it leaves the list of free blocks, which do not
-// overlap.
+struct Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
+
+// SAFETY: the arena gives out a block once until it is released.
 unsafe impl GlobalAlloc for Heap {
-    // SAFETY: the free list has blocks of `BYTES` that are not handed out.
+    // SAFETY: the function has no precondition beyond the trait's.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: there is one task, and nothing here is called again from inside.
-        let state = unsafe { &mut *self.0.get() };
-        let length = length_of(layout);
-        if layout.align() > UNIT || state.used + layout.size() > state.limit {
-            return ptr::null_mut();
+        let state = state();
+        if state.arena.size() == 0 {
+            // SAFETY: only the arena uses these bytes.
+            state.arena = unsafe { Arena::new(WORDS.get().cast(), SIZE) };
         }
-        if !state.begun {
-            state.begun = true;
-            state.first = BYTES.0.get().cast();
-            // SAFETY: the whole heap is one free block now.
-            unsafe { state.first.write(Free { length: SIZE, next: ptr::null_mut() }) };
+        let memory = state.arena.allocate(layout);
+        if !memory.is_null() {
+            state.used += layout.size();
+            state.peak = state.peak.max(state.used);
         }
-        let mut link = &raw mut state.first;
-        // SAFETY: links lead to free blocks, whose first bytes are a `Free`.
-        unsafe {
-            while !(*link).is_null() {
-                let block = *link;
-                if (*block).length >= length {
-                    let left = (*block).length - length;
-                    *link = (*block).next;
-                    if left > 0 {
-                        let rest = block.byte_add(length);
-                        rest.write(Free { length: left, next: (*block).next });
-                        *link = rest;
-                    }
-                    state.used += layout.size();
-                    state.peak = state.peak.max(state.used);
-                    return block.cast();
-                }
-                link = &raw mut (*block).next;
-            }
-        }
-        ptr::null_mut()
+        memory
     }
 
     // SAFETY: the caller gives back what `alloc` returned for this layout.
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as in `alloc`.
-        let state = unsafe { &mut *self.0.get() };
+        let state = state();
         state.used -= layout.size();
-        let mut length = length_of(layout);
-        let block: *mut Free = memory.cast();
-        let mut before: *mut Free = ptr::null_mut();
-        let mut behind = state.first;
-        // SAFETY: as in `alloc`; the block given back lies between two free ones.
-        unsafe {
-            while !behind.is_null() && behind < block {
-                before = behind;
-                behind = (*behind).next;
-            }
-            if block.byte_add(length) == behind {
-                length += (*behind).length;
-                behind = (*behind).next;
-            }
-            block.write(Free { length, next: behind });
-            if before.is_null() {
-                state.first = block;
-            } else if before.byte_add((*before).length) == block {
-                (*before).length += length;
-                (*before).next = behind;
-            } else {
-                (*before).next = block;
-            }
-        }
+        // SAFETY: the arena gave this memory for this layout.
+        unsafe { state.arena.release(memory, layout) }
     }
 }
 
 /// Bytes asked for and not given back.
 pub fn used() -> usize {
-    // SAFETY: there is one task.
-    unsafe { (*HEAP.0.get()).used }
+    state().used
 }
 
 /// The largest [`used`] since the last call.
 pub fn take_peak() -> usize {
-    // SAFETY: there is one task.
-    let state = unsafe { &mut *HEAP.0.get() };
+    let state = state();
     core::mem::replace(&mut state.peak, state.used)
-}
-
-/// From now on more than this many bytes in use are refused.
-pub fn limit(bytes: usize) {
-    // SAFETY: there is one task.
-    unsafe { (*HEAP.0.get()).limit = bytes }
 }

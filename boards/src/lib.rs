@@ -12,7 +12,7 @@ pub mod machine;
 
 pub mod chip;
 pub mod heap;
-pub mod locks;
+pub mod platform;
 pub mod print;
 pub mod stack;
 

@@ -4,12 +4,11 @@
 #![no_std]
 #![no_main]
 
-use core::cell::UnsafeCell;
-
 use steadfast::fs::{Caller, NewNode, RenameMode};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Result};
+use steadfast_bare::RacyCell;
 use steadfast_boards::chip::{CHIP, Chip, Loss};
-use steadfast_boards::locks::Board;
+use steadfast_boards::platform::Board;
 use steadfast_boards::print::{field, text};
 use steadfast_boards::{heap, machine, must};
 
@@ -44,16 +43,11 @@ struct Beside {
     formatted: [u8; SIZE],
 }
 
-struct Shared(UnsafeCell<Beside>);
-
-// SAFETY: there is one task.
-unsafe impl Sync for Shared {}
-
-static BESIDE: Shared = Shared(UnsafeCell::new(Beside {
+static BESIDE: RacyCell<Beside> = RacyCell::new(Beside {
     acknowledged: Model([NO_FILE; FILES]),
     accepted: Model([NO_FILE; FILES]),
     formatted: [0; SIZE],
-}));
+});
 
 fn name(file: usize) -> [u8; 2] {
     [b'f', b'0' + file as u8]
@@ -209,7 +203,7 @@ fn verify(beside: &mut Beside) -> bool {
 #[unsafe(no_mangle)]
 fn run() {
     // SAFETY: there is one task, and this is the only reference.
-    let beside = unsafe { &mut *BESIDE.0.get() };
+    let beside = unsafe { &mut *BESIDE.get() };
     CHIP.set_size(SIZE);
     let options = FormatOptions {
         block_size: 512,

@@ -3,12 +3,11 @@
 #![no_std]
 #![no_main]
 
-use core::cell::UnsafeCell;
-
 use steadfast::fs::{Caller, NewNode, RenameMode};
 use steadfast::{FormatOptions, InodeNumber, OpenOptions};
+use steadfast_bare::RacyCell;
 use steadfast_boards::chip::{CHIP, Chip};
-use steadfast_boards::locks::Board;
+use steadfast_boards::platform::Board;
 use steadfast_boards::print::{field, text};
 use steadfast_boards::{heap, machine, must, stack, start_counter};
 
@@ -31,12 +30,7 @@ unsafe extern "C" {
 }
 
 /// What the large file should hold.
-struct Model(UnsafeCell<[u8; LARGE]>);
-
-// SAFETY: there is one task.
-unsafe impl Sync for Model {}
-
-static MODEL: Model = Model(UnsafeCell::new([0; LARGE]));
+static MODEL: RacyCell<[u8; LARGE]> = RacyCell::new([0; LARGE]);
 
 /// Runs `count` operations and prints what they cost together. The peaks are those of the whole
 /// heap, and of the stack below this frame.
@@ -88,7 +82,7 @@ fn overwrite(volume: &Volume, inode: InodeNumber, round: u8, length: usize) {
     let places = LARGE / length;
     let at = usize::from(round) * 37 % places * length;
     // SAFETY: there is one task, and this is the only reference.
-    let model = unsafe { &mut *MODEL.0.get() };
+    let model = unsafe { &mut *MODEL.get() };
     pattern(round, &mut model[at..at + length]);
     must(volume.write(inode, at as u64, &model[at..at + length], true));
 }
@@ -121,7 +115,7 @@ fn verify(volume: &Volume, large: InodeNumber, log: InodeNumber, renamed: bool) 
         assert!(bytes[..ENTRY] == expected[..ENTRY]);
     }
     // SAFETY: as in `overwrite`.
-    let model = unsafe { &*MODEL.0.get() };
+    let model = unsafe { &*MODEL.get() };
     for (index, part) in model.chunks(512).enumerate() {
         assert!(must(volume.read(large, index as u64 * 512, &mut bytes[..512])) == 512);
         assert!(bytes[..512] == *part);
@@ -141,7 +135,7 @@ fn work(volume: &Volume) -> (InodeNumber, InodeNumber) {
     let large = create(volume, b"large");
     measured("write-65536", 1, || {
         // SAFETY: as in `overwrite`.
-        let model = unsafe { &mut *MODEL.0.get() };
+        let model = unsafe { &mut *MODEL.get() };
         pattern(0, model);
         for (index, part) in model.chunks(PAGE).enumerate() {
             must(volume.write(large, (index * PAGE) as u64, part, false));

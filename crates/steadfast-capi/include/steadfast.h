@@ -586,8 +586,6 @@ typedef struct sf_device {
     int (*discard)(void *user, uint64_t offset, uint64_t length);
 } sf_device;
 
-
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus

@@ -22,8 +22,6 @@
 
 extern crate alloc;
 
-#[cfg(any(not(feature = "std"), test))]
-mod arena;
 #[cfg(not(feature = "std"))]
 mod bare;
 mod codes;

@@ -5,12 +5,12 @@
 //! of the core only count, the program gives a single lock with the priority inheritance of its
 //! RTOS, and no atomic compare-and-swap is needed for locks.
 
-mod locks;
 pub mod port;
 
 use core::alloc::{GlobalAlloc, Layout};
 
 use engine::{Error, Platform, Timestamp};
+use steadfast_bare::UncontendedLock;
 
 use crate::codes;
 use crate::error::{Failure, Outcome};
@@ -52,8 +52,8 @@ pub fn inside<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
 pub struct Bare;
 
 impl Platform for Bare {
-    type Mutex = locks::Counting;
-    type RwLock = locks::Counting;
+    type Mutex = UncontendedLock;
+    type RwLock = UncontendedLock;
 
     fn now(&self) -> Timestamp {
         let now = port::now_ns();

@@ -1,12 +1,12 @@
 //! What the program gives to the library, and the lock around all functions.
 
 use core::alloc::Layout;
-use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::arena::Arena;
+use steadfast_bare::{Arena, RacyCell};
+
 use crate::codes;
 use crate::error::{self, Failure, Outcome};
 
@@ -77,14 +77,10 @@ struct State {
     wanted: usize,
 }
 
-struct Shared<T>(UnsafeCell<T>);
-
-// SAFETY: `sf_start` writes the port before any other task uses the library. The state is used only
-// with the lock of the library held.
-unsafe impl<T> Sync for Shared<T> {}
-
-static PORT: Shared<sf_port> = Shared(UnsafeCell::new(NO_PORT));
-static STATE: Shared<State> = Shared(UnsafeCell::new(NO_STATE));
+/// `sf_start` writes it before any other task uses the library.
+static PORT: RacyCell<sf_port> = RacyCell::new(NO_PORT);
+/// It is used only with the lock of the library held.
+static STATE: RacyCell<State> = RacyCell::new(NO_STATE);
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// A task is inside a function. It changes with the lock held.
 static INSIDE: AtomicBool = AtomicBool::new(false);
@@ -110,7 +106,7 @@ const NO_PORT: sf_port = sf_port {
 fn port() -> &'static sf_port {
     // SAFETY: only `sf_start` writes it, while no other task uses the library and no function that
     // has this reference runs.
-    unsafe { &*PORT.0.get() }
+    unsafe { &*PORT.get() }
 }
 
 /// The lock of the library, held until this is dropped.
@@ -161,7 +157,7 @@ pub fn allocate(layout: Layout) -> *mut u8 {
     let port = port();
     let Some(allocate) = port.allocate else {
         // SAFETY: allocations happen inside functions, so the lock is held.
-        return unsafe { (*STATE.0.get()).arena.allocate(layout) };
+        return unsafe { (*STATE.get()).arena.allocate(layout) };
     };
     if layout.align() > 8 {
         return ptr::null_mut();
@@ -169,7 +165,7 @@ pub fn allocate(layout: Layout) -> *mut u8 {
     // SAFETY: the program's function gets its own `user`, as the header promises.
     let memory = unsafe { allocate(port.user, layout.size()) };
     // SAFETY: as above.
-    let state = unsafe { &mut *STATE.0.get() };
+    let state = unsafe { &mut *STATE.get() };
     let sum = state.used + layout.size();
     if memory.is_null() {
         state.wanted = state.wanted.max(sum);
@@ -189,11 +185,11 @@ pub unsafe fn release(memory: *mut u8, layout: Layout) {
     let Some(release) = port.release else {
         // SAFETY: memory is freed inside functions, so the lock is held. The rest is the contract
         // of the caller.
-        return unsafe { (*STATE.0.get()).arena.release(memory, layout) };
+        return unsafe { (*STATE.get()).arena.release(memory, layout) };
     };
     // SAFETY: the lock is held. The program's function gets what its `allocate` returned.
     unsafe {
-        (*STATE.0.get()).used -= layout.size();
+        (*STATE.get()).used -= layout.size();
         release(port.user, memory.cast());
     }
 }
@@ -239,7 +235,7 @@ pub fn stop_here(text: *const c_char) -> ! {
 /// The use of memory. Called inside a function.
 pub fn memory() -> sf_memory_use {
     // SAFETY: the lock is held.
-    let state = unsafe { &*STATE.0.get() };
+    let state = unsafe { &*STATE.get() };
     let arena = &state.arena;
     sf_memory_use {
         size: arena.size(),
@@ -274,8 +270,8 @@ fn begin(port: *const sf_port) -> Outcome {
     // library before this function returns.
     unsafe {
         let arena = Arena::new(port.arena.cast(), port.arena_size);
-        *STATE.0.get() = State { arena, ..NO_STATE };
-        *PORT.0.get() = port;
+        *STATE.get() = State { arena, ..NO_STATE };
+        *PORT.get() = port;
     }
     STARTED.store(true, Ordering::Release);
     Ok(())
@@ -284,7 +280,7 @@ fn begin(port: *const sf_port) -> Outcome {
 fn end() -> Outcome {
     let turn = Turn::take()?;
     // SAFETY: the lock is held.
-    let state = unsafe { &mut *STATE.0.get() };
+    let state = unsafe { &mut *STATE.get() };
     if state.arena.used() + state.used > 0 {
         return Err(Failure::new(codes::SF_EBUSY, "a volume is open"));
     }

@@ -1,21 +1,22 @@
-//! Locks that no task waits for: the lock of the library lets one task in at a time, and a task
-//! leaves it only after it has released every lock of the core.
+//! The lock of the core where one task at a time is inside the core, and leaves it only after it
+//! has released every lock.
 
 use core::cell::Cell;
 
 use lock_api::{RawMutex, RawRwLock};
 
-/// How often the lock is held; [`WRITER`] is exclusive.
-pub struct Counting(Cell<usize>);
+/// A mutex and a lock for readers and a writer, for which no task waits. It has the number of its
+/// holders; [`WRITER`] is exclusive.
+pub struct UncontendedLock(Cell<usize>);
 
 const WRITER: usize = usize::MAX;
 
-// SAFETY: only the task that has the lock of the library reads or changes the value.
-unsafe impl Send for Counting {}
+// SAFETY: only the task that is inside the core reads or changes the value.
+unsafe impl Send for UncontendedLock {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Counting {}
+unsafe impl Sync for UncontendedLock {}
 
-impl Counting {
+impl UncontendedLock {
     fn exclusive(&self) -> bool {
         self.0.get() == 0 && self.0.replace(WRITER) == 0
     }
@@ -30,8 +31,8 @@ impl Counting {
 }
 
 // SAFETY: the value is WRITER while the lock is held, and then no other task gets it.
-unsafe impl RawMutex for Counting {
-    const INIT: Counting = Counting(Cell::new(0));
+unsafe impl RawMutex for UncontendedLock {
+    const INIT: UncontendedLock = UncontendedLock(Cell::new(0));
     type Guard = ();
 
     // A lock that is held here would be held for ever, so the reaction to internal errors follows.
@@ -54,8 +55,8 @@ unsafe impl RawMutex for Counting {
 }
 
 // SAFETY: as above; otherwise the value is the number of readers.
-unsafe impl RawRwLock for Counting {
-    const INIT: Counting = Counting(Cell::new(0));
+unsafe impl RawRwLock for UncontendedLock {
+    const INIT: UncontendedLock = UncontendedLock(Cell::new(0));
     type SharedGuard = ();
     type ExclusiveGuard = ();
 
@@ -91,5 +92,35 @@ unsafe impl RawRwLock for Counting {
 
     fn is_locked_exclusive(&self) -> bool {
         self.0.get() == WRITER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_excludes_all_and_readers_only_writers() {
+        let lock = lock_api::RwLock::<UncontendedLock, u8>::new(1);
+        let (first, second) = (lock.try_read(), lock.try_read());
+        assert!(first.is_some() && second.is_some() && lock.try_write().is_none());
+        drop((first, second));
+        let writer = lock.try_write();
+        assert!(writer.is_some() && lock.try_read().is_none() && lock.try_write().is_none());
+        drop(writer);
+        assert!(!lock.is_locked());
+        let mutex = lock_api::Mutex::<UncontendedLock, u8>::new(1);
+        let holder = mutex.lock();
+        assert!(mutex.try_lock().is_none());
+        drop(holder);
+        assert!(mutex.try_lock().is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "exclusive")]
+    fn a_lock_that_is_held_is_an_internal_error() {
+        let mutex = lock_api::Mutex::<UncontendedLock, u8>::new(1);
+        let _holder = mutex.lock();
+        drop(mutex.lock());
     }
 }
