@@ -18,6 +18,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use steadfast_media::Random;
+
 /// Size of a file in bytes.
 const FILE: usize = 64 << 10;
 /// Size of an overwrite in bytes.
@@ -50,15 +52,8 @@ fn path(directory: &Path, index: usize) -> PathBuf {
 
 /// Incompressible bytes, the same for the same number.
 fn noise(number: u64, length: usize) -> Vec<u8> {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
+    let mut bytes = vec![0; length];
+    Random::new(number).fill(&mut bytes);
     bytes
 }
 
@@ -228,18 +223,14 @@ fn random(directory: &Path, from: usize, count: usize) -> Result<(), Box<dyn Err
     if places.is_empty() {
         return Err(format!("{}: fill it first", directory.display()).into());
     }
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = Random::new(1);
     let mut latencies = Vec::with_capacity(count);
     for number in 0..from + count {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let at = random.below((FILE / RECORD) as u64) as usize;
+        let index = places[random.below(places.len() as u64) as usize];
         if number < from {
             continue;
         }
-        let at = (state >> 32) as usize % (FILE / RECORD);
-        let index =
-            places.get((state & 0xffff_ffff) as usize % places.len()).copied().unwrap_or_default();
         latencies.push(replace(&path(directory, index), (at * RECORD) as u64, &drawn(index, at))?);
     }
     print_latencies("random", &latencies);

@@ -121,6 +121,8 @@ pub fn client(input: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steadfast_media::Random;
+
     use crate::protocol::{ChunkHeader, ChunkKind, Command, CommandFlags, Request};
 
     /// Correct replies to the two reads and the two requests after them.
@@ -175,13 +177,8 @@ mod tests {
     /// makes the changes.
     #[test]
     fn changed_conversations_end() {
-        let mut state = 0x2545_f491_4f6c_dd1d_u64;
-        let mut random = |limit: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state % limit.max(1) as u64) as usize
-        };
+        let mut random = Random::new(1);
+        let mut random = |limit: usize| random.below(limit as u64) as usize;
         for round in 0..4000 {
             let mut bytes = if round % 2 == 0 { replies() } else { requests() };
             for _ in 0..1 + random(6) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use steadfast_media::sim::{Action, Fault};
-use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium};
+use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium, Random};
 use steadfast_remote::client::{Ask, Endpoint, Link, LinkError, Question};
 use steadfast_remote::export::{
     Catalogue, GranuleSize, MediumExport, MemoryPool, PoolOptions, Single,
@@ -169,17 +169,11 @@ fn hostile_lengths_end_the_connection_and_nothing_else() {
         assert!(is_closed(&mut stream));
     }
     // Noise from a seed: the server must survive it.
-    let mut state = 1_u64;
+    let mut random = Random::new(1);
     for _ in 0..50 {
         let mut stream = raw(&server);
-        let noise: Vec<u8> = (0..300)
-            .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                (state >> 56) as u8
-            })
-            .collect();
+        let mut noise = [0; 300];
+        random.fill(&mut noise);
         stream.write_all(&noise).unwrap();
         assert!(is_closed(&mut stream));
     }

@@ -4,6 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use steadfast_media::Random;
+
 use super::store::{Change, Entry, Store, StoreError, Transaction};
 
 #[derive(Default)]
@@ -20,7 +22,7 @@ pub(super) type Other<'a> = Box<dyn Fn(&Fake<'a>) + 'a>;
 /// Keys in memory.
 pub(super) struct Fake<'a> {
     keys: RefCell<Keys>,
-    state: Cell<u64>,
+    random: RefCell<Random>,
     /// Percentage of requests without an answer; half of them are carried out.
     pub(super) silent: Cell<u64>,
     /// The interfering client, which acts before `others` of 100 requests.
@@ -37,7 +39,7 @@ impl Fake<'_> {
     pub(super) fn new(seed: u64) -> Self {
         Fake {
             keys: RefCell::default(),
-            state: Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random: RefCell::new(Random::new(seed)),
             silent: Cell::new(0),
             other: RefCell::new(None),
             others: Cell::new(0),
@@ -47,12 +49,7 @@ impl Fake<'_> {
 
     /// A number below `limit`.
     pub(super) fn below(&self, limit: u64) -> u64 {
-        let mut state = self.state.get();
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        self.state.set(state);
-        (state >> 11) % limit.max(1)
+        self.random.borrow_mut().below(limit)
     }
 
     /// Ends a lease and deletes its keys.

@@ -95,18 +95,13 @@ impl<'a> Cursor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steadfast_media::Random;
 
     /// All parsers of both sides on noise, half of it with the right magic numbers. None panics
     /// (overflow checks are on), and none consumes more than its input.
     #[test]
     fn parsers_survive_noise() {
-        let mut state = 7_u64;
-        let mut next = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            state >> 33
-        };
+        let mut random = Random::new(7);
         let magic: [&[u8]; 6] = [
             &wire::REQUEST_MAGIC.to_be_bytes(),
             &wire::SIMPLE_REPLY_MAGIC.to_be_bytes(),
@@ -116,13 +111,13 @@ mod tests {
             &[0, 0, 0, 3],
         ];
         for _ in 0..100_000 {
-            let length = (next() % 80) as usize;
-            let sparse = next() % 2 == 0;
+            let length = random.below(80) as usize;
+            let sparse = random.coin();
             let mut bytes: Vec<u8> = (0..length)
-                .map(|_| if sparse && next() % 4 != 0 { 0 } else { next() as u8 })
+                .map(|_| if sparse && !random.one_in(4) { 0 } else { random.bits() as u8 })
                 .collect();
-            if next() % 2 == 0 {
-                let front = magic[(next() % 6) as usize];
+            if random.coin() {
+                let front = magic[random.below(6) as usize];
                 let count = front.len().min(bytes.len());
                 bytes[..count].copy_from_slice(&front[..count]);
             }

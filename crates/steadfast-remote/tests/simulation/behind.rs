@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use steadfast_media::sim::{Action, Fault, Survival};
-use steadfast_media::{ErrorClass, Medium, MemoryMedium, SimMedium, SimOptions};
+use steadfast_media::{ErrorClass, Medium, MemoryMedium, Random, SimMedium, SimOptions};
 use steadfast_remote::array::{Array, BLOCK, CreateOptions, Policy, Progress};
 use steadfast_remote::behind::{Kept, LogError, WriteBehind};
 
-use crate::fleet::{Notebook, Random, SimFleet};
+use crate::fleet::{Notebook, SimFleet};
 use crate::world::{fill, options};
 
 const SERVER_BYTES: u64 = 1 << 20;
@@ -390,7 +390,7 @@ fn world(seed: u64, tally: &mut Tally) -> Result<(), String> {
                     };
                 }
                 if random.one_in(2) {
-                    pair.disk.restart(Survival::Seeded(random.next()));
+                    pair.disk.restart(Survival::Seeded(random.bits()));
                 }
                 pair.reopen()?;
                 tally.copies += u64::from(!pair.log.status().complete);
@@ -421,7 +421,7 @@ fn lose_all(
     let drained = random.one_in(2);
     match drained {
         true => while pair.log.work() {},
-        false => pair.disk.restart(Survival::Seeded(random.next())),
+        false => pair.disk.restart(Survival::Seeded(random.bits())),
     }
     pair.fleet.revive_client();
     if Array::open(pair.fleet.clone(), options(&pair.notebook)).is_ok() {
@@ -441,7 +441,7 @@ fn lose_all(
         let made = restore(&mut log, &pair.fleet, &pair.notebook, (policy, heir));
         let well = made.is_ok();
         drop(made);
-        pair.disk.restart(Survival::Seeded(random.next()));
+        pair.disk.restart(Survival::Seeded(random.bits()));
         pair.fleet.revive_client();
         let opened = Array::open(pair.fleet.clone(), options(&pair.notebook));
         match (well, opened) {

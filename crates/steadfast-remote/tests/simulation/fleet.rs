@@ -7,34 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use steadfast_media::sim::Survival;
-use steadfast_media::{Medium, MemoryMedium, SimMedium, SimOptions};
+use steadfast_media::{Medium, MemoryMedium, Random, SimMedium, SimOptions};
 use steadfast_remote::array::{Call, Contact, Fleet, Outcome, Witness};
 use steadfast_remote::client::Ask;
-
-/// Random numbers from a seed (xorshift*).
-#[derive(Debug, Clone)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
-    pub fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-}
 
 /// Requests of a dead client arrive within this time after the next open, or never.
 pub const LATE_MS: u64 = 2000;
@@ -172,7 +147,7 @@ impl SimFleet {
     /// Restarts a server with its flushed data and some of the rest.
     pub fn restart_flushed(&self, server: usize) {
         let mut world = self.world.lock();
-        let seed = world.random.next();
+        let seed = world.random.bits();
         let server = &mut world.servers[server];
         server.disk.restart(Survival::Seeded(seed));
         server.incarnation += 1;

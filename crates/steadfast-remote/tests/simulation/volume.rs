@@ -6,9 +6,10 @@ use std::sync::Arc;
 use steadfast::fs::FileOptions;
 use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
 use steadfast_host::HostPlatform;
+use steadfast_media::Random;
 use steadfast_remote::array::{Array, CreateOptions, Policy};
 
-use crate::fleet::{Notebook, Random, SimFleet};
+use crate::fleet::{Notebook, SimFleet};
 use crate::world::options;
 
 #[test]

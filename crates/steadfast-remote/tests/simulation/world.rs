@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use steadfast_media::Medium;
+use steadfast_media::{Medium, Random};
 use steadfast_remote::array::{
     Array, ArrayOptions, BLOCK, CreateOptions, Policy, Progress, Rebuild, State,
 };
 
-use crate::fleet::{Notebook, Random, SimFleet, Trouble};
+use crate::fleet::{Notebook, SimFleet, Trouble};
 
 /// Bytes that each server lends: few, so that cleaning is always needed.
 const SERVER_BYTES: u64 = 1 << 20;
