@@ -16,9 +16,6 @@ use crate::medium::{HostMedium, HostVolume};
 use crate::open_failure;
 use crate::{cluster, ending, mtd, network, rados, remote, window};
 
-/// The default block size, bytes.
-pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
-
 /// Sector of a disk, bytes.
 pub(crate) const SECTOR: u32 = 512;
 

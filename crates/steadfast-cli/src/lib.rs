@@ -21,6 +21,7 @@ pub mod exit;
 mod export;
 pub mod failure;
 mod flash_place;
+mod format_args;
 mod fsck;
 mod grid;
 pub mod host;

@@ -46,7 +46,7 @@ pub fn is_called(arguments: &[OsString]) -> bool {
 pub fn run(call: Call) -> Outcome {
     let Call { mut args, size_after, .. } = call;
     if let Some(text) = size_after {
-        let unit = u64::from(args.block_size.unwrap_or(1024));
+        let unit = u64::from(args.volume.block_size.unwrap_or(1024));
         let bytes = match text.parse::<u64>() {
             Ok(count) => count.checked_mul(unit).ok_or_else(|| format!("'{text}' is too large")),
             Err(_) => size::parse(&text),

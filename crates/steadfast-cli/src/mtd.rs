@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use steadfast::FormatOptions;
 use steadfast_flash::nand::Nand;
 use steadfast_flash::part::Part;
 use steadfast_host::nand::{FlashDevice, HostNand, is_blank, medium_geometry};
@@ -13,35 +12,6 @@ use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::flash_place::{Access, FlashPlace, not_flash};
 use crate::medium::HostMedium;
 use crate::open_failure;
-
-/// Pages of the intent log on flash: as many as a mount can read. A group of records takes two
-/// pages, and the mount reads one of them.
-const LOG_PAGES: u64 = 40;
-
-/// Applies defaults for flash to the parameters of a new volume that the command line leaves open.
-///
-/// Blocks and nodes have the size of a page, so that one change does not write a page twice.
-/// Metadata has one copy, because the translation layer checks and corrects every page, and moves
-/// it before it goes bad. The log is short.
-pub fn format_defaults(page: u32, given: Given, options: &mut FormatOptions) {
-    options.block_size = given.block_size.unwrap_or(page);
-    options.node_size = Some(given.node_size.unwrap_or(page.max(options.block_size)));
-    options.metadata_copies = Some(given.metadata_copies.unwrap_or(1));
-    options.log_size = Some(given.log_size.unwrap_or(LOG_PAGES * u64::from(page)));
-}
-
-/// The parameters of the command line that depend on the medium.
-#[derive(Debug, Clone, Copy)]
-pub struct Given {
-    /// Bytes of a block.
-    pub block_size: Option<u32>,
-    /// Bytes of a tree node.
-    pub node_size: Option<u32>,
-    /// Copies of metadata.
-    pub metadata_copies: Option<u8>,
-    /// Bytes of the intent log.
-    pub log_size: Option<u64>,
-}
 
 /// Whether the path is NAND: an MTD character device, or an image of a part with a translation
 /// layer.

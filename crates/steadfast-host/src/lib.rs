@@ -6,6 +6,7 @@
 //! - [`HostPlatform`]: clock, locks and a CRC-32C that uses the processor's instructions;
 //! - [`BackgroundThread`]: gives a volume the regular turn that its timer and checkpoints need;
 //! - [`random_uuid`]: an identity for a new volume;
+//! - [`civil_from_days`]: a date of the calendar;
 //! - [`WholeFile`], [`WholeImage`], [`write_whole`]: files that get their name only when they are
 //!   complete.
 //!
@@ -30,6 +31,7 @@
 compile_error!("steadfast-host is for Linux; the core crate `steadfast` runs anywhere");
 
 mod background;
+mod date;
 mod entropy;
 mod file;
 pub mod nand;
@@ -38,6 +40,7 @@ mod unfinished;
 mod whole;
 
 pub use background::{BackgroundFailure, BackgroundThread, Waker, turns};
+pub use date::civil_from_days;
 pub use entropy::random_uuid;
 pub use file::{FileMedium, FileOptions, LockMode, OpenError, Owner, Part, Window};
 pub use platform::HostPlatform;

@@ -5,18 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use steadfast::Error::NotSteadfast;
-use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
+use steadfast::{FormatOptions, OpenOptions, Volume};
 use steadfast_flash::ftl::FlashError;
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
+use crate::format_args::FormatArgs;
 use crate::medium::{Contents, HostMedium};
-use crate::mtd::{self, Given};
 use crate::open_failure;
 use crate::output::{self, Output};
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
-use crate::{host, interval, making, mask_text, network, rados, size, window};
+use crate::{host, making, mtd, network, rados, size, window};
 
 /// Make a volume in an image file or on a block device
 #[derive(Debug, clap::Args)]
@@ -26,31 +26,11 @@ pub struct Args {
     /// Size of the volume, such as 64M or 1GiB; the default is all of an existing image
     #[arg(short, long, value_parser = size::parse, allow_hyphen_values = true)]
     pub size: Option<u64>,
-    /// Block size: a power of two from 128 to 64K; the default is 4K, on NAND a page
-    #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
-    pub block_size: Option<u32>,
-    /// Tree node size: a power of two from 512 to 64K, at least the block size; by default 8K, or
-    /// the block size on volumes below 16 MiB or with small blocks
-    #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
-    node_size: Option<u32>,
-    /// Copies of metadata
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2), value_name = "1|2")]
-    metadata_copies: Option<u8>,
-    /// Size of the intent log; 0 makes every transaction point a checkpoint
-    #[arg(long, value_parser = size::parse, allow_hyphen_values = true, value_name = "SIZE")]
-    log_size: Option<u64>,
-    /// Label, at most 32 bytes
-    #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
-    label: String,
+    #[command(flatten)]
+    pub volume: FormatArgs,
     /// UUID; the default is a random one
     #[arg(short = 'U', long, value_parser = report::uuid_parse)]
     uuid: Option<[u8; 16]>,
-    /// Transaction mask, such as default,close (see 'steadfast mask set --help')
-    #[arg(long, value_parser = parse_mask, value_name = "EVENTS")]
-    mask: Option<TransactionMask>,
-    /// Interval of the transaction timer
-    #[arg(long, value_parser = interval::parse_ms, default_value = "5s", value_name = "INTERVAL")]
-    timer: u32,
     /// Owner and group of the root directory, as numbers; the default is the user who runs the
     /// command
     #[arg(long, value_name = "UID:GID", value_parser = owner::parse)]
@@ -67,10 +47,6 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-fn parse_mask(text: &str) -> Result<TransactionMask, String> {
-    mask_text::parse(&[text], TransactionMask::DEFAULT)
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {
@@ -90,13 +66,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut options = format_options(args)?;
     if mtd::is_mtd(path) {
         let page = mtd::geometry_when_formatted(path)?.atomic_unit;
-        let given = Given {
-            block_size: args.block_size,
-            node_size: args.node_size,
-            metadata_copies: args.metadata_copies,
-            log_size: args.log_size,
-        };
-        mtd::format_defaults(page, given, &mut options);
+        args.volume.adapt_to_flash(page, &mut options);
     }
     let existed = exists(path)?;
     let in_directory = !network::is_address(path);
@@ -152,17 +122,11 @@ fn format_options(args: &Args) -> Outcome<FormatOptions> {
     let owner = args.owner.unwrap_or_else(Owner::of_this_process);
     Ok(FormatOptions {
         size: args.size,
-        block_size: args.block_size.unwrap_or(host::BLOCK_SIZE_DEFAULT),
-        node_size: args.node_size,
-        metadata_copies: args.metadata_copies,
-        log_size: args.log_size,
         uuid,
-        label: args.label.clone(),
-        mask: args.mask.unwrap_or(TransactionMask::DEFAULT),
-        timer_ms: args.timer,
         root_uid: owner.uid,
         root_gid: owner.gid,
         root_mode: args.mode,
+        ..args.volume.options()
     })
 }
 

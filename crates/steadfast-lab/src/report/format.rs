@@ -1,5 +1,7 @@
 //! Numbers as text: three significant figures, and the unit.
 
+use steadfast_host::civil_from_days;
+
 use crate::result::{Parameter, Test, Unit};
 
 /// Three significant figures: `1.23`, `12.3`, `123`, `12,300`.
@@ -274,17 +276,7 @@ pub fn command(words: &[String]) -> String {
 pub fn time(seconds: u64) -> String {
     let days = (seconds / 86_400).min(100_000_000) as i64;
     let (hour, minute) = (seconds % 86_400 / 3600, seconds % 3600 / 60);
-    // Days since 1970 as a date of the Gregorian calendar; the calculation starts years in March.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_index = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = civil_from_days(days);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 

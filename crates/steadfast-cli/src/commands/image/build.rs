@@ -5,20 +5,20 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use steadfast::{Error, FormatOptions, OpenOptions, Timestamp, TransactionMask, Volume};
+use steadfast::{Error, FormatOptions, OpenOptions, Timestamp, Volume};
 use steadfast_flash::part::Part;
 use steadfast_host::{HostPlatform, WholeImage};
 
 use super::fill::fill;
 use super::{build_nand, byte_bar};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::format_args::FormatArgs;
 use crate::medium::{Contents, HostMedium, HostVolume};
-use crate::mtd::{self, Given};
 use crate::output;
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
 use crate::source::{self, Source};
-use crate::{host, interrupt, interval, making, mask_text, size, window};
+use crate::{host, interrupt, making, mtd, size, window};
 
 /// Attempts, each with twice the size, if the first estimate was too low.
 const ATTEMPTS: u32 = 6;
@@ -59,33 +59,14 @@ pub struct Args {
     /// Leave extended attributes out (but those in the manifest)
     #[arg(long)]
     no_xattrs: bool,
-    /// Block size; the default is 4K, on a NAND part a page
-    #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
-    block_size: Option<u32>,
-    /// Tree node size; by default 8K, or the block size on images below 16 MiB or with small blocks
-    #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
-    node_size: Option<u32>,
-    /// Copies of metadata
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2), value_name = "1|2")]
-    metadata_copies: Option<u8>,
-    /// Size of the intent log
-    #[arg(long, value_parser = size::parse, allow_hyphen_values = true, value_name = "SIZE")]
-    log_size: Option<u64>,
-    /// Label, at most 32 bytes
-    #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
-    label: String,
+    #[command(flatten)]
+    volume: FormatArgs,
     /// UUID; the default is derived from the source
     #[arg(long, value_parser = report::uuid_parse, conflicts_with = "seed")]
     uuid: Option<[u8; 16]>,
     /// Another uuid for the same source
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     seed: String,
-    /// Transaction mask of the volume
-    #[arg(long, value_parser = parse_mask, value_name = "EVENTS")]
-    mask: Option<TransactionMask>,
-    /// Interval of the transaction timer
-    #[arg(long, value_parser = interval::parse_ms, default_value = "5s", value_name = "INTERVAL")]
-    timer: u32,
     /// Image of a NAND part for a device programmer, pages with out-of-band bytes: slc-1gbit,
     /// spi-1gbit, slc-4k, mlc-16gbit
     #[arg(long, value_name = "PART", value_parser = mtd::parse_part, conflicts_with_all = ["size", "free"])]
@@ -103,16 +84,6 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-impl Args {
-    fn block_size(&self) -> u32 {
-        self.block_size.unwrap_or(host::BLOCK_SIZE_DEFAULT)
-    }
-}
-
-fn parse_mask(text: &str) -> Result<TransactionMask, String> {
-    mask_text::parse(&[text], TransactionMask::DEFAULT)
 }
 
 /// Runs the command. The image appears under its name when it is complete; after an error there is
@@ -241,7 +212,7 @@ fn data_bytes(source: &Source) -> u64 {
 
 /// Estimated bytes that the source will take. Holes count as data.
 fn estimate(args: &Args, source: &Source) -> u64 {
-    let block = u64::from(args.block_size().clamp(128, 65536));
+    let block = u64::from(args.volume.block_size().clamp(128, 65536));
     let of = |entry: &source::Entry| {
         let attributes: usize =
             entry.xattrs.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
@@ -265,25 +236,22 @@ fn options(args: &Args, source: &Source, size: u64) -> FormatOptions {
     // The log suits the final size, which is still unknown, and not the size of the first format.
     // The sizes have coarse steps and depend on file sizes alone, so that the host's way of storing
     // holes has no influence.
-    let log_size =
-        args.log_size.or_else(|| args.size.is_none().then(|| log_size(estimate(args, source))));
+    let log_size = args
+        .volume
+        .log_size
+        .or_else(|| args.size.is_none().then(|| log_size(estimate(args, source))));
     let copies = if args.size.is_none() {
-        Some(args.metadata_copies.unwrap_or(2))
+        Some(args.volume.metadata_copies.unwrap_or(2))
     } else {
-        args.metadata_copies
+        args.volume.metadata_copies
     };
     FormatOptions {
         size: Some(size),
-        block_size: args.block_size(),
-        node_size: args.node_size,
         metadata_copies: copies,
         log_size,
         uuid: args.uuid.unwrap_or_else(|| source.uuid(&args.seed)),
-        label: args.label.clone(),
-        mask: args.mask.unwrap_or(TransactionMask::DEFAULT),
-        timer_ms: args.timer,
         root_mode: 0o755,
-        ..FormatOptions::default()
+        ..args.volume.options()
     }
 }
 
@@ -343,13 +311,7 @@ fn build_part(
     let size = build_nand::size(part, &args.image)?;
     // The volume uses the whole part, so its sizes are those of a volume formatted on it.
     let mut options = options(args, source, size);
-    let given = Given {
-        block_size: args.block_size,
-        node_size: args.node_size,
-        metadata_copies: args.metadata_copies,
-        log_size: args.log_size,
-    };
-    mtd::format_defaults(part.geometry.page_size, given, &mut options);
+    args.volume.adapt_to_flash(part.geometry.page_size, &mut options);
     let bar = byte_bar("building", args.quiet || args.json);
     bar.set_length(data_bytes(source));
     let built = build_nand::build(
@@ -374,7 +336,7 @@ fn make(
     bar: &indicatif::ProgressBar,
 ) -> Outcome {
     let options = options(args, source, size);
-    let block_size = args.block_size();
+    let block_size = args.volume.block_size();
     let created = making::create_medium(partial, Some(size), block_size, Contents::Overwrite)?;
     let medium = created.medium;
     let at_image = |error| Failure::core(error, args.image.display());
@@ -397,7 +359,8 @@ fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
     let at_image = |error| Failure::core(error, args.image.display());
     let mut size = None;
     loop {
-        let volume = open(host::create_open(partial, args.block_size())?, now).map_err(at_image)?;
+        let volume =
+            open(host::create_open(partial, args.volume.block_size())?, now).map_err(at_image)?;
         let whole = volume.info().size;
         let wanted = size.unwrap_or_else(|| volume.size_least()).saturating_add(args.free);
         if wanted >= whole {
@@ -406,7 +369,7 @@ fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
         }
         match volume.shrink(wanted, &mut |_| {}) {
             Ok(()) => {
-                let reached = wanted - wanted % u64::from(args.block_size()).max(512);
+                let reached = wanted - wanted % u64::from(args.volume.block_size()).max(512);
                 let file = fs::File::options().write(true).open(partial);
                 file.and_then(|file| file.set_len(reached))
                     .map_err(|error| Failure::host(&error, "resize", partial))?;
@@ -415,7 +378,7 @@ fn shrink(args: &Args, now: Timestamp, partial: &Path) -> Outcome {
             // Tries a slightly larger size than the estimate.
             Err(Error::NoSpace | Error::VolumeTooSmall { .. }) => {
                 let tried = wanted - args.free;
-                size = Some(tried + (tried / 64).max(16 * u64::from(args.block_size())));
+                size = Some(tried + (tried / 64).max(16 * u64::from(args.volume.block_size())));
                 volume.close().map_err(at_image)?;
             }
             Err(error) => return Err(at_image(error)),
