@@ -17,7 +17,7 @@ use steadfast_lab::workload::growth::Growth;
 use steadfast_lab::workload::iozone::Iozone;
 use steadfast_lab::workload::metadata::Metadata;
 use steadfast_lab::workload::opening::Opening;
-use steadfast_lab::workload::overwrite::{DurableWrites, Place};
+use steadfast_lab::workload::overwrite::{DurableWrites, WritePosition};
 use steadfast_lab::workload::purpose::Purposeful;
 
 /// Prints the messages of a run.
@@ -100,10 +100,14 @@ fn the_work_of_the_goals_on_the_targets_of_the_goals() {
         workloads.push(Box::new(Purposeful { inner, purpose: "smoke", targets }));
     };
     add(ALL, Box::new(Metadata { clients: 2, files: 20 }));
-    let writes =
-        DurableWrites { place: Place::Inside, threads: 2, file_size: 1 << 20, operations: 4 };
+    let writes = DurableWrites {
+        position: WritePosition::Inside,
+        threads: 2,
+        file_size: 1 << 20,
+        operations: 4,
+    };
     add(OURS, Box::new(writes));
-    add(OURS, Box::new(DurableWrites { place: Place::End, threads: 1, ..writes }));
+    add(OURS, Box::new(DurableWrites { position: WritePosition::End, threads: 1, ..writes }));
     add(OURS, Box::new(DirectReads { depth: 4, file_size: 1 << 20, operations: 10 }));
     add(OURS, Box::new(Growth { files: (20, 60), file_size: (1 << 20, 2 << 20), operations: 10 }));
     add(&["null"], Box::new(General { operations: 400, files: 40 }));

@@ -105,11 +105,12 @@ pub fn compare(before: &RunResult, after: &RunResult) -> Result<Comparison, Comp
     let peer = before.peer.clone().filter(|peer| after.peer.as_ref() == Some(peer));
     let first = measured(before);
     let second = measured(after);
-    let find = |all: &[Place], place: &Place| all.iter().position(|other| other.same(place));
+    let find =
+        |all: &[TestResult], result: &TestResult| all.iter().position(|other| other.same(result));
     let mut changes = Vec::new();
-    for place in &first {
-        let other = find(&second, place).and_then(|index| second.get(index));
-        changes.extend(other.and_then(|other| change(place, other, peer.as_deref(), floor)));
+    for result in &first {
+        let other = find(&second, result).and_then(|index| second.get(index));
+        changes.extend(other.and_then(|other| change(result, other, peer.as_deref(), floor)));
     }
     if changes.is_empty() {
         return Err(CompareError::NothingInCommon {
@@ -117,9 +118,9 @@ pub fn compare(before: &RunResult, after: &RunResult) -> Result<Comparison, Comp
             second: contents(after),
         });
     }
-    let only = |some: &[Place], others: &[Place]| {
-        let lone = some.iter().filter(|place| find(others, place).is_none());
-        lone.map(|place| format!("{}/{} on {}", place.suite, place.test.id, place.found.target))
+    let only = |some: &[TestResult], others: &[TestResult]| {
+        let lone = some.iter().filter(|result| find(others, result).is_none());
+        lone.map(|result| format!("{}/{} on {}", result.suite, result.test.id, result.found.target))
             .collect()
     };
     Ok(Comparison {
@@ -141,13 +142,13 @@ impl Comparison {
 }
 
 /// A measurement and its position in the run.
-struct Place<'a> {
+struct TestResult<'a> {
     suite: &'a str,
     test: &'a Test,
     found: &'a Measurement,
 }
 
-impl Place<'_> {
+impl TestResult<'_> {
     fn same(&self, other: &Self) -> bool {
         (self.suite, &self.test.id, &self.found.target, self.test.unit)
             == (other.suite, &other.test.id, &other.found.target, other.test.unit)
@@ -155,24 +156,29 @@ impl Place<'_> {
 }
 
 /// Every measurement of a run that has a value.
-fn measured(run: &RunResult) -> Vec<Place<'_>> {
+fn measured(run: &RunResult) -> Vec<TestResult<'_>> {
     let tests =
         run.suites.iter().flat_map(|suite| suite.tests.iter().map(move |test| (suite, test)));
     tests
         .flat_map(|(suite, test)| {
             let good = test.measurements.iter().filter(|found| found.status == Status::Ok);
-            good.map(move |found| Place { suite: &suite.id, test, found })
+            good.map(move |found| TestResult { suite: &suite.id, test, found })
         })
         .collect()
 }
 
-fn change(before: &Place, after: &Place, peer: Option<&str>, floor: f64) -> Option<Change> {
+fn change(
+    before: &TestResult,
+    after: &TestResult,
+    peer: Option<&str>,
+    floor: f64,
+) -> Option<Change> {
     let (values, values_after) = (before.found.values(), after.found.values());
     let better = before.test.better;
     let floor = before.test.floor(floor);
-    let beside = |place: &Place| {
-        let peer = peer.filter(|peer| *peer != place.found.target)?;
-        Some(ratios(place.found, place.test.measurement(peer)?))
+    let beside = |result: &TestResult| {
+        let peer = peer.filter(|peer| *peer != result.found.target)?;
+        Some(ratios(result.found, result.test.measurement(peer)?))
     };
     Some(Change {
         suite: before.suite.to_owned(),

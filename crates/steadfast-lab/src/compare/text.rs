@@ -6,7 +6,7 @@ use super::{Change, Comparison, Difference};
 use crate::report::comparison::sign;
 use crate::report::format;
 use crate::report::format::one_line;
-use crate::report::table::{Entry, Row, Table};
+use crate::report::table::{Row, Table, TableCell};
 use crate::report::terminal::{self, Style};
 use crate::statistics::Verdict;
 
@@ -66,7 +66,7 @@ fn table(comparison: &Comparison, shown: &[&Change]) -> Table {
     let peer = comparison.peer.as_deref();
     let mut head = ["on", "before", "after", "change"].map(str::to_owned).to_vec();
     head.extend(peer.map(|peer| format!("beside {peer}")));
-    let entry = |value: String| Entry { value, ..Entry::default() };
+    let entry = |value: String| TableCell { value, ..TableCell::default() };
     let rows = shown.iter().map(|change| {
         let mut cells = vec![
             entry(change.target.clone()),

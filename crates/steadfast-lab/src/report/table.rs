@@ -22,12 +22,12 @@ pub struct Row {
     /// Its name.
     pub name: String,
     /// One cell per column.
-    pub cells: Vec<Entry>,
+    pub cells: Vec<TableCell>,
 }
 
 /// The contents of a cell.
 #[derive(Debug, Clone, Default)]
-pub struct Entry {
+pub struct TableCell {
     /// The value with its unit, or the reason why there is none.
     pub value: String,
     /// The spread of the rounds: `±2 %`.
@@ -52,7 +52,7 @@ pub const NOTE: &str = "* Taken round by round. The two medians alone give anoth
 
 impl Table {
     /// The cells of a row with the names of their columns.
-    pub fn named<'t>(&'t self, row: &'t Row) -> impl Iterator<Item = (&'t str, &'t Entry)> {
+    pub fn named<'t>(&'t self, row: &'t Row) -> impl Iterator<Item = (&'t str, &'t TableCell)> {
         self.head.iter().map(String::as_str).zip(&row.cells)
     }
 
@@ -64,7 +64,7 @@ impl Table {
     }
 }
 
-impl Entry {
+impl TableCell {
     /// A word for use in style sheets.
     #[must_use]
     pub const fn class(&self) -> &'static str {
@@ -121,13 +121,17 @@ fn row<'a>(view: &View<'a>, test: &'a Test) -> Row {
     Row { name: format::test(test), cells: cells.collect() }
 }
 
-fn entry(test: &Test, cell: &Cell) -> Entry {
+fn entry(test: &Test, cell: &Cell) -> TableCell {
     let Some(summary) = cell.summary else {
         let tooltip = match cell.measurement.map(|measurement| &measurement.status) {
             Some(Status::Skipped { reason } | Status::Failed { reason }) => reason.clone(),
             _ => String::new(),
         };
-        return Entry { value: why_not(cell.measurement).to_owned(), tooltip, ..Entry::default() };
+        return TableCell {
+            value: why_not(cell.measurement).to_owned(),
+            tooltip,
+            ..TableCell::default()
+        };
     };
     let value = |value| format::value(test.unit, value);
     let mut tooltip = format!(
@@ -144,7 +148,7 @@ fn entry(test: &Test, cell: &Cell) -> Entry {
         tooltip += &format!("; the two medians alone give {}", format::factor(factor));
     }
     let star = if cell.of_medians.is_some() { STAR } else { "" };
-    Entry {
+    TableCell {
         value: value(summary.median),
         spread: if summary.count > 1 {
             format!("±{}", format::percent(summary.spread))
@@ -161,7 +165,7 @@ fn entry(test: &Test, cell: &Cell) -> Entry {
 }
 
 /// All sizes of a group on a target.
-fn over_sizes(view: &View, group: &Group, target: &crate::result::Target) -> Entry {
+fn over_sizes(view: &View, group: &Group, target: &crate::result::Target) -> TableCell {
     let medians: Vec<f64> = group
         .tests
         .iter()
@@ -172,13 +176,13 @@ fn over_sizes(view: &View, group: &Group, target: &crate::result::Target) -> Ent
     let most = medians.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if medians.is_empty() {
         let first = group.tests.first().and_then(|test| test.measurement(&target.id));
-        return Entry { value: why_not(first).to_owned(), ..Entry::default() };
+        return TableCell { value: why_not(first).to_owned(), ..TableCell::default() };
     }
     let unit = group.first.unit;
     let range = format!("{} – {}", format::value(unit, least), format::value(unit, most));
     match view.tally(group, target) {
-        None => Entry { value: range, ..Entry::default() },
-        Some(tally) => Entry {
+        None => TableCell { value: range, ..TableCell::default() },
+        Some(tally) => TableCell {
             tooltip: format!(
                 "factors from {} to {}, geometric mean {}",
                 format::factor(tally.range.0),
@@ -220,12 +224,12 @@ pub fn cost<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
     for group in view.groups(suite) {
         let name = group_name(&group);
         for (what, measure) in MEASURES {
-            let cells: Vec<Entry> = view
+            let cells: Vec<TableCell> = view
                 .targets
                 .iter()
                 .map(|target| {
                     let value = measure(&group, &target.id).unwrap_or_else(|| "–".to_owned());
-                    Entry { value, ..Entry::default() }
+                    TableCell { value, ..TableCell::default() }
                 })
                 .collect();
             if cells.iter().any(|cell| cell.value != "–") {

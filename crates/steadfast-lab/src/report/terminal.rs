@@ -154,13 +154,13 @@ fn beside<'a>(view: &View<'a>, suite: &'a crate::result::Suite, style: Style) ->
             Some(factor) => format::factor(factor),
             None => line.published.get(published.factor.0).cloned().unwrap_or_default(),
         };
-        let mut cells = vec![table::Entry { value: there, ..table::Entry::default() }];
+        let mut cells = vec![table::TableCell { value: there, ..table::TableCell::default() }];
         let here = line.found.iter().skip(usize::from(view.peer().is_some()));
-        cells.extend(here.map(|found| table::Entry {
+        cells.extend(here.map(|found| table::TableCell {
             value: if found.tally.is_none() { found.value.clone() } else { String::new() },
             comparison: found.tally.as_ref().map_or_else(String::new, table::of_tally),
             verdict: found.tally.map(|tally| tally.verdict()),
-            ..table::Entry::default()
+            ..table::TableCell::default()
         }));
         table::Row { name: line.test.to_owned(), cells }
     });
@@ -193,18 +193,18 @@ pub(crate) fn lay_out(text: &mut String, table: &Table, style: Style) {
 /// Header, and cells of text.
 type Plain = (Vec<String>, Vec<Vec<String>>);
 
-fn joined(entry: &table::Entry, between: &str) -> String {
+fn joined(entry: &table::TableCell, between: &str) -> String {
     let parts = [&entry.value, &entry.spread, &entry.comparison];
     let parts = parts.into_iter().filter(|part| !part.is_empty());
     parts.map(|part| one_line(part)).collect::<Vec<_>>().join(between)
 }
 
-fn narrow(entry: &table::Entry) -> String {
-    let entry = table::Entry { spread: String::new(), ..entry.clone() };
+fn narrow(entry: &table::TableCell) -> String {
+    let entry = table::TableCell { spread: String::new(), ..entry.clone() };
     joined(&entry, "\n")
 }
 
-fn columns(table: &Table, cell: &dyn Fn(&table::Entry) -> String) -> Plain {
+fn columns(table: &Table, cell: &dyn Fn(&table::TableCell) -> String) -> Plain {
     let mut head = vec![table.corner.clone()];
     head.extend(table.head.iter().map(|name| one_line(name)));
     let rows = table.rows.iter().map(|row| {

@@ -21,7 +21,7 @@ use crate::workload::limited::Limited;
 use crate::workload::metadata::Metadata;
 use crate::workload::mount::{Condition, Mount};
 use crate::workload::opening::Opening;
-use crate::workload::overwrite::{DurableWrites, Place};
+use crate::workload::overwrite::{DurableWrites, WritePosition};
 use crate::workload::purpose::Purposeful;
 use crate::workload::sqlite::Sqlite;
 
@@ -109,12 +109,14 @@ impl List {
 fn durable(list: &mut List, effort: Effort) {
     let operations = effort.pick(200, 1000, 5000);
     let file_size = effort.pick(4 << 20, 32 << 20, 64 << 20);
-    for (place, threads) in [(Place::Inside, 1), (Place::Inside, 4), (Place::End, 1)] {
+    for (position, threads) in
+        [(WritePosition::Inside, 1), (WritePosition::Inside, 4), (WritePosition::End, 1)]
+    {
         let operations = operations / threads.min(2);
         list.add(
             "durable writes",
             DURABLE,
-            DurableWrites { place, threads, file_size, operations },
+            DurableWrites { position, threads, file_size, operations },
         );
     }
     list.add("databases", DISK, Sqlite { transactions: effort.pick(100, 1000, 10_000) });

@@ -15,9 +15,9 @@ use crate::run::Stop;
 use crate::target::{Files, Open};
 use crate::trouble::Doing;
 
-/// The place of the writes.
+/// The position of the writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum WritePosition {
     /// Random records of a fully written file.
     Inside,
     /// After the end.
@@ -27,8 +27,8 @@ pub enum Place {
 /// Durable writes of 4 KiB.
 #[derive(Debug, Clone, Copy)]
 pub struct DurableWrites {
-    /// The place of the writes.
-    pub place: Place,
+    /// The position of the writes.
+    pub position: WritePosition,
     /// Number of threads, each with its own file.
     pub threads: u64,
     /// Bytes of each file at the start, for writes inside it: whole records.
@@ -55,9 +55,9 @@ impl Part {
 
 impl DurableWrites {
     fn spec(&self) -> TestSpec {
-        let name = match self.place {
-            Place::Inside => "overwrite-fdatasync",
-            Place::End => "append-fdatasync",
+        let name = match self.position {
+            WritePosition::Inside => "overwrite-fdatasync",
+            WritePosition::End => "append-fdatasync",
         };
         TestSpec::new("durable-writes", name, Unit::OperationsPerSecond)
             .with("record_size", RECORD as u64)
@@ -67,7 +67,7 @@ impl DurableWrites {
     fn prepare(&self, files: &dyn Files, part: &mut Part, content: &Content) -> Outcome {
         let path = part.path();
         let file = files.open(&path, Open::CREATE).doing(|| format!("open {path}"))?;
-        if self.place == Place::Inside {
+        if self.position == WritePosition::Inside {
             let mut data = vec![0; RECORD];
             for offset in (0..self.file_size).step_by(RECORD) {
                 content.fill(&mut data, part.number, offset, 1);
@@ -92,11 +92,13 @@ impl DurableWrites {
         let mut timed = Timed::default();
         for _ in 0..self.operations {
             check(stop)?;
-            let record = match self.place {
-                Place::Inside => below(&mut part.state, part.versions.len() as u64) as usize,
-                Place::End => part.versions.len(),
+            let record = match self.position {
+                WritePosition::Inside => {
+                    below(&mut part.state, part.versions.len() as u64) as usize
+                }
+                WritePosition::End => part.versions.len(),
             };
-            if self.place == Place::End {
+            if self.position == WritePosition::End {
                 part.versions.push(0);
             }
             let Some(version) = part.versions.get_mut(record) else { continue };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::record::{Header, Meta, Stream};
+use super::record::{Meta, RecordHeader, Stream};
 use super::seal::Log;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
@@ -149,7 +149,7 @@ impl<F: Fleet> Array<F> {
 
     /// The headers of the records of a segment. One server after the other is asked for all in
     /// turn; a server that lacks a header is replaced by any other.
-    fn headers_of(&self, slot: u32, records: &[Meta]) -> Result<Vec<Header>, ArrayError> {
+    fn headers_of(&self, slot: u32, records: &[Meta]) -> Result<Vec<RecordHeader>, ArrayError> {
         let (seats, uuid) = {
             let members = self.members.read();
             let good = members.in_state(super::State::Good);
@@ -176,7 +176,9 @@ impl<F: Fleet> Array<F> {
         let mut headers = Vec::with_capacity(records.len());
         for (record, bytes) in records.iter().zip(found) {
             let header = bytes
-                .and_then(|bytes| Header::decode(bytes, &self.shape, &uuid, slot, record.offset))
+                .and_then(|bytes| {
+                    RecordHeader::decode(bytes, &self.shape, &uuid, slot, record.offset)
+                })
                 .filter(|header| header.sequence == record.sequence);
             headers.push(match header {
                 Some(header) => header,
@@ -187,7 +189,7 @@ impl<F: Fleet> Array<F> {
     }
 
     /// The header of a record, from any good server that has a valid one.
-    pub(crate) fn header_of(&self, slot: u32, record: &Meta) -> Result<Header, ArrayError> {
+    pub(crate) fn header_of(&self, slot: u32, record: &Meta) -> Result<RecordHeader, ArrayError> {
         let (seats, uuid) = {
             let members = self.members.read();
             let seats: Vec<usize> =
@@ -201,7 +203,7 @@ impl<F: Fleet> Array<F> {
             self.insist(&mut calls);
             if calls[0].outcome == Outcome::Done
                 && let Some(header) =
-                    Header::decode(&bytes, &self.shape, &uuid, slot, record.offset)
+                    RecordHeader::decode(&bytes, &self.shape, &uuid, slot, record.offset)
                 && header.sequence == record.sequence
             {
                 return Ok(header);

@@ -1,4 +1,4 @@
-//! [`Hold`]: blocks of partly filled stripes, kept in memory as long as that can save I/O.
+//! [`HeldBlocks`]: blocks of partly filled stripes, kept in memory as long as that can save I/O.
 //!
 //! A flush of fewer blocks than data shards takes a whole row of every server. Segments of such
 //! flushes are mostly padding, so cleaning empties them first, and soon. Their blocks were in the
@@ -35,16 +35,16 @@ struct Held {
 }
 
 /// All held blocks.
-pub(crate) struct Hold {
+pub(crate) struct HeldBlocks {
     blocks_max: u64,
     /// Newest segment last.
     newest: VecDeque<Held>,
 }
 
-impl Hold {
+impl HeldBlocks {
     /// Holds at most this many bytes of blocks.
-    pub(crate) fn new(bytes_max: u64) -> Hold {
-        Hold { blocks_max: bytes_max / BLOCK as u64, newest: VecDeque::new() }
+    pub(crate) fn new(bytes_max: u64) -> HeldBlocks {
+        HeldBlocks { blocks_max: bytes_max / BLOCK as u64, newest: VecDeque::new() }
     }
 
     /// Whether the blocks of a record are worth holding: at least half of its stripes is padding.
@@ -128,9 +128,13 @@ mod tests {
     #[test]
     fn no_more_is_held_than_the_bound_and_nothing_that_has_moved() {
         let shape = Shape::plan(4, 1, 8 << 20).unwrap();
-        assert!(Hold::wants(&shape, 2) && !Hold::wants(&shape, 3) && !Hold::wants(&shape, 5));
+        assert!(
+            HeldBlocks::wants(&shape, 2)
+                && !HeldBlocks::wants(&shape, 3)
+                && !HeldBlocks::wants(&shape, 5)
+        );
         let mirror = Shape::plan(1, 2, 8 << 20).unwrap();
-        assert!((1..10).all(|blocks| !Hold::wants(&mirror, blocks)));
+        assert!((1..10).all(|blocks| !HeldBlocks::wants(&mirror, blocks)));
         let entry = |slot, row, shard| Location {
             slot,
             offset: row * 4608 + 512,
@@ -143,7 +147,7 @@ mod tests {
         for (bytes_max, kept) in
             [(0, 0), (room(3), 3), (room(11), 10), (room(14) + 9, 14), (u64::MAX, 20)]
         {
-            let mut hold = Hold::new(bytes_max);
+            let mut hold = HeldBlocks::new(bytes_max);
             for slot in 0..9 {
                 hold.begin(slot);
                 for row in 0..5 {
@@ -161,14 +165,14 @@ mod tests {
         }
         // Two blocks in a row of four data shards are more bytes than the segment has on each
         // server.
-        let mut hold = Hold::new(u64::from(shape.segment));
+        let mut hold = HeldBlocks::new(u64::from(shape.segment));
         hold.begin(0);
         let rows = shape.segment / (BLOCK as u32 + 512);
         (0..rows).for_each(|row| {
             (0..2).for_each(|shard| hold.put(entry(0, row, shard), 2 * row, bytes()))
         });
         assert_eq!(hold.total() * BLOCK as u64, u64::from(shape.segment));
-        let mut hold = Hold::new(u64::MAX);
+        let mut hold = HeldBlocks::new(u64::MAX);
         hold.begin(3);
         for (row, shard, block) in [(2, 0, 30), (0, 1, 20), (0, 0, 10)] {
             hold.put(entry(3, row, shard), block, bytes());

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::hold::Hold;
+use super::hold::HeldBlocks;
 use super::location::{Bytes, Location, NOWHERE};
-use super::record::{Header, Meta};
+use super::record::{Meta, RecordHeader};
 use super::shape::Shape;
 use super::{Array, ArrayError, BLOCK, Fleet, Status};
 
@@ -43,7 +43,7 @@ pub(crate) struct Map {
     pub(crate) pending: HashMap<u32, Bytes>,
     pub(crate) segments: Vec<Segment>,
     /// Blocks on the servers that are also in memory.
-    pub(crate) hold: Hold,
+    pub(crate) hold: HeldBlocks,
 }
 
 impl Map {
@@ -52,7 +52,7 @@ impl Map {
             entries: many(shape.blocks, Location::NONE)?,
             pending: HashMap::new(),
             segments: many(shape.slots, Segment::default())?,
-            hold: Hold::new(hold_bytes),
+            hold: HeldBlocks::new(hold_bytes),
         })
     }
 
@@ -71,7 +71,7 @@ impl Map {
     }
 
     /// A record is on the servers: enters its blocks.
-    pub(crate) fn place(&mut self, header: &Header, shape: &Shape) {
+    pub(crate) fn place(&mut self, header: &RecordHeader, shape: &Shape) {
         let meta = Meta::of(header, shape);
         if let Some(segment) = self.segments.get_mut(header.slot as usize) {
             segment.records.push(meta);

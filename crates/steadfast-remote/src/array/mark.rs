@@ -12,7 +12,7 @@
 //! - Until all servers have answered the mark, the segment is copied to a member that is being
 //!   rebuilt.
 
-use super::record::Header;
+use super::record::RecordHeader;
 use super::seal::Log;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
@@ -55,7 +55,7 @@ impl<F: Fleet> Array<F> {
         };
         let mut heads = Vec::with_capacity(slots.len());
         for slot in &slots {
-            let head = Header::mark(&self.shape, &superblock, log.next, log.durable, *slot);
+            let head = RecordHeader::mark(&self.shape, &superblock, log.next, log.durable, *slot);
             heads.push((*slot, log.next, head.encode(&self.shape)));
             log.next += 1;
         }

@@ -6,7 +6,7 @@
 
 use super::map::Segment;
 use super::members::State;
-use super::record::{Header, Meta};
+use super::record::{Meta, RecordHeader};
 use super::seal::Log;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
@@ -183,7 +183,7 @@ impl<F: Fleet> Array<F> {
         log: &mut Log,
         member: usize,
         record: &Meta,
-        header: &Header,
+        header: &RecordHeader,
     ) -> Result<Option<u64>, ArrayError> {
         let seat = self.members.read().seat(member);
         let head = header.encode(&self.shape);
@@ -204,7 +204,7 @@ impl<F: Fleet> Array<F> {
         &self,
         slot: u32,
         record: &Meta,
-        header: &Header,
+        header: &RecordHeader,
         wanted: usize,
     ) -> Result<Vec<u8>, ArrayError> {
         let length = record.rows as usize * BLOCK;

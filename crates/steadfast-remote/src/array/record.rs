@@ -20,9 +20,9 @@ pub(crate) enum Stream {
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SfRr");
 
-/// Contents of a header.
+/// Header of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct RecordHeader {
     /// Identity of the array.
     pub(crate) uuid: [u8; 16],
     /// Stamp of the session that wrote it.
@@ -47,7 +47,7 @@ pub(crate) struct Header {
     pub(crate) entries: Vec<(u32, u32)>,
 }
 
-impl Header {
+impl RecordHeader {
     /// The mark of an obsolete segment, written in front of its old contents.
     pub(crate) fn mark(
         shape: &Shape,
@@ -55,11 +55,22 @@ impl Header {
         sequence: u64,
         durable: u64,
         slot: u32,
-    ) -> Header {
+    ) -> RecordHeader {
         let (uuid, session) = (superblock.uuid, superblock.stamp);
         let (generation, offset, rows) = (sequence, 0, 1);
         let (shards, entries) = (vec![0; shape.servers()], Vec::new());
-        Header { uuid, session, generation, sequence, durable, slot, offset, rows, shards, entries }
+        RecordHeader {
+            uuid,
+            session,
+            generation,
+            sequence,
+            durable,
+            slot,
+            offset,
+            rows,
+            shards,
+            entries,
+        }
     }
 
     /// Whether this is a mark.
@@ -110,7 +121,7 @@ impl Header {
         uuid: &[u8; 16],
         slot: u32,
         offset: u32,
-    ) -> Option<Header> {
+    ) -> Option<RecordHeader> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         if u32_at(0)? != MAGIC || bytes.get(8..24)? != uuid {
@@ -124,7 +135,7 @@ impl Header {
         {
             return None;
         }
-        let mut header = Header {
+        let mut header = RecordHeader {
             uuid: *uuid,
             session: u64_at(24)?,
             slot: u32_at(32)?,
@@ -175,7 +186,7 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    pub(crate) fn of(header: &Header, shape: &Shape) -> Meta {
+    pub(crate) fn of(header: &RecordHeader, shape: &Shape) -> Meta {
         Meta {
             sequence: header.sequence,
             offset: header.offset,
@@ -200,8 +211,8 @@ impl Meta {
 mod tests {
     use super::*;
 
-    fn header() -> Header {
-        Header {
+    fn header() -> RecordHeader {
+        RecordHeader {
             uuid: [7; 16],
             session: 3,
             generation: 40,
@@ -221,10 +232,10 @@ mod tests {
         let header = header();
         let bytes = header.encode(&shape);
         assert_eq!(bytes.len() % 512, 0);
-        let decode = |bytes: &[u8]| Header::decode(bytes, &shape, &[7; 16], 5, 1024);
+        let decode = |bytes: &[u8]| RecordHeader::decode(bytes, &shape, &[7; 16], 5, 1024);
         assert_eq!(decode(&bytes).unwrap(), header);
-        assert_eq!(Header::decode(&bytes, &shape, &[8; 16], 5, 1024), None);
-        assert_eq!(Header::decode(&bytes, &shape, &[7; 16], 6, 1024), None);
+        assert_eq!(RecordHeader::decode(&bytes, &shape, &[8; 16], 5, 1024), None);
+        assert_eq!(RecordHeader::decode(&bytes, &shape, &[7; 16], 6, 1024), None);
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -233,7 +244,7 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(decode(&bytes[..length]), None);
         }
-        let void = Header { entries: Vec::new(), ..header.clone() };
+        let void = RecordHeader { entries: Vec::new(), ..header.clone() };
         assert_eq!(void.encode(&shape).len(), bytes.len());
         assert_eq!(decode(&void.encode(&shape)).unwrap(), void);
     }
@@ -242,8 +253,8 @@ mod tests {
     fn blocks_beyond_the_medium_are_refused() {
         let shape = Shape::plan(3, 1, 8 << 20).unwrap();
         for block in [0, shape.blocks - 1, shape.blocks, u32::MAX] {
-            let header = Header { rows: 1, entries: vec![(block, 10)], ..header() };
-            let found = Header::decode(&header.encode(&shape), &shape, &[7; 16], 5, 1024);
+            let header = RecordHeader { rows: 1, entries: vec![(block, 10)], ..header() };
+            let found = RecordHeader::decode(&header.encode(&shape), &shape, &[7; 16], 5, 1024);
             assert_eq!(found, (block < shape.blocks).then_some(header), "{block}");
         }
     }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::members::State;
-use super::record::{Header, Meta};
+use super::record::{Meta, RecordHeader};
 use super::scan::{Finds, SLOTS_AT_ONCE};
 use super::seal::Log;
 use super::shape::SECTOR;
@@ -96,8 +96,8 @@ impl<F: Fleet> Array<F> {
     /// overwritten such records, or the state of the member is older than its superblock says. A
     /// member that lacks many records is lost, unless just enough members are good. Then it stays
     /// in use, and every read verifies its data anyway.
-    fn heal(&self, log: &mut Log, records: &[(Header, u32)]) -> Result<(), ArrayError> {
-        let needed: Vec<&(Header, u32)> = {
+    fn heal(&self, log: &mut Log, records: &[(RecordHeader, u32)]) -> Result<(), ArrayError> {
+        let needed: Vec<&(RecordHeader, u32)> = {
             let map = self.map.read();
             let live =
                 |slot: u32| map.segments.get(slot as usize).is_some_and(|segment| segment.live > 0);
@@ -105,7 +105,7 @@ impl<F: Fleet> Array<F> {
         };
         let good: Vec<usize> = self.members.read().in_state(State::Good).collect();
         for member in good {
-            let lacking: Vec<&Header> = needed
+            let lacking: Vec<&RecordHeader> = needed
                 .iter()
                 .filter(|(_, holders)| holders & (1 << member) == 0)
                 .map(|(header, _)| header)
@@ -135,7 +135,7 @@ impl<F: Fleet> Array<F> {
     fn settle(
         &self,
         log: &mut Log,
-        header: &Header,
+        header: &RecordHeader,
         holders: &mut u32,
     ) -> Result<bool, ArrayError> {
         let shape = &self.shape;

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::members::State;
-use super::record::Header;
+use super::record::RecordHeader;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
@@ -22,7 +22,7 @@ const HEADER_MAX: usize = 4096;
 #[derive(Default)]
 pub(super) struct Finds {
     /// Valid records, each with a bit mask of the good members that have it.
-    pub(super) records: Vec<(Header, u32)>,
+    pub(super) records: Vec<(RecordHeader, u32)>,
     /// The highest sequence number found, including void records: no number is used again.
     pub(super) last: u64,
     /// Segments with a void record.
@@ -83,7 +83,7 @@ impl<F: Fleet> Array<F> {
             let done: Vec<bool> = calls.iter().map(|call| call.outcome == Outcome::Done).collect();
             drop(calls);
             let mut lost = Vec::new();
-            let mut found: Vec<Vec<(usize, Header)>> = vec![Vec::new(); walks.len()];
+            let mut found: Vec<Vec<(usize, RecordHeader)>> = vec![Vec::new(); walks.len()];
             for (((walk, (member, _)), buffer), done) in asked.iter().zip(&buffers).zip(done) {
                 if !done {
                     lost.push(*member);
@@ -91,7 +91,7 @@ impl<F: Fleet> Array<F> {
                 }
                 let (slot, offset) = place(*walk);
                 let Some(header) =
-                    Header::decode(buffer, &self.shape, &superblock.uuid, slot, offset)
+                    RecordHeader::decode(buffer, &self.shape, &superblock.uuid, slot, offset)
                 else {
                     continue;
                 };
@@ -107,7 +107,7 @@ impl<F: Fleet> Array<F> {
             self.lose(&lost)?;
             let mut further = Vec::new();
             for (walk, found) in walks.iter().zip(found) {
-                let identity = |header: &Header| (header.generation, header.session);
+                let identity = |header: &RecordHeader| (header.generation, header.session);
                 let first = found
                     .iter()
                     .map(|(_, header)| header)

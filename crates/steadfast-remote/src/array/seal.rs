@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::hold::Hold;
+use super::hold::HeldBlocks;
 use super::location::Bytes;
 use super::record::Stream;
 use super::shape::SECTOR;
@@ -27,7 +27,7 @@ const DIRECT_MIN: usize = 128;
 
 /// A segment that records are appended to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Open {
+pub(crate) struct OpenSegment {
     /// The stream that is appended to it.
     pub(crate) stream: Stream,
     /// Its segment number on every server.
@@ -40,8 +40,8 @@ pub(crate) struct Open {
 /// State that only appends need.
 pub(crate) struct Log {
     /// The open segment of each stream.
-    pub(crate) fresh: Option<Open>,
-    pub(crate) moved: Option<Open>,
+    pub(crate) fresh: Option<OpenSegment>,
+    pub(crate) moved: Option<OpenSegment>,
     /// Sequence number of the next record.
     pub(crate) next: u64,
     /// Every record up to this one is flushed.
@@ -79,7 +79,7 @@ impl Log {
         (self.fresh, self.moved) = (None, None);
     }
 
-    fn open(&mut self, stream: Stream) -> &mut Option<Open> {
+    fn open(&mut self, stream: Stream) -> &mut Option<OpenSegment> {
         match stream {
             Stream::Fresh => &mut self.fresh,
             Stream::Moved => &mut self.moved,
@@ -176,7 +176,7 @@ impl<F: Fleet> Array<F> {
             }
             bytes.resize(self.shape.stripe_bytes(count), 0);
             let last = count == log.waiting.len();
-            let keep = stream == Stream::Fresh && Hold::wants(&self.shape, count);
+            let keep = stream == Stream::Fresh && HeldBlocks::wants(&self.shape, count);
             self.seal_record(log, open, &blocks, Cow::Borrowed(&bytes), keep, durable && last)?;
             log.gathered = bytes;
             log.waiting.drain(..count);
@@ -189,7 +189,7 @@ impl<F: Fleet> Array<F> {
     fn seal_record(
         &self,
         log: &mut Log,
-        open: Open,
+        open: OpenSegment,
         blocks: &[u32],
         bytes: Cow<'_, [u8]>,
         keep: bool,
@@ -209,14 +209,14 @@ impl<F: Fleet> Array<F> {
             }
         }
         let offset = open.offset + header.record_bytes(&self.shape) as u32;
-        let open = Open { offset: offset.next_multiple_of(SECTOR as u32), ..open };
+        let open = OpenSegment { offset: offset.next_multiple_of(SECTOR as u32), ..open };
         *log.open(open.stream) = Some(open);
         self.tally.records(1);
         Ok(())
     }
 
     /// How many blocks fit into the rest of a segment as one record.
-    fn fits(&self, open: &Open) -> usize {
+    fn fits(&self, open: &OpenSegment) -> usize {
         let left = (self.shape.segment - open.offset) as usize;
         (1..=self.shape.rows_max())
             .rev()
@@ -225,7 +225,7 @@ impl<F: Fleet> Array<F> {
     }
 
     /// The open segment of a stream if it has room for a record, or else the next one.
-    fn room(&self, log: &mut Log, stream: Stream) -> Result<Open, ArrayError> {
+    fn room(&self, log: &mut Log, stream: Stream) -> Result<OpenSegment, ArrayError> {
         if let Some(open) = *log.open(stream)
             && self.fits(&open) > 0
         {
@@ -236,7 +236,7 @@ impl<F: Fleet> Array<F> {
         let slot = behind.or_else(|| log.free.first()).copied().ok_or(ArrayError::NoSpace)?;
         log.free.remove(&slot);
         log.cursor = slot;
-        let open = Open { stream, slot, generation: log.next, offset: 0 };
+        let open = OpenSegment { stream, slot, generation: log.next, offset: 0 };
         {
             let mut map = self.map.write();
             map.begin(slot, open.generation);

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::record::Header;
-use super::seal::{Log, Open};
+use super::record::RecordHeader;
+use super::seal::{Log, OpenSegment};
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome, checksum, crc32c};
 use crate::client::Ask;
 
@@ -27,11 +27,11 @@ impl<F: Fleet> Array<F> {
     pub(crate) fn send(
         &self,
         log: &mut Log,
-        open: Open,
+        open: OpenSegment,
         blocks: &[u32],
         bytes: Cow<'_, [u8]>,
         durable: bool,
-    ) -> Result<Header, ArrayError> {
+    ) -> Result<RecordHeader, ArrayError> {
         let shape = &self.shape;
         let rows = blocks.len().div_ceil(shape.data);
         // Data shards that have blocks.
@@ -55,7 +55,7 @@ impl<F: Fleet> Array<F> {
             let superblock = &members.superblock;
             (members.writable_seats(), members.fua.clone(), superblock.uuid, superblock.stamp)
         };
-        let header = Header {
+        let header = RecordHeader {
             uuid,
             session,
             generation: open.generation,

@@ -4,7 +4,7 @@
 //! block. A torn batch is ignored.
 
 use super::layer::{HOLES_MAX, Layer};
-use super::{BLOCK, Header, Point};
+use super::{BLOCK, LogHeader, Point};
 use crate::array::crc32c;
 
 const MAGIC: [u8; 8] = *b"SfBatch1";
@@ -61,7 +61,7 @@ impl Batch {
     }
 
     /// Bytes of header and table, from the first block of the batch.
-    pub(super) fn bytes_of(first: &[u8], header: &Header) -> Option<usize> {
+    pub(super) fn bytes_of(first: &[u8], header: &LogHeader) -> Option<usize> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*first.get(at..)?.first_chunk()?));
         let (holes, blocks) = (u32_at(80)? as usize, u32_at(84)? as usize);
         // Bounded before they are used.
@@ -73,7 +73,7 @@ impl Batch {
     }
 
     /// Decodes header and table of a batch of the log with this header.
-    pub(super) fn decode(bytes: &[u8], header: &Header) -> Option<Batch> {
+    pub(super) fn decode(bytes: &[u8], header: &LogHeader) -> Option<Batch> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let length = Batch::bytes_of(bytes, header)?;
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn batches_go_both_ways_and_any_flipped_bit_is_seen() {
-        let header = Header::first([7; 16], 64 << 20, 4 << 20).unwrap();
+        let header = LogHeader::first([7; 16], 64 << 20, 4 << 20).unwrap();
         let mut layer = Layer::default();
         layer.discard(3, 5);
         layer.write(4, &[1; 2 * BLOCK]);

@@ -13,7 +13,7 @@ use steadfast_media::{Medium, MediumError};
 use super::batch::Batch;
 use super::header::{AREA, PLACES};
 use super::layer::Layer;
-use super::{BLOCK, Header, LogError, Point};
+use super::{BLOCK, LogError, LogHeader, Point};
 use crate::array::crc32c;
 
 /// Largest request, bytes.
@@ -22,7 +22,7 @@ const PIECE: usize = 1 << 20;
 /// An open log.
 pub(super) struct Disk<D> {
     medium: D,
-    header: Header,
+    header: LogHeader,
     /// Number of the newest batch.
     number: u64,
     /// Flush point of the newest batch, and whether the image is complete.
@@ -38,7 +38,7 @@ impl<D: Medium> Disk<D> {
     }
 
     /// Makes a log; the previous contents of the medium are lost.
-    pub(super) fn create(medium: D, header: Header) -> Result<Disk<D>, LogError> {
+    pub(super) fn create(medium: D, header: LogHeader) -> Result<Disk<D>, LogError> {
         let has = medium.geometry().size;
         if has < header.total() {
             return Err(LogError::TooSmall { has, needs: header.total() });
@@ -88,21 +88,21 @@ impl<D: Medium> Disk<D> {
     }
 
     /// The newest valid header.
-    pub(super) fn newest_header(medium: &D) -> Result<Option<Header>, LogError> {
-        let mut newest: Option<Header> = None;
+    pub(super) fn newest_header(medium: &D) -> Result<Option<LogHeader>, LogError> {
+        let mut newest: Option<LogHeader> = None;
         for place in 0..PLACES {
             let mut bytes = vec![0; BLOCK];
             if medium.geometry().size < (place + 1) * BLOCK as u64 {
                 break;
             }
             medium.read(place * BLOCK as u64, &mut bytes)?;
-            let found = Header::decode(&bytes);
+            let found = LogHeader::decode(&bytes);
             newest = newest.into_iter().chain(found).max_by_key(|header| header.number);
         }
         Ok(newest)
     }
 
-    pub(super) fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &LogHeader {
         &self.header
     }
 
@@ -112,7 +112,7 @@ impl<D: Medium> Disk<D> {
     }
 
     /// Changes the header durably.
-    pub(super) fn rewrite(&mut self, change: impl FnOnce(&mut Header)) -> Result<(), LogError> {
+    pub(super) fn rewrite(&mut self, change: impl FnOnce(&mut LogHeader)) -> Result<(), LogError> {
         let mut header = self.header.clone();
         change(&mut header);
         header.number += 1;
@@ -225,7 +225,7 @@ impl<D: Medium> Disk<D> {
 
     /// Grows the log for a medium of this size, if needed and possible.
     pub(super) fn grow(&self, size: u64) -> Result<(), LogError> {
-        let needs = Header { size, ..self.header.clone() }.total();
+        let needs = LogHeader { size, ..self.header.clone() }.total();
         let has = self.medium.geometry().size;
         if has < needs {
             self.medium.set_size(needs).map_err(|_| LogError::TooSmall { has, needs })?;

@@ -26,9 +26,9 @@ const REASON_MAX: usize = 256;
 pub(super) const BOUND_MIN: u64 = 8 * BLOCK as u64;
 pub(super) const BOUND_MAX: u64 = 4 << 30;
 
-/// Contents of a header.
+/// Header of the write-behind log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct LogHeader {
     /// Increases with every header.
     pub(super) number: u64,
     /// The array.
@@ -43,7 +43,7 @@ pub(super) struct Header {
     pub(super) failed: String,
 }
 
-impl Header {
+impl LogHeader {
     /// Blocks of the medium.
     pub(super) fn blocks(&self) -> u32 {
         (self.size / BLOCK as u64) as u32
@@ -93,7 +93,7 @@ impl Header {
     }
 
     /// Decodes a header of 4 KiB.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<LogHeader> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         if bytes.len() != BLOCK
@@ -106,7 +106,7 @@ impl Header {
             return None;
         }
         let length = (u32_at(80)? as usize).min(REASON_MAX);
-        let header = Header {
+        let header = LogHeader {
             uuid: *bytes.get(16..)?.first_chunk()?,
             heir: *bytes.get(32..)?.first_chunk()?,
             number: u64_at(48)?,
@@ -128,9 +128,10 @@ impl Header {
     }
 
     /// The header of a new log.
-    pub(super) fn first(uuid: [u8; 16], size: u64, bound: u64) -> Result<Header, LogError> {
+    pub(super) fn first(uuid: [u8; 16], size: u64, bound: u64) -> Result<LogHeader, LogError> {
         let bound = bound - bound % BLOCK as u64;
-        let header = Header { number: 1, uuid, heir: [0; 16], size, bound, failed: String::new() };
+        let header =
+            LogHeader { number: 1, uuid, heir: [0; 16], size, bound, failed: String::new() };
         if header.is_sound() { Ok(header) } else { Err(LogError::Bound(BOUND_MIN, BOUND_MAX)) }
     }
 }
@@ -141,18 +142,18 @@ mod tests {
 
     #[test]
     fn headers_go_both_ways_and_any_flipped_bit_is_seen() {
-        let mut header = Header::first([7; 16], 64 << 20, 4 << 20).unwrap();
+        let mut header = LogHeader::first([7; 16], 64 << 20, 4 << 20).unwrap();
         header.heir = [9; 16];
         header.failed = "no room".to_owned();
         let bytes = header.encode();
-        assert_eq!(Header::decode(&bytes).unwrap(), header);
+        assert_eq!(LogHeader::decode(&bytes).unwrap(), header);
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::decode(&flipped), None, "bit {bit}");
+            assert_eq!(LogHeader::decode(&flipped), None, "bit {bit}");
         }
         header.failed = "é".repeat(200);
-        assert_eq!(Header::decode(&header.encode()).unwrap().failed, "é".repeat(128));
-        assert!(Header::first([7; 16], 64 << 20, 1).is_err());
+        assert_eq!(LogHeader::decode(&header.encode()).unwrap().failed, "é".repeat(128));
+        assert!(LogHeader::first([7; 16], 64 << 20, 1).is_err());
     }
 }

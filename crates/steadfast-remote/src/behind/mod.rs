@@ -35,7 +35,7 @@ pub use restore::{Kept, RestoreError};
 
 use crate::array::{Array, BLOCK, Fleet, Point};
 use disk::Disk;
-use header::Header;
+use header::LogHeader;
 use layer::Layer;
 
 /// Most bytes written to the array at once: the log takes no larger steps.

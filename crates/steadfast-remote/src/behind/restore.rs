@@ -10,7 +10,7 @@ use steadfast_media::Medium;
 
 use super::disk::Disk;
 use super::layer::Layer;
-use super::{BLOCK, Header, LogError, PIECE, WriteBehind};
+use super::{BLOCK, LogError, LogHeader, PIECE, WriteBehind};
 use crate::array::{Array, ArrayError, Fleet, Point};
 
 /// Why a restore failed.
@@ -154,7 +154,7 @@ impl<D: Medium> WriteBehind<D> {
         blank: bool,
         clock: fn() -> u64,
     ) -> Result<WriteBehind<D>, LogError> {
-        let header = Header::first(array.status().uuid, array.geometry().size, bound)?;
+        let header = LogHeader::first(array.status().uuid, array.geometry().size, bound)?;
         Self::attach(Disk::create(medium, header)?, array, bound, blank, clock)
     }
 
@@ -194,6 +194,6 @@ impl<D: Medium> WriteBehind<D> {
     /// # Errors
     /// [`LogError::Bound`].
     pub fn bytes_needed(size: u64, bound: u64) -> Result<u64, LogError> {
-        Ok(Header::first([0; 16], size, bound)?.total())
+        Ok(LogHeader::first([0; 16], size, bound)?.total())
     }
 }

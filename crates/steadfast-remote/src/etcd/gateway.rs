@@ -40,7 +40,7 @@ enum Asked {
     Answer(Vec<u8>),
     /// No usable answer: the next member is asked.
     Nothing(String),
-    Refused(wire::Refusal),
+    Refused(wire::ErrorAnswer),
 }
 
 impl Gateway {
@@ -78,7 +78,7 @@ impl Gateway {
         match answer {
             Err(error) => Asked::Nothing(format!("{member}: {error}")),
             Ok((status, bytes)) if status.is_success() => Asked::Answer(bytes),
-            Ok((status, bytes)) => match wire::parse::<wire::Refusal>(&bytes) {
+            Ok((status, bytes)) => match wire::parse::<wire::ErrorAnswer>(&bytes) {
                 Ok(refusal) if !PASSING.contains(&refusal.code) => Asked::Refused(refusal),
                 Ok(refusal) => Asked::Nothing(format!("{member}: {}", refusal.error)),
                 Err(_) => Asked::Nothing(format!("{member}: status {status}")),
@@ -90,7 +90,7 @@ impl Gateway {
         &self,
         path: &str,
         body: &Value,
-    ) -> Result<Result<T, wire::Refusal>, StoreError> {
+    ) -> Result<Result<T, wire::ErrorAnswer>, StoreError> {
         let body = body.to_string();
         let first = self.last.load(Ordering::Relaxed);
         let mut why = "no member is given".to_owned();

@@ -133,7 +133,7 @@ pub(super) struct RevokeAnswer {
 
 /// Contents of an error answer.
 #[derive(Deserialize)]
-pub(super) struct Refusal {
+pub(super) struct ErrorAnswer {
     pub(super) error: String,
     #[serde(default)]
     pub(super) code: i64,

@@ -16,8 +16,8 @@ use super::{Export, ExportError, Stretch};
 /// Granules of a group.
 const GROUP: u64 = 1024;
 
-type Place = RwLock<Option<Granule>>;
-type Group = Box<[Place]>;
+type GranuleSlot = RwLock<Option<Granule>>;
+type Group = Box<[GranuleSlot]>;
 
 /// Memory lent under one name.
 pub struct LentMemory {
@@ -71,11 +71,11 @@ impl LentMemory {
         self.resident.load(Ordering::Relaxed)
     }
 
-    fn granule(&self, index: u64) -> Option<&Place> {
+    fn granule(&self, index: u64) -> Option<&GranuleSlot> {
         self.groups.get((index / GROUP) as usize)?.get()?.get((index % GROUP) as usize)
     }
 
-    fn granule_made(&self, index: u64) -> Option<&Place> {
+    fn granule_made(&self, index: u64) -> Option<&GranuleSlot> {
         let group = self.groups.get((index / GROUP) as usize)?;
         let group = group.get_or_init(|| (0..GROUP).map(|_| RwLock::new(None)).collect());
         group.get((index % GROUP) as usize)
@@ -166,8 +166,9 @@ impl Export for LentMemory {
     }
 
     fn stretch(&self, offset: u64, length: u64) -> Stretch {
-        let hole_at =
-            |index| self.granule(index).is_none_or(|granule: &Place| granule.read().is_none());
+        let hole_at = |index| {
+            self.granule(index).is_none_or(|granule: &GranuleSlot| granule.read().is_none())
+        };
         let mut pieces = self.pieces(offset, length);
         let Some(first) = pieces.next() else { return Stretch { length, hole: false } };
         let hole = hole_at(first.granule);

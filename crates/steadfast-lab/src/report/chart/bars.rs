@@ -1,6 +1,6 @@
 //! A panel of bars from zero, each with its value and the spread of its samples.
 
-use super::scale::{Kind, Scale};
+use super::scale::{Scale, ScaleKind};
 use super::svg::{Anchor, Drawing};
 use super::text;
 use super::theme::Hue;
@@ -133,6 +133,6 @@ impl Panel {
 /// An axis of whole steps, for a panel whose bars are compared with those of another one.
 #[must_use]
 pub fn common_end(values: impl IntoIterator<Item = f64>) -> f64 {
-    let scale = Scale::around(Kind::Linear, values);
+    let scale = Scale::around(ScaleKind::Linear, values);
     scale.marks(0.0).last().copied().unwrap_or(1.0)
 }

@@ -1,7 +1,7 @@
 //! Ratios to one file system: each test has one mark for each other file system, with the interval
 //! from its samples.
 
-use super::scale::{Kind, Scale};
+use super::scale::{Scale, ScaleKind};
 use super::svg::{Anchor, Drawing};
 use super::text;
 use super::theme::{Hue, SERIES};
@@ -79,7 +79,7 @@ impl Panel {
         let (left, right) = (6.0, self.width - 6.0);
         let (least, most) = self.range;
         // Powers of two, if there are few of them.
-        let kind = if most / least > 100.0 { Kind::Decades } else { Kind::Doublings };
+        let kind = if most / least > 100.0 { ScaleKind::Decades } else { ScaleKind::Doublings };
         let x = Scale::around(kind, [least, most]).over(left + 6.0, right - 6.0);
         let heights: Vec<f64> = self
             .rows

@@ -5,7 +5,7 @@ use super::{text, theme};
 
 /// A cell.
 #[derive(Debug, Clone)]
-pub struct Cell {
+pub struct HeatCell {
     /// How many times better (more than 1) or worse.
     pub ratio: f64,
     /// Whether that is more than noise. A cell within the noise has the colour of "the same",
@@ -27,7 +27,7 @@ pub struct Panel {
     /// The meaning of the columns.
     pub columns_are: String,
     /// Names of the rows with their cells; `None` for a cell that was not measured.
-    pub rows: Vec<(String, Vec<Option<Cell>>)>,
+    pub rows: Vec<(String, Vec<Option<HeatCell>>)>,
     /// Minimum width in pixels.
     pub width: f64,
 }

@@ -1,7 +1,7 @@
 //! A panel of lines over two axes: curves of throughput, percentiles, CPU over time.
 
 use super::labels;
-use super::scale::{Kind, Scale};
+use super::scale::{Scale, ScaleKind};
 use super::svg::{Anchor, Drawing};
 use super::text;
 use super::theme::Hue;
@@ -12,7 +12,7 @@ pub struct Axis {
     /// What it measures, with the unit.
     pub label: String,
     /// The scale.
-    pub kind: Kind,
+    pub kind: ScaleKind,
     /// Values that it must contain in addition to those of the lines; the same in all panels that
     /// are to be compared.
     pub include: Vec<f64>,

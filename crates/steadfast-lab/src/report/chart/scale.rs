@@ -2,7 +2,7 @@
 
 /// The kind of a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ScaleKind {
     /// Linear, from zero.
     Linear,
     /// Logarithmic, with marks at 1, 2, 5 and powers of ten.
@@ -16,18 +16,18 @@ pub enum Kind {
 /// An axis between two values, mapped to pixels.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
-    kind: Kind,
+    kind: ScaleKind,
     low: f64,
     high: f64,
     from: f64,
     to: f64,
 }
 
-/// The smallest distance from 1 that [`Kind::Nines`] can show. Anything closer needs more samples
-/// than a test takes.
+/// The smallest distance from 1 that [`ScaleKind::Nines`] can show. Anything closer needs more
+/// samples than a test takes.
 const NINES_LIMIT: f64 = 1e-7;
 
-impl Kind {
+impl ScaleKind {
     /// The position of a value on the axis, before scaling to pixels.
     fn even(self, value: f64) -> Option<f64> {
         let even = match self {
@@ -45,7 +45,7 @@ impl Scale {
     /// An axis that contains all values that it can show. Its ends are whole marks if that costs
     /// little room. Without any value, the axis is 0 to 1, or 1 to 10.
     #[must_use]
-    pub fn around(kind: Kind, values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn around(kind: ScaleKind, values: impl IntoIterator<Item = f64>) -> Self {
         let even = values.into_iter().filter_map(|value| kind.even(value));
         let bounds = even.fold(None, |bounds: Option<(f64, f64)>, value| match bounds {
             Some((low, high)) => Some((low.min(value), high.max(value))),
@@ -53,19 +53,19 @@ impl Scale {
         });
         let (low, high) = bounds.unwrap_or((0.0, 1.0));
         let (low, high) = match kind {
-            Kind::Linear => {
+            ScaleKind::Linear => {
                 let high = if high > 0.0 { high } else { 1.0 };
                 let step = step(high - low.min(0.0));
                 ((low.min(0.0) / step).floor() * step, (high / step).ceil() * step)
             }
             // At least half a decade, so that a small difference does not look large.
-            Kind::Decades => {
+            ScaleKind::Decades => {
                 let (low, high) = (floor_of_decade(low - 0.02), ceiling_of_decade(high + 0.02));
                 if high - low < 0.9 { (low - (0.9 - (high - low)), high) } else { (low, high) }
             }
-            Kind::Doublings if high - low < 1.0 => (low - 0.5, high + 0.5),
-            Kind::Doublings => (low, high),
-            Kind::Nines => (low.min(0.0), high.max(1.0)),
+            ScaleKind::Doublings if high - low < 1.0 => (low - 0.5, high + 0.5),
+            ScaleKind::Doublings => (low, high),
+            ScaleKind::Nines => (low.min(0.0), high.max(1.0)),
         };
         Self { kind, low, high, from: 0.0, to: 1.0 }
     }
@@ -93,12 +93,12 @@ impl Scale {
     #[must_use]
     pub fn marks(&self, apart: f64) -> Vec<f64> {
         let candidates: Vec<f64> = match self.kind {
-            Kind::Linear => {
+            ScaleKind::Linear => {
                 let step = step(self.high - self.low);
                 let count = ((self.high - self.low) / step).round().clamp(0.0, 50.0) as u32;
                 (0..=count).map(|index| self.low + f64::from(index) * step).collect()
             }
-            Kind::Decades => {
+            ScaleKind::Decades => {
                 let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
                 let within = |value: f64| {
                     self.kind
@@ -117,18 +117,18 @@ impl Scale {
                     all.into_iter().filter(|value| within(*value)).collect()
                 }
             }
-            Kind::Doublings => {
+            ScaleKind::Doublings => {
                 let (first, last) = (self.low.ceil() as i32, self.high.floor() as i32);
                 (first..=last).map(|power| 2f64.powi(power)).collect()
             }
-            Kind::Nines => [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999]
+            ScaleKind::Nines => [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999]
                 .into_iter()
                 .filter(|value| {
                     self.kind.even(*value).is_some_and(|e| e >= self.low && e <= self.high + 1e-9)
                 })
                 .collect(),
         };
-        if self.kind == Kind::Nines {
+        if self.kind == ScaleKind::Nines {
             // These marks have unequal distances, so each is taken from the left if it has room.
             let mut last = f64::NEG_INFINITY;
             let has_room = |value: &f64| match self.place(*value) {
@@ -157,7 +157,7 @@ impl Scale {
     /// that the axis is logarithmic. There are few, or none.
     #[must_use]
     pub fn between(&self) -> Vec<f64> {
-        if self.kind != Kind::Decades || self.high - self.low > 4.5 {
+        if self.kind != ScaleKind::Decades || self.high - self.low > 4.5 {
             return Vec::new();
         }
         let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_quantity_begins_at_zero() {
-        let scale = Scale::around(Kind::Linear, [95.0, 100.0]).over(0.0, 100.0);
+        let scale = Scale::around(ScaleKind::Linear, [95.0, 100.0]).over(0.0, 100.0);
         assert_eq!(scale.place(0.0), Some(0.0));
         assert_eq!(scale.place(100.0), Some(100.0));
         assert_eq!(scale.marks(10.0).first(), Some(&0.0));
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_small_difference_does_not_fill_a_logarithmic_axis() {
-        let scale = Scale::around(Kind::Decades, [100.0, 104.0]).over(0.0, 100.0);
+        let scale = Scale::around(ScaleKind::Decades, [100.0, 104.0]).over(0.0, 100.0);
         let (a, b) = (scale.place(100.0).unwrap(), scale.place(104.0).unwrap());
         assert!(b - a < 3.0 && b > a, "{a} {b}");
         assert_eq!(scale.place(0.0), None, "zero has no logarithm");
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn sizes_are_marked_at_powers_of_two() {
         let sizes = (6..=20).map(|power| 2f64.powi(power));
-        let scale = Scale::around(Kind::Doublings, sizes).over(0.0, 250.0);
+        let scale = Scale::around(ScaleKind::Doublings, sizes).over(0.0, 250.0);
         let marks = scale.marks(40.0);
         assert!(marks.len() >= 4 && marks.len() <= 7, "{marks:?}");
         assert!(marks.iter().all(|mark| mark.log2().fract() == 0.0));
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn nines_are_equally_far_apart() {
-        let scale = Scale::around(Kind::Nines, [0.5, 0.999]).over(0.0, 300.0);
+        let scale = Scale::around(ScaleKind::Nines, [0.5, 0.999]).over(0.0, 300.0);
         let place = |value| scale.place(value).unwrap();
         assert!((place(0.99) - place(0.9) - (place(0.999) - place(0.99))).abs() < 1e-6);
         assert!(scale.place(1.0).is_some());
@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn hostile_values_make_an_axis_all_the_same() {
-        for kind in [Kind::Linear, Kind::Decades, Kind::Doublings, Kind::Nines] {
+        for kind in [ScaleKind::Linear, ScaleKind::Decades, ScaleKind::Doublings, ScaleKind::Nines]
+        {
             for values in [
                 vec![],
                 vec![f64::NAN],

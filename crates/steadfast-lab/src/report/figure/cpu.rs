@@ -2,7 +2,7 @@
 
 use super::{Figure, file_name};
 use crate::report::chart::lines::{Axis, Line, Panel};
-use crate::report::chart::scale::Kind;
+use crate::report::chart::scale::ScaleKind;
 use crate::report::chart::theme::Hue;
 use crate::report::chart::{Drawing, PANEL_WIDTH};
 use crate::report::comparison::{Group, View};
@@ -76,13 +76,13 @@ fn panel(test: &Test, target: &Target, longest: f64, busiest: f64) -> Option<Dra
         title: target.name.clone(),
         x: Axis {
             label: "seconds".to_owned(),
-            kind: Kind::Linear,
+            kind: ScaleKind::Linear,
             include: vec![longest],
             format: format::mark,
         },
         y: Axis {
             label: "processors".to_owned(),
-            kind: Kind::Linear,
+            kind: ScaleKind::Linear,
             include: vec![busiest],
             format: format::mark,
         },

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::{Figure, file_name, hue, listed};
 use crate::report::chart::lines::{Axis, Line, Panel};
-use crate::report::chart::scale::Kind;
+use crate::report::chart::scale::ScaleKind;
 use crate::report::chart::theme::Hue;
 use crate::report::chart::{Drawing, PANEL_WIDTH};
 use crate::report::comparison::{Group, View};
@@ -112,13 +112,13 @@ fn matrix(view: &View, suite: &Suite, group: &Group, first: bool) -> Figure {
             title: target.name.clone(),
             x: Axis {
                 label: "file size".to_owned(),
-                kind: Kind::Doublings,
+                kind: ScaleKind::Doublings,
                 include: files.clone(),
                 format: format::bytes_short,
             },
             y: Axis {
                 label: format::unit(unit).to_owned(),
-                kind: Kind::Decades,
+                kind: ScaleKind::Decades,
                 include: include.clone(),
                 format: writer(unit),
             },
@@ -249,13 +249,13 @@ fn over(view: &View, first: &Test, tests: &[&Test], key: &str) -> Panel {
         },
         x: Axis {
             label: axis_name(key).to_owned(),
-            kind: Kind::Doublings,
+            kind: ScaleKind::Doublings,
             include: Vec::new(),
             format: if is_size { format::bytes_short } else { format::mark },
         },
         y: Axis {
             label: format::unit(first.unit).to_owned(),
-            kind: Kind::Decades,
+            kind: ScaleKind::Decades,
             include: Vec::new(),
             format: writer(first.unit),
         },

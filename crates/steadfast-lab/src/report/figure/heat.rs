@@ -2,7 +2,7 @@
 
 use super::curves::{distinct, is_matrix};
 use super::{Figure, file_name};
-use crate::report::chart::heat::{Cell, Panel};
+use crate::report::chart::heat::{HeatCell, Panel};
 use crate::report::chart::{Drawing, PANEL_WIDTH};
 use crate::report::comparison::{Group, View};
 use crate::report::format;
@@ -48,7 +48,7 @@ fn panel(view: &View, group: &Group, target: &Target) -> Option<Panel> {
         })?;
         let against = view.cell(test, target).against?;
         any = true;
-        Some(Cell {
+        Some(HeatCell {
             ratio: against.factor,
             clear: against.is_clear(),
             tooltip: format!(

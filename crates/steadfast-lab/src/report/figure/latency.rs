@@ -2,7 +2,7 @@
 
 use super::{Figure, file_name, hue};
 use crate::report::chart::lines::{Axis, Line, Panel};
-use crate::report::chart::scale::Kind;
+use crate::report::chart::scale::ScaleKind;
 use crate::report::chart::{Drawing, PANEL_WIDTH};
 use crate::report::comparison::View;
 use crate::report::format;
@@ -56,13 +56,13 @@ fn panel(view: &View, test: &Test) -> Option<Panel> {
         title: format::test(test),
         x: Axis {
             label: "share of the operations that take no longer".to_owned(),
-            kind: Kind::Nines,
+            kind: ScaleKind::Nines,
             include: vec![0.0, 0.99],
             format: nines,
         },
         y: Axis {
             label: "time of one operation".to_owned(),
-            kind: Kind::Decades,
+            kind: ScaleKind::Decades,
             include: Vec::new(),
             format: format::mark_seconds,
         },

@@ -22,7 +22,7 @@ mod reached;
 
 use super::comparison::View;
 use super::format;
-use super::table::{Entry, Row, Table};
+use super::table::{Row, Table, TableCell};
 use crate::result::{RunResult, Suite};
 use crate::statistics::Verdict;
 pub use crate::suite::goals::ID;
@@ -94,8 +94,8 @@ fn row(run: &RunResult, suite: &Suite, goal: &Goal) -> Option<Row> {
     Some(Row { name: goal.name.into(), cells: cells(goal, asked, &best) })
 }
 
-fn cells(goal: &Goal, asked: &Asked, reached: &Reached) -> Vec<Entry> {
-    let plain = |value: String| Entry { value, ..Entry::default() };
+fn cells(goal: &Goal, asked: &Asked, reached: &Reached) -> Vec<TableCell> {
+    let plain = |value: String| TableCell { value, ..TableCell::default() };
     let wanted: Vec<String> = goal.asked.iter().map(Asked::text).collect();
     let number = |value: f64| match asked {
         Asked::Beside { .. } => format::factor(value),
@@ -126,7 +126,7 @@ fn cells(goal: &Goal, asked: &Asked, reached: &Reached) -> Vec<Entry> {
         plain(wanted.join(" or ")),
         plain(beside),
         plain(interval),
-        Entry { comparison: reached.judged.text().into(), verdict, ..Entry::default() },
+        TableCell { comparison: reached.judged.text().into(), verdict, ..TableCell::default() },
         plain(floor.unwrap_or_default()),
         plain(reached.worst.clone()),
     ]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::super::Timed;
 use super::super::content::Content;
 use super::options::Options;
-use super::pass::{Cell, Pass, Place};
+use super::pass::{Cell, Context, Pass};
 use crate::measure::Histogram;
 use crate::result::{Latency, Verification};
 use crate::run::Stop;
@@ -118,10 +118,10 @@ pub fn serve(mut input: impl BufRead, mut output: impl Write) -> std::io::Result
         if input.read_line(&mut line)? == 0 {
             return Ok(());
         }
-        let place = Place { files: &files, stop: &stop };
+        let context = Context { files: &files, stop: &stop };
         let outcome = match serde_json::from_str(&line)? {
-            Order::Prepare => cell.prepare(place).map(|()| Timed::default()),
-            Order::Pass(pass) => cell.run(place, pass),
+            Order::Prepare => cell.prepare(context).map(|()| Timed::default()),
+            Order::Pass(pass) => cell.run(context, pass),
         };
         serde_json::to_writer(&mut output, &Answer::of(outcome))?;
         output.write_all(b"\n")?;

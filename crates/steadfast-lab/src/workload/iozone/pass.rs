@@ -13,14 +13,14 @@ use crate::target::{Files, Open, OpenFile};
 use crate::trouble::Doing;
 use crate::{Outcome, Trouble};
 
-/// The place of a pass: the file system, and the request to stop.
+/// What a pass uses: the file system, and the request to stop.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'p> {
+pub(super) struct Context<'p> {
     pub files: &'p dyn Files,
     pub stop: &'p Stop,
 }
 
-impl Place<'_> {
+impl Context<'_> {
     fn check_stop(&self) -> Outcome {
         if self.stop.is_set() { Err(Trouble::Stopped) } else { Ok(()) }
     }
@@ -90,10 +90,10 @@ impl<'c> Cell<'c> {
     }
 
     /// Writes the file, untimed, for tests that only read.
-    pub fn prepare(&mut self, place: Place<'_>) -> Outcome {
+    pub fn prepare(&mut self, context: Context<'_>) -> Outcome {
         let pass =
             Pass { pattern: Pattern::Forward, write: true, call: Call::Positional, fresh: true };
-        self.run(place, pass).map(|_| ())
+        self.run(context, pass).map(|_| ())
     }
 
     /// Removes the files of the passes.
@@ -113,7 +113,7 @@ impl<'c> Cell<'c> {
     }
 
     /// Runs one test.
-    pub fn run(&mut self, place: Place<'_>, pass: Pass) -> Outcome<Timed> {
+    pub fn run(&mut self, context: Context<'_>, pass: Pass) -> Outcome<Timed> {
         if self.options.way == Way::Direct && !self.record_size.is_multiple_of(Aligned::UNIT as u64)
         {
             return Err(Trouble::Skip("O_DIRECT needs records of whole pages".into()));
@@ -136,12 +136,12 @@ impl<'c> Cell<'c> {
         if pass.write && !same {
             self.version += 1;
         }
-        let mut file = place.files.open(&name, open).doing(|| format!("open {name}"))?;
+        let mut file = context.files.open(&name, open).doing(|| format!("open {name}"))?;
         let mut timed = Timed::default();
         match (self.options.way, pass.call) {
-            (Way::Map, _) => self.through_map(place, pass, &*file, &mut timed)?,
-            (_, Call::Stream) => self.through_stream(place, pass, &mut *file, &mut timed)?,
-            _ => self.by_calls(place, pass, &mut *file, &mut timed)?,
+            (Way::Map, _) => self.through_map(context, pass, &*file, &mut timed)?,
+            (_, Call::Stream) => self.through_stream(context, pass, &mut *file, &mut timed)?,
+            _ => self.by_calls(context, pass, &mut *file, &mut timed)?,
         }
         let mapped = self.options.way == Way::Map;
         if self.options.flush && !mapped {
@@ -159,14 +159,14 @@ impl<'c> Cell<'c> {
 
     fn by_calls(
         &mut self,
-        place: Place<'_>,
+        context: Context<'_>,
         pass: Pass,
         file: &mut dyn OpenFile,
         timed: &mut Timed,
     ) -> Outcome {
         let in_order = pass.pattern == Pattern::Forward;
         for record in pass.pattern.records(self.records, self.seed) {
-            place.check_stop()?;
+            context.check_stop()?;
             let offset = record * self.record_size;
             if pass.write {
                 self.fill(offset);
@@ -194,7 +194,7 @@ impl<'c> Cell<'c> {
 
     fn through_stream(
         &mut self,
-        place: Place<'_>,
+        context: Context<'_>,
         pass: Pass,
         file: &mut dyn OpenFile,
         timed: &mut Timed,
@@ -203,7 +203,7 @@ impl<'c> Cell<'c> {
         if pass.write {
             let mut stream = BufWriter::with_capacity(capacity, Stream(file));
             for record in 0..self.records {
-                place.check_stop()?;
+                context.check_stop()?;
                 self.fill(record * self.record_size);
                 let buffer = self.buffer.bytes();
                 timed
@@ -215,7 +215,7 @@ impl<'c> Cell<'c> {
         } else {
             let mut stream = BufReader::with_capacity(capacity, Stream(file));
             for record in 0..self.records {
-                place.check_stop()?;
+                context.check_stop()?;
                 let buffer = self.buffer.bytes();
                 timed
                     .operation(|| stream.read_exact(buffer))
@@ -234,7 +234,7 @@ impl<'c> Cell<'c> {
 
     fn through_map(
         &mut self,
-        place: Place<'_>,
+        context: Context<'_>,
         pass: Pass,
         file: &dyn OpenFile,
         timed: &mut Timed,
@@ -250,7 +250,7 @@ impl<'c> Cell<'c> {
         let mut map =
             map::Map::new(descriptor, length, pass.write).doing(|| format!("map {}", self.name))?;
         for record in pass.pattern.records(self.records, self.seed) {
-            place.check_stop()?;
+            context.check_stop()?;
             let offset = record * self.record_size;
             if pass.write {
                 self.fill(offset);

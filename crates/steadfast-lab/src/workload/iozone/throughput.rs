@@ -8,7 +8,7 @@ use super::super::content::Content;
 use super::super::{Bench, Timed, parallel};
 use super::Iozone;
 use super::child::Order;
-use super::pass::{Cell, Pass, Place};
+use super::pass::{Cell, Context, Pass};
 use super::processes::Processes;
 use crate::Outcome;
 use crate::result::Unit;
@@ -51,8 +51,8 @@ impl<'c> Crew<'c> {
         if let Some(processes) = &mut self.processes {
             return processes.each(bench, Order::Prepare).map(|_| ());
         }
-        let place = Place { files: bench.files()?, stop: bench.stop() };
-        self.cells.iter_mut().try_for_each(|cell| cell.prepare(place))
+        let context = Context { files: bench.files()?, stop: bench.stop() };
+        self.cells.iter_mut().try_for_each(|cell| cell.prepare(context))
     }
 
     /// Runs one test on all files. Returns the sum of bytes per second, and the observations. The
@@ -66,7 +66,7 @@ impl<'c> Crew<'c> {
             None => {
                 let cells = &mut self.cells;
                 parallel::each(bench, cells, |cell, files, stop| {
-                    cell.run(Place { files, stop }, pass)
+                    cell.run(Context { files, stop }, pass)
                 })?
             }
         };
