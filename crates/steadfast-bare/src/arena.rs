@@ -1,4 +1,4 @@
-//! An allocator over a piece of memory that the firmware gives: first fit, with the free blocks in
+//! An allocator over a piece of memory that the firmware gives: first fit. The free blocks are in
 //! the order of their addresses, so that neighbours join again.
 //!
 //! Every block begins and ends at a multiple of [`UNIT`]. The caller passes the size again when it

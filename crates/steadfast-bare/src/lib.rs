@@ -27,7 +27,7 @@ impl<T> RacyCell<T> {
         RacyCell(UnsafeCell::new(value))
     }
 
-    /// The place of the value. Who uses it states why no other use happens at the same time.
+    /// The place of the value. Each use states why no other use happens at the same time.
     pub const fn get(&self) -> *mut T {
         self.0.get()
     }

@@ -27,8 +27,8 @@ const FAILED: u8 = b'-';
 
 /// What the daemon is called in its command line.
 pub const NAME: &str = "steadfast";
-/// The same where it serves the root file system: at the end systemd stops every process but those
-/// whose name begins so, and the last writes to the root come after that.
+/// The same where it serves the root file system. At the end systemd spares only processes whose
+/// names begin so. The last writes to the root come after that.
 pub const NAME_OF_ROOT: &str = "@steadfast";
 
 /// Runs this program again with `arguments`, under the name `name`, and waits until it is ready.

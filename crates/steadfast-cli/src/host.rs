@@ -24,7 +24,7 @@ pub(crate) const SECTOR: u32 = 512;
 pub enum Way {
     /// Through the page cache of the host.
     Cached,
-    /// For a mount, because the kernel caches the data above: as `Cached`, except that large reads,
+    /// For a mount, because the kernel caches the data above. It is as `Cached`, but large reads,
     /// and writes of data to a device, bypass the page cache. See [`FileOptions::cached_above`].
     CachedAbove,
     /// Past the page cache.

@@ -3,7 +3,7 @@
 //!
 //! The election runs in a thread of its own. It tells the mount where the owner is, and opens the
 //! volume when this node becomes the owner. Order at the end: the mount ends, then the sessions of
-//! the other nodes, then the last transaction point is made, then the term is released.
+//! the other nodes. Then the last transaction point is made, and the term is released.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -223,7 +223,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     /// Closes the gate, unless files are open for writing and `force` is not set. Requests wait at
-    /// the closed gate until the rollback has succeeded or is refused: a refused one must not drop
+    /// the closed gate until the rollback has succeeded or is refused. A refused one must not drop
     /// a write that the kernel has taken for stored.
     fn stop_requests(&self, force: bool) -> Option<RwLockWriteGuard<'_, Phase>> {
         // Waits for running operations.

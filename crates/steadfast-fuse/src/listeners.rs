@@ -2,9 +2,9 @@
 //!
 //! A worker that waits for the medium does not listen. So a device that could process sixteen reads
 //! at once gets only as many as there are workers. But if more workers listened, each would sleep
-//! longer and wake up on a processor with cold caches: two clients created 8,500 files a second
-//! with eight workers, instead of 13,500. So only the requested number of workers listens. The
-//! others stand by until a worker is [about to wait](Listeners::about_to_wait) and no worker listens.
+//! longer and wake up on a processor with cold caches. With eight workers two clients created 8,500
+//! files a second instead of 13,500. So only the requested number of workers listens. The others
+//! stand by until a worker is [about to wait](Listeners::about_to_wait) and no worker listens.
 //!
 //! Invariant: while no worker listens, every worker that does not stand by is busy. Since then none
 //! has announced that it is about to wait. So if all of them wait, one worker listens as long as

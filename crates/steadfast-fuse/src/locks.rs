@@ -1,5 +1,5 @@
-//! Locks of files across all kernels of one volume: flock, and locks of ranges by fcntl, whether
-//! they belong to a process or to an open file description.
+//! Locks of files across all kernels of one volume: flock, and locks of ranges by fcntl. The latter
+//! belong to a process or to an open file description.
 //!
 //! A kernel that hands its locks to the daemon keeps no record of them. It names an *owner*, which
 //! is a process or an open file description, and sends FLUSH at each close and RELEASE at the last

@@ -5,10 +5,10 @@
 //! (OSDI 2018). According to it, nearly all reported crash-consistency bugs need at most three
 //! operations on an almost new file system.
 //!
-//! The bounds of the paper are kept: few files ([`files`]), operations with few but telling
-//! arguments ([`Alphabet`]), a persistence call or none ([`Persistence`]) after each, and one at
-//! the end. The paper cuts the power only after the last call. Here the cut comes at every I/O from
-//! the last operation on; earlier cuts belong to a shorter sequence.
+//! The bounds are those of the paper. There are few files ([`files`]), and operations have few but
+//! telling arguments ([`Alphabet`]). A persistence call or none ([`Persistence`]) follows each, and
+//! one comes at the end. The paper cuts the power only after the last call. Here the cut comes at
+//! every I/O from the last operation on; earlier cuts belong to a shorter sequence.
 //!
 //! There would be billions of sequences of three operations. So they are pruned twice, as in the
 //! paper. First, only letters that affect each other remain. Second, only [calls](Calls) that

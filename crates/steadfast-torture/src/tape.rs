@@ -193,7 +193,7 @@ impl Tape {
         if inside && offset.is_multiple_of(unit) && length.is_multiple_of(unit) {
             return Ok(());
         }
-        // The tests also cover the contract of the trait: a misaligned request, or one outside the
+        // The tests also cover the contract of the trait. A misaligned request, or one outside the
         // medium, is an error of the caller and never succeeds.
         Err(MediumError { operation, offset, length, class: ErrorClass::Permanent, os_error: 22 })
     }

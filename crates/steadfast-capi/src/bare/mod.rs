@@ -2,8 +2,8 @@
 //! `sf_start` ([`port`]): memory, clocks, entropy, a lock and the reaction to an internal error.
 //!
 //! One lock protects the whole library: at most one task is inside a function of it. So the locks
-//! of the core only count, the program gives a single lock with the priority inheritance of its
-//! RTOS, and no atomic compare-and-swap is needed for locks.
+//! of the core only count, and need no atomic compare-and-swap. The program gives a single lock
+//! with the priority inheritance of its RTOS.
 
 pub mod port;
 
@@ -20,7 +20,7 @@ struct Memory;
 #[global_allocator]
 static MEMORY: Memory = Memory;
 
-// SAFETY: the memory is the caller's alone until it is released: the arena keeps it out of its list
+// SAFETY: the memory is the caller's alone until it is released. The arena keeps it out of its list
 // of free blocks, and `sf_port.allocate` promises the same.
 unsafe impl GlobalAlloc for Memory {
     // SAFETY: the function has no precondition beyond the trait's.

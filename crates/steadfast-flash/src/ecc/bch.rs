@@ -7,9 +7,9 @@
 //!
 //! Any number of data bytes up to [`DATA_MAX`] can be a codeword (a shortened code).
 //!
-//! The code corrects `t` flips. It does not always detect more: a pattern of `t + 1` flips is
-//! mistaken for a pattern of `t` with a probability of about 0.3 % (t = 4) or 10^-7 (t = 8).
-//! Checksums of higher layers detect that.
+//! The code corrects `t` flips. It does not always detect more. It takes a pattern of `t + 1` flips
+//! for one of `t` with a probability of about 0.3 % (t = 4) or 10^-7 (t = 8). Checksums of higher
+//! layers detect that.
 
 use super::Uncorrectable;
 use super::field::{self, BITS, ORDER};

@@ -122,7 +122,7 @@ impl<N: Nand> Ftl<N> {
         Ok(bad)
     }
 
-    /// Completes the first mount of an image: enters the bad blocks among the empty last blocks
+    /// Completes the first mount of an image. It enters the bad blocks among the empty last blocks
     /// into the table, and writes anchors with the list of skipped blocks.
     pub(super) fn settle(&mut self, read_only: bool) -> Result<()> {
         if !self.in_good_blocks {

@@ -1,6 +1,6 @@
 //! The helper process itself.
 //!
-//! It is forked from a process with many threads, so between fork and exit it may only call
+//! It is forked from a process with many threads. So between fork and exit it may only call
 //! async-signal-safe functions: no allocation, no locks, no panic. A [`Plan`] holds all that it
 //! needs, prepared before the fork.
 #![allow(unsafe_code)]

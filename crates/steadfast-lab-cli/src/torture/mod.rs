@@ -1,7 +1,7 @@
 //! `steadfast torture`: cuts the power, in a simulator or for real, and judges the result.
 //!
 //! The lab does the work. This module has the command line, the progress, the messages and the exit
-//! code: 0 if nothing was found, 1 for a violation, 2 for a wrong call.
+//! code. That is 0 if nothing was found, 1 for a violation, 2 for a wrong call.
 
 mod consent;
 mod device;

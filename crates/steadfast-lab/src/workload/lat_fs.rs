@@ -1,5 +1,5 @@
-//! `lat_fs` of HBench-OS and lmbench: create N files of a size in one directory, then delete them,
-//! in the order of creation or in a random one. One creation is `creat`, `write` and `close`.
+//! `lat_fs` of HBench-OS and lmbench creates N files of a size in one directory. Then it deletes
+//! them, in the order of creation or in a random one. One creation is `creat`, `write` and `close`.
 //!
 //! Reference: A. Brown, M. Seltzer, "Operating System Benchmarking in the Wake of lmbench",
 //! SIGMETRICS 1997.

@@ -2,8 +2,9 @@
 //! reclaiming deleted files and snapshots.
 //!
 //! A turn is one bounded step, so an operation that needs the medium or a lock waits for one step
-//! at most. Two kinds of step are not bounded by the caller, because each is a whole checkpoint: a
-//! transaction point of the timer that is too large for the log, and a unit of deleting a snapshot.
+//! at most. The caller does not bound two kinds of step, because each is a whole checkpoint. One is
+//! a transaction point of the timer that is too large for the log. The other is a unit of deleting
+//! a snapshot.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -58,8 +58,8 @@ pub trait KeyspaceRead {
 /// Changing the map. The writer is alone: nothing that it has read changes before it applies its
 /// batch.
 pub trait Keyspace: KeyspaceRead {
-    /// Applies changes, which become visible and are found after a power cut as a whole or not at
-    /// all: at most one a key, sorted by key, at most [`BATCH_MUTATIONS_MAX`].
+    /// Applies changes: at most one a key, sorted by key, at most [`BATCH_MUTATIONS_MAX`]. They
+    /// become visible as a whole. After a power cut all of them are there, or none.
     ///
     /// The engine follows [`Kind::Extent`](crate::format::key::Kind::Extent) values. Blocks that
     /// appear in the batch change from reserved to used. Blocks that disappear are freed: reusable

@@ -78,7 +78,7 @@ fn erase_first_record(medium: &impl Medium, superblock: &Superblock) -> Result<(
 /// Writes the checkpoint of an empty root directory; the log begins with `lsn`.
 ///
 /// Its tree is one leaf, so it is written directly. An engine would be a second copy of most of the
-/// core in a program, because its medium is another type than that of the mounted volume.
+/// core in a program. Its medium is of another type than that of the mounted volume.
 fn write_first_state(
     medium: &impl Medium,
     platform: &impl Platform,

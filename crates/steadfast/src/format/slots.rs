@@ -24,7 +24,7 @@ impl Slots {
     /// Reads the slots.
     ///
     /// # Errors
-    /// `NoMetaroot`, or the medium's error if neither copy of a slot can be read: the newest state
+    /// `NoMetaroot`, or the medium's error if neither copy of a slot can be read. The newest state
     /// may be there, and an older one must not be taken for it. But permanently unreadable copies
     /// cause no such error. A power cut leaves such copies on flash, or on a disk whose checksums
     /// no longer match.
@@ -126,7 +126,7 @@ impl Metaroot {
     /// Reads the newest valid metaroot.
     ///
     /// # Errors
-    /// `NoMetaroot`, or the medium's error if neither copy of a slot can be read: the newest state
+    /// `NoMetaroot`, or the medium's error if neither copy of a slot can be read. The newest state
     /// may be there, and an older one must not be taken for it. But permanently unreadable copies
     /// cause no such error. A power cut leaves such copies on flash, or on a disk whose checksums
     /// no longer match.

@@ -1,9 +1,9 @@
 //! The POSIX semantics: names, attributes, links, files.
 //!
-//! Every operation is a function over a transaction (`tx::Tx`) that changes at most 64 keys; larger
-//! work goes in steps that each leave a consistent file system. The functions use
-//! the engine's [keyspace](crate::engine::keyspace). The methods of [`Volume`](crate::Volume) in
-//! this room run them, and move the bytes of files through the engine.
+//! Every operation is a function over a transaction (`tx::Tx`) that changes at most 64 keys. Larger
+//! work goes in steps, and each step leaves a consistent file system. The functions use the
+//! engine's [keyspace](crate::engine::keyspace). The methods of [`Volume`](crate::Volume) in this
+//! room run them, and move the bytes of files through the engine.
 
 mod acl;
 mod allocate;

@@ -1,6 +1,6 @@
-//! Prepares a file for a change of its data or size: no inline data where extents are to be, no
-//! extents left behind its end, no stale bytes in its last block. Nothing here changes what a
-//! reader sees. Callers hold the inode's data lock.
+//! Prepares a file for a change of its data or size. Then it has no inline data where extents are
+//! to be, no extents behind its end, and no stale bytes in its last block. Nothing here changes
+//! what a reader sees. Callers hold the inode's data lock.
 
 use alloc::vec::Vec;
 

@@ -1,8 +1,8 @@
 //! A medium that retries: reads, writes and discards whose error says that a retry may help.
 //!
 //! Everything in the core goes through it, so callers do not see a transient error of the medium. A
-//! flush is never retried. A failed flush may have lost the data that it should have made durable:
-//! a device that was reset loses its write cache, a kernel its dirty pages. A second flush that
+//! flush is never retried. A failed flush may have lost the data that it should have made durable.
+//! A device that was reset loses its write cache, and a kernel its dirty pages. A second flush that
 //! succeeds would then report a false success.
 
 use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, Temperature, WaitHook};

@@ -190,8 +190,8 @@ pub fn scan<M: Medium, P: Platform>(
     Ok(found)
 }
 
-/// Takes the last group, whose newest record may have been in flight: without its data it does not
-/// count, and the one before it in the group is the last.
+/// Takes the last group, whose newest record may have been in flight. Without its data it does not
+/// count. Then the record before it in the group is the last.
 #[inline(never)]
 fn accept_last<M: Medium, P: Platform>(
     store: &Store<M, P>,

@@ -100,8 +100,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
 }
 
 impl<'c> Leaf<'c> {
-    /// The leaf of `key`, if it and the branches above it are in memory and of the working
-    /// generation, it is dirty, and no branch needs a lower first key for it.
+    /// The leaf of `key`, if it is dirty and no branch needs a lower first key for it. The leaf and
+    /// the branches above it must be in memory and of the working generation.
     fn find(
         nodes: Nodes<'c>,
         fingers: &mut Fingers,

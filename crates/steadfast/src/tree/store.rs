@@ -140,9 +140,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(())
     }
 
-    /// Goes down the path to `key` as far as nodes are in memory, under one lock: to the leaf, or
-    /// to the first node that must be read. Begins at a [finger](crate::tree::finger) if one knows
-    /// the leaf.
+    /// Goes down the path to `key` under one lock, as far as nodes are in memory. It ends at the
+    /// leaf, or at the first node that must be read. Begins at a [finger](crate::tree::finger) if
+    /// one knows the leaf.
     pub(super) fn descend(
         &self,
         root: &Root,

@@ -55,9 +55,9 @@ impl Pieces {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Bytes of file data that the volume can surely still accept now, in any pieces. Freed blocks
-    /// that a transaction point makes reusable are included, unless none may be set: while the
-    /// volume is held, or if the mask has no `volume full`. If the result is too small, a write may
-    /// still succeed; only the write itself decides.
+    /// that a transaction point makes reusable are included. They are not while the volume is held,
+    /// or if the mask has no `volume full`: then no point may be set. If the result is too small, a
+    /// write may still succeed; only the write itself decides.
     pub(crate) fn available_bytes(&self) -> Result<u64> {
         self.check_open()?;
         self.check_shown()?;

@@ -1,5 +1,6 @@
-//! From what the medium holds to a state that operations see, and back to the last transaction
-//! point: opening, the log beside the tree, rollback, signs of a newer state that was lost.
+//! Opening makes a state that operations see from what the medium holds. Rollback returns to the
+//! last transaction point. The log beside the tree and the signs of a newer, lost state are here
+//! too.
 
 pub(crate) mod newer;
 pub(crate) mod open;

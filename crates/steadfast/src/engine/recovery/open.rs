@@ -2,9 +2,9 @@
 //! nothing else. The log is put into the tree [when that is
 //! needed](crate::engine::recovery::overlay).
 //!
-//! Opening writes in two cases. After a power cut in the middle of a transaction point it overwrites
-//! the remains of that point: a state that one mount has dropped must not come back at the next. And
-//! where the log changes more nodes than the cache holds, the replay [writes them out
+//! Opening writes in two cases. After a power cut in the middle of a transaction point it
+//! overwrites the remains of that point. A state that one mount has dropped must not come back at
+//! the next. And where the log changes more nodes than the cache holds, the replay [writes them out
 //! ](Engine::relieve_replay) to free blocks.
 
 use core::sync::atomic::{AtomicBool, AtomicU32};

@@ -2,8 +2,8 @@
 //!
 //! It takes two checkpoints. The first is of the last transaction point, so the log is empty and no
 //! record names blocks that are free in the snapshot. The second has the snapshot's root with two
-//! changes: the snapshot's own key, which its tree does not have, and a flag on every older
-//! snapshot that was deleted since.
+//! changes. It gets the snapshot's own key, which its tree does not have. Every older snapshot that
+//! was deleted since gets a flag.
 //!
 //! Those older snapshots reappear with the directory of the tree, together with their dead lists.
 //! Blocks of these lists may have been reused for newer data, so background work deletes the

@@ -1,5 +1,5 @@
 //! Replaying a log that changes more nodes than the cache holds, so that some are written out in
-//! the middle: with the power cut at every request of the opening, and again at those of the next
+//! the middle. The power is cut at every request of the opening, and again at those of the next
 //! one.
 
 use alloc::collections::BTreeMap;

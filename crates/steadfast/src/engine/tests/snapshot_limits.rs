@@ -219,7 +219,7 @@ fn goes_back(size: u64, large: usize, small: usize) {
 }
 
 /// Power cuts on the way back of volumes that find no room without the blocks of the deleted
-/// snapshot: the volume is where it was or at the snapshot, with every byte, and goes on.
+/// snapshot. The volume is where it was or at the snapshot, with every byte, and goes on.
 #[test]
 fn a_cut_on_the_way_back_past_deleted_snapshots_leaves_one_of_two_states() {
     const SIZE: u64 = 3000 << 10;

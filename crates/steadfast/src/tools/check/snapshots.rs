@@ -1,5 +1,5 @@
-//! Compares snapshots with the dead lists: every block that a snapshot needs and the live tree does
-//! not is in the right list, with the right birth. The lists have no other blocks.
+//! Compares snapshots with the dead lists. A block that a snapshot needs and the live tree does not
+//! must be in the right list, with the right birth. The lists have no other blocks.
 //!
 //! The life of a block is one interval. The check goes from the newest snapshot to the oldest. A
 //! block that a tree has and no newer tree has died between the two. It is in the list of this
