@@ -4,6 +4,8 @@ extern crate std;
 
 use alloc::vec;
 
+use steadfast_media::Random;
+
 use super::{Oracle, Step, small, step};
 use crate::ftl::{BlockUse, FlashError, Ftl, format};
 use crate::model::{Ageing, NandModel};
@@ -30,11 +32,8 @@ fn to_death(pairing: Pairing, seed: u32) {
     let nand = NandModel::new(&part, u64::from(seed)).with_ageing(ageing);
     let mut ftl = format(nand, 1).unwrap();
     let mut oracle = Oracle::new(512);
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state >> 8
-    };
+    let mut random = Random::new(seed.into());
+    let mut next = || random.bits() as u32;
     let mut written = 0_u64;
     let mut flushed = oracle.clone();
     let death = loop {

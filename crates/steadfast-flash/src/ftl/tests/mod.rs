@@ -16,6 +16,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use steadfast_media::Random;
+
 use super::{FlashError, Ftl, format};
 use crate::model::{Ageing, Interrupted, NandModel};
 use crate::nand::{Nand, NandError, NandGeometry, Pairing};
@@ -45,11 +47,8 @@ pub enum Step {
 
 /// Fills the part, overwrites at random, flushes, trims.
 pub fn churn(count: u32, seed: u32) -> Vec<Step> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state >> 8
-    };
+    let mut random = Random::new(seed.into());
+    let mut next = || random.bits() as u32;
     (0..count)
         .map(|number| match next() % 16 {
             0 | 1 => Step::Flush,

@@ -6,6 +6,8 @@ extern crate std;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use steadfast_media::Random;
+
 use super::{Oracle, Powered, Step, churn, recover, run, step};
 use crate::ftl::{FlashError, Ftl, format};
 use crate::model::{Interrupted, NorModel};
@@ -122,12 +124,11 @@ fn most_of_a_part_can_be_used() {
 fn a_part_that_wears_out_keeps_its_data() {
     let mut ftl = format(part(64, 60), 1).unwrap();
     let mut oracle = Oracle::new(512);
-    let mut state = 3_u32;
+    let mut random = Random::new(3);
     let death = loop {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let next = match state >> 28 {
+        let next = match random.below(16) {
             0..3 => Step::Flush,
-            _ => Step::Write((state >> 8) as u16, state, u16::MAX),
+            _ => Step::Write(random.bits() as u16, random.bits() as u32, u16::MAX),
         };
         if let Err(error) = step(&mut ftl, &mut oracle, &next) {
             break error;
