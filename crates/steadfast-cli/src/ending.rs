@@ -6,7 +6,7 @@
 //! about to end. This module waits for that daemon for a limited time. Any other use is reported at
 //! once.
 //!
-//! A daemon that is ending has three signs: its command line names the image, it has the image
+//! A daemon that is ending has three signs. Its command line names the image, it has the image
 //! open, and no mount has the image as its source. Another process that waits here has the same
 //! command line, but does not have the image open.
 

@@ -1,8 +1,8 @@
 //! The commands of `steadfast`: make, mount and inspect Steadfast volumes.
 //!
-//! Commands live in `commands`, one file each. They talk to a volume in one of two ways: opened
-//! in this process from an image that is not mounted (`image`), or, mounted, through ioctls on
-//! its mount point (`live`). Failures are one line and an exit code ([`failure`]).
+//! Commands live in `commands`, one file each. They talk to a volume in one of two ways. They open
+//! its image in this process if it is not mounted (`image`), or use ioctls on its mount point if it
+//! is (`live`). Failures are one line and an exit code ([`failure`]).
 //!
 //! The program `steadfast` is [`cli::run`] and nothing else. What is public besides is what the
 //! program `steadfast-lab` shares with it.

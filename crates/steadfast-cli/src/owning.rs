@@ -249,8 +249,8 @@ impl Owned {
         });
     }
 
-    /// Gives the volume up. If its last transaction point could not be made (not `closed`) and the
-    /// kernel may still write what it has cached, the next owner fences this machine instead.
+    /// Gives the volume up. The last transaction point may have failed (not `closed`) while the
+    /// kernel can still write what it has cached. Then the next owner fences this machine instead.
     ///
     /// # Errors
     /// [`failure`].

@@ -230,8 +230,8 @@ impl Locks {
         let mut table = self.table();
         let file = table.files.entry(inode).or_default();
         if wanted.flock {
-            // As on Linux a conversion first gives up what is held, so that two of them at once
-            // do not wait for each other for ever.
+            // As on Linux a conversion first gives up what is held. So two of them at once do not
+            // wait for each other for ever.
             let same = |held: &&Lock| held.is_of(&wanted) && held.exclusive == wanted.exclusive;
             if !file.held.iter().any(|held| same(&held)) {
                 file.cut(&wanted);

@@ -21,7 +21,7 @@
 //! Steadfast's block size is never smaller, so two blocks never share a unit. A torn write damages
 //! only its own block.
 //!
-//! A medium that can align requests itself may state a *smaller* unit than the hardware has: a tear
+//! A medium that can align requests itself may state a *smaller* unit than the hardware has. A tear
 //! at every 512 bytes covers a tear at every 4,096. It must never state a larger one.
 //!
 //! # Contents

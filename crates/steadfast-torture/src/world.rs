@@ -201,8 +201,8 @@ impl World {
         self
     }
 
-    /// The same world with the smallest cache and nodes, and a log that changes more nodes than that
-    /// cache holds: operations and replays write nodes out without a checkpoint.
+    /// The same world with the smallest cache and nodes, and a log that changes more nodes than
+    /// that cache holds. Operations and replays write nodes out without a checkpoint.
     #[must_use]
     pub fn with_little_memory(mut self) -> World {
         let copies = self.format.metadata_copies;

@@ -1,5 +1,5 @@
 //! Sorting in place, on a small stack. The sort of the standard library keeps up to 48 elements on
-//! the stack, which are kilobytes for large ones, and takes several kilobytes of code for each type.
+//! the stack, which are kilobytes for large ones. It takes several kilobytes of code for each type.
 //!
 //! Short lists are sorted by insertion, long ones by heap sort (Williams 1964, with the bottom-up
 //! heap construction of Floyd). Neither is stable.

@@ -2,8 +2,9 @@
 //!
 //! Opening the device also keeps other openers from its part of the file, with the
 //! [locks](super::lock) that an opener of the file takes. So two partitions of one image are two
-//! media, and the whole image cannot be used beside them. The search goes down through sysfs: from
-//! a partition to its disk, from a mapped device to its components, from a loop device to its file.
+//! media, and the whole image cannot be used beside them. The search goes down through sysfs. It
+//! goes from a partition to its disk, from a mapped device to its components, and from a loop
+//! device to its file.
 //!
 //! A file without a name, or with a name that cannot be opened here, is skipped, because only its
 //! name leads other openers to it. Some cases stay undetected: another machine, a network block

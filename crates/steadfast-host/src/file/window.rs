@@ -2,7 +2,7 @@
 //!
 //! What is outside is neither read nor written, whatever is asked for: every request is checked
 //! against the window before it is moved. Of an image file only the window is
-//! [locked](super::lock), so that volumes in two windows are not in each other's way; a block
+//! [locked](super::lock), so that volumes in two windows are not in each other's way. A block
 //! device has one owner as a whole.
 
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! interval and the larger of both runs' noise ([`crate::statistics::ratio_unpaired`]).
 //!
 //! A machine that was busier on one day changes all figures at once. If both runs have the same
-//! peer, the change of the *ratio to the peer* is computed too; the load of the machine drops out
+//! peer, the change of the *ratio to the peer* is computed too. The load of the machine drops out
 //! of it.
 
 mod text;

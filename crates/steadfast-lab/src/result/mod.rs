@@ -26,7 +26,7 @@ pub use provenance::{Backing, Noise, Probe, Progress, Provenance};
 
 use std::collections::BTreeMap;
 
-/// The share that replaces the noise of the machine for counts, such as requests at the medium: a
+/// The share that replaces the noise of the machine for counts, such as requests at the medium. A
 /// busy machine makes times longer, not counts larger.
 pub const FLOOR_OF_COUNTS: f64 = 0.02;
 

@@ -3,8 +3,8 @@
 //! A [`Guard`] undoes one thing when it is dropped: at the end, on an error, on a panic. All
 //! pending things are also in one list, newest last, for [`everything`]. That is the way out
 //! without unwinding (a second Ctrl-C). Each thing has an identity that cannot come to mean
-//! anything else: a path in the run's own directory, or a loop device that is attached to a file
-//! there.
+//! anything else. It is a path in the run's own directory, or a loop device that is attached to a
+//! file there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

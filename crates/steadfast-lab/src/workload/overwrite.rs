@@ -2,7 +2,7 @@
 //! One thread does them, or several at once, each on its own file.
 //!
 //! One operation is both calls. The value is the sum over all threads in the time of the slowest.
-//! The requests that reached the medium meanwhile are counted too: durability needs at least one
+//! The requests that reached the medium meanwhile are counted too. Durability needs at least one
 //! write and one flush, and several threads can share a flush. At the end every byte is read and
 //! compared.
 

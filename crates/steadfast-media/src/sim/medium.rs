@@ -86,8 +86,8 @@ impl SimMedium {
     /// ```
     pub fn corner_cases(&self) -> impl Iterator<Item = Survival> + use<> {
         let count = self.in_flight();
-        // Outcomes that equal a prefix or another outcome are left out: the first alone, all except
-        // the last, and of two writes all except the first.
+        // Outcomes that equal a prefix or another outcome are left out. These are the first alone,
+        // all except the last, and of two writes all except the first.
         let alone = (1..count).map(Survival::Only);
         let rests = (0..count.saturating_sub(1)).filter(move |_| count > 2).map(Survival::AllBut);
         (0..=count).map(Survival::First).chain(alone).chain(rests)

@@ -67,8 +67,8 @@ impl BackgroundWork {
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// One bounded step of what the engine has to do in the background: the timer, a step of a
-    /// checkpoint of up to `bytes`, discards, deleting snapshots.
+    /// One bounded step of background work: the timer, a step of a checkpoint of up to `bytes`,
+    /// discards, deleting snapshots.
     pub(crate) fn background_step(&self, bytes: u64) -> Result<Turn> {
         if !self.may_heal() {
             return Ok(Turn::Stopped);

@@ -1,5 +1,5 @@
-//! What the tools need to know of the states: the use of each allocation group, whether a scrub may
-//! write, and the newest metaroot while no checkpoint writes one.
+//! What the tools need to know of the states. That is the use of each allocation group, whether a
+//! scrub may write, and the newest metaroot while no checkpoint writes one.
 
 use alloc::vec::Vec;
 

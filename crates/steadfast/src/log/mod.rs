@@ -114,8 +114,8 @@ impl Log {
         self.used + blocks <= self.region.count
     }
 
-    /// Erases the remains of a record that a power cut interrupted: in the place of the next
-    /// record, and in the `spare` block of the last group. After a mount has continued without
+    /// Erases the remains of a record that a power cut interrupted. They are in the place of the
+    /// next record and in the `spare` block of the last group. After a mount has continued without
     /// these remains, they must not be completed later. A new record that is torn in turn could
     /// complete them, or a rewrite of the same data. Durable when it returns. A full log has no
     /// such place: the block after the last record holds the first one.
