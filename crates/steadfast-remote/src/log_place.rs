@@ -14,7 +14,7 @@ use crate::client::TcpFleet;
 use crate::error::RemoteError;
 use crate::live::LiveLog;
 use crate::place::{clock, hex};
-use crate::tender::Shared;
+use crate::tender::TenderState;
 use crate::witness::DirectoryWitness;
 
 /// A log in use.
@@ -112,7 +112,7 @@ pub(crate) fn attach(
 pub(crate) fn keep(
     array: &Array<TcpFleet>,
     log: &HostLog,
-    shared: &Shared,
+    shared: &TenderState,
     rate: u64,
     witness: Option<&DirectoryWitness>,
 ) {

@@ -22,7 +22,7 @@ use crate::place::{
     Noted, ServerReport, as_witness, clock, fleet, hex, known_uuid, look, options, recorded,
     servers_of, trim_all, uuid_from, uuid_of, witness,
 };
-use crate::tender::{self, Shared};
+use crate::tender::{self, TenderState};
 use crate::witness::DirectoryWitness;
 
 /// Reads of at least this many bytes do not call the hook. They use several servers at once, so two
@@ -46,7 +46,7 @@ struct Open {
     array: Array<TcpFleet>,
     /// The write-behind log, with its path.
     log: Option<(PathBuf, HostLog)>,
-    shared: Shared,
+    shared: TenderState,
     times: Times,
     /// The etcd session that decides whether this client may write. Dropped after the array.
     session: Option<Arc<Session>>,
@@ -272,7 +272,7 @@ impl RemoteMedium {
             false => log_place::attach(address, &array, new, witness.as_deref())?,
         };
         let log = address.log.clone().zip(log);
-        let open = Arc::new(Open { array, log, shared: Shared::default(), times, session });
+        let open = Arc::new(Open { array, log, shared: TenderState::default(), times, session });
         if open.array.is_read_only() {
             return Ok(RemoteMedium {
                 open,

@@ -18,7 +18,7 @@ const TRIES: u32 = 20;
 
 /// State shared by the tender and its owner.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct TenderState {
     stop: Mutex<bool>,
     wake: Condvar,
     rebuild: Mutex<Option<LiveRebuild>>,
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     avoided: Mutex<Vec<usize>>,
 }
 
-impl Shared {
+impl TenderState {
     /// Stops the tender.
     pub(crate) fn stop(&self) {
         *self.stop.lock() = true;
@@ -75,7 +75,7 @@ fn begin_listed(
 /// is used only after `spare_after`.
 pub(crate) fn tend(
     array: &Array<TcpFleet>,
-    shared: &Shared,
+    shared: &TenderState,
     rate: u64,
     spare_after: Duration,
     session: Option<&Session>,
@@ -142,7 +142,7 @@ pub(crate) fn tend(
 /// Runs one rebuild as far as possible. Returns whether the tender must stop.
 fn carry_out(
     array: &Array<TcpFleet>,
-    shared: &Shared,
+    shared: &TenderState,
     member: usize,
     rebuild: &mut Rebuild,
     rate: u64,

@@ -157,7 +157,7 @@ impl<D: Medium> Disk<D> {
         self.number = batch.number;
         self.newest = Some((point, complete));
         self.punch(&batch.holes)?;
-        let mut run = Run::default();
+        let mut run = BlockRun::default();
         for (block, bytes) in &layer.writes {
             run.add(&self.medium, self.header.image(), *block, &bytes[..])?;
         }
@@ -186,7 +186,7 @@ impl<D: Medium> Disk<D> {
 
     fn apply_journaled(&self, batch: &Batch) -> Result<(), LogError> {
         self.punch(&batch.holes)?;
-        let mut run = Run::default();
+        let mut run = BlockRun::default();
         self.each_block(batch, |block, _, bytes| {
             run.add(&self.medium, self.header.image(), block, bytes)
         })?;
@@ -236,12 +236,12 @@ impl<D: Medium> Disk<D> {
 
 /// Consecutive blocks, written together.
 #[derive(Default)]
-struct Run {
+struct BlockRun {
     first: u32,
     bytes: Vec<u8>,
 }
 
-impl Run {
+impl BlockRun {
     fn add<D: Medium>(
         &mut self,
         medium: &D,

@@ -36,7 +36,7 @@ pub struct Gateway {
 }
 
 /// Result of asking one member.
-enum Asked {
+enum MemberAnswer {
     Answer(Vec<u8>),
     /// No usable answer: the next member is asked.
     Nothing(String),
@@ -68,7 +68,7 @@ impl Gateway {
         Ok(Gateway { agent: config.build().into(), members, last: AtomicUsize::new(0) })
     }
 
-    fn ask_one(&self, member: &str, path: &str, body: &[u8]) -> Asked {
+    fn ask_one(&self, member: &str, path: &str, body: &[u8]) -> MemberAnswer {
         let request =
             self.agent.post(format!("{member}{path}")).header("content-type", "application/json");
         let answer = request.send(body).and_then(|mut response| {
@@ -76,12 +76,12 @@ impl Gateway {
             Ok((response.status(), bytes))
         });
         match answer {
-            Err(error) => Asked::Nothing(format!("{member}: {error}")),
-            Ok((status, bytes)) if status.is_success() => Asked::Answer(bytes),
+            Err(error) => MemberAnswer::Nothing(format!("{member}: {error}")),
+            Ok((status, bytes)) if status.is_success() => MemberAnswer::Answer(bytes),
             Ok((status, bytes)) => match wire::parse::<wire::ErrorAnswer>(&bytes) {
-                Ok(refusal) if !PASSING.contains(&refusal.code) => Asked::Refused(refusal),
-                Ok(refusal) => Asked::Nothing(format!("{member}: {}", refusal.error)),
-                Err(_) => Asked::Nothing(format!("{member}: status {status}")),
+                Ok(refusal) if !PASSING.contains(&refusal.code) => MemberAnswer::Refused(refusal),
+                Ok(refusal) => MemberAnswer::Nothing(format!("{member}: {}", refusal.error)),
+                Err(_) => MemberAnswer::Nothing(format!("{member}: status {status}")),
             },
         }
     }
@@ -98,12 +98,12 @@ impl Gateway {
             let index = (first + turn) % self.members.len();
             let Some(member) = self.members.get(index) else { continue };
             match self.ask_one(member, path, body.as_bytes()) {
-                Asked::Answer(bytes) => {
+                MemberAnswer::Answer(bytes) => {
                     self.last.store(index, Ordering::Relaxed);
                     return wire::parse(&bytes).map(Ok);
                 }
-                Asked::Refused(refusal) => return Ok(Err(refusal)),
-                Asked::Nothing(text) => why = text,
+                MemberAnswer::Refused(refusal) => return Ok(Err(refusal)),
+                MemberAnswer::Nothing(text) => why = text,
             }
         }
         Err(StoreError::Unreachable(why))
