@@ -191,6 +191,9 @@ ok "SQLite, git, rsync and mappings on several nodes"
 [ "$(cat "$WORK/b/one" "$WORK/c/two")" = "$(printf '1\n2')" ] || die "an update of two nodes is not there"
 [ -e "$WORK/a/.snapshots/before/counter" ] || die "a snapshot of node b is not on node a"
 "$STEADFAST" transact "$WORK/c" || die "transact on a peer"
+for node in a b c; do
+    "$STEADFAST" top --json "$WORK/$node" | says '"peers": 2' || die "top on node $node does not know the peers"
+done
 ok "commands on any node are about the whole volume"
 
 # The compliance suite on a peer, while another peer changes things next to it.

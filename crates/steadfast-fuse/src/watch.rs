@@ -16,7 +16,7 @@ use steadfast_media::{Medium, MediumCounters};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::ioctl::call::{READ, WRITE, call, number};
-use crate::metrics::{BUCKETS, Histogram, Kind, Metrics, Operations};
+use crate::metrics::{BUCKETS, Histogram, Kind, Metrics, Operations, Sharing};
 
 /// `_IOR(TYPE, 0x40, StatusArgument)`: returns the activity of the volume.
 pub const STATUS: u32 = number(READ, 0x40, size_of::<StatusArgument>());
@@ -59,6 +59,8 @@ pub struct Status {
     pub activity: Activity,
     /// The medium; `None` if it does not count.
     pub medium: Option<MediumCounters>,
+    /// `None` if one machine has the volume.
+    pub sharing: Option<Sharing>,
 }
 
 /// [`Status`] with the operations of every kind, by number.
@@ -102,6 +104,7 @@ impl Status {
             written_bytes,
             activity: volume.activity()?,
             medium: volume.medium().counters(),
+            sharing: metrics.sharing(),
         })
     }
 }
@@ -252,8 +255,14 @@ pub struct StatusArgument {
     pub node_size: u32,
     /// Bits of [`status_flag`].
     pub flags: u64,
+    pub sharing_epoch: u64,
+    pub sharing_peers: u64,
+    pub sharing_forwarded: u64,
+    pub sharing_delegated: u64,
+    pub sharing_recalls: u64,
+    pub sharing_silent: u64,
     /// Zero, reserved for further counts.
-    pub reserved: [u64; 12],
+    pub reserved: [u64; 6],
 }
 
 /// Bits of [`StatusArgument::flags`].
@@ -264,6 +273,8 @@ pub mod status_flag {
     pub const PENDING_OVERFLOW: u64 = 2;
     /// The volume became read-only by itself.
     pub const POISONED: u64 = 4;
+    /// Several nodes share the volume.
+    pub const SHARED: u64 = 8;
 }
 
 /// Argument of [`OPERATIONS`].
@@ -355,6 +366,7 @@ impl From<&Status> for StatusArgument {
         let (activity, space, cache) =
             (&status.activity, &status.activity.space, &status.activity.cache);
         let medium = status.medium.unwrap_or_default();
+        let sharing = status.sharing.unwrap_or_default();
         let flag = |set: bool, bit: u64| if set { bit } else { 0 };
         StatusArgument {
             uptime_ms: u64::try_from(status.uptime.as_millis()).unwrap_or(u64::MAX),
@@ -395,8 +407,15 @@ impl From<&Status> for StatusArgument {
             node_size: activity.node_size,
             flags: flag(status.medium.is_some(), status_flag::MEDIUM_COUNTS)
                 | flag(activity.pending_overflow, status_flag::PENDING_OVERFLOW)
-                | flag(activity.poisoned, status_flag::POISONED),
-            reserved: [0; 12],
+                | flag(activity.poisoned, status_flag::POISONED)
+                | flag(status.sharing.is_some(), status_flag::SHARED),
+            sharing_epoch: sharing.epoch,
+            sharing_peers: sharing.peers,
+            sharing_forwarded: sharing.forwarded,
+            sharing_delegated: sharing.delegated,
+            sharing_recalls: sharing.recalls,
+            sharing_silent: sharing.silent,
+            reserved: [0; 6],
         }
     }
 }
@@ -451,6 +470,14 @@ impl From<&StatusArgument> for Status {
                 flushes: argument.medium_flushes,
                 discards: argument.medium_discards,
                 failures: argument.medium_failures,
+            }),
+            sharing: has(status_flag::SHARED).then_some(Sharing {
+                epoch: argument.sharing_epoch,
+                peers: argument.sharing_peers,
+                forwarded: argument.sharing_forwarded,
+                delegated: argument.sharing_delegated,
+                recalls: argument.sharing_recalls,
+                silent: argument.sharing_silent,
             }),
         }
     }
@@ -574,8 +601,8 @@ mod tests {
             byte[0] = index as u8 + 1;
             byte[1..].fill(0);
         }
-        argument.flags = status_flag::MEDIUM_COUNTS | status_flag::POISONED;
-        argument.reserved = [0; 12];
+        argument.flags = status_flag::MEDIUM_COUNTS | status_flag::POISONED | status_flag::SHARED;
+        argument.reserved = [0; 6];
         assert_eq!(StatusArgument::from(&Status::from(&argument)), argument);
     }
 }

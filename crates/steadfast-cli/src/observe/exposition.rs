@@ -3,7 +3,7 @@
 
 use std::fmt::{Display, Write};
 
-use steadfast_fuse::metrics::{Histogram, Kind, Operations};
+use steadfast_fuse::metrics::{Histogram, Kind, Operations, Sharing};
 use steadfast_fuse::watch::Snapshot;
 use steadfast_remote::Live;
 
@@ -111,10 +111,48 @@ pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> 
             page.family(name, Type::Counter, help).sample(&[], value);
         }
     }
+    if let Some(sharing) = &status.sharing {
+        nodes(&mut page, sharing);
+    }
     if let Some(live) = remote {
         array(&mut page, live);
     }
     page.text
+}
+
+/// Writes the metrics of a volume that nodes share.
+fn nodes(page: &mut Page, sharing: &Sharing) {
+    let (counter, gauge) = (Type::Counter, Type::Gauge);
+    for (name, kind, help, value) in [
+        ("cluster_epoch", gauge, "Number of the owner's term.", sharing.epoch),
+        ("cluster_peers", gauge, "Nodes that use the volume, without the owner.", sharing.peers),
+        (
+            "cluster_forwarded_total",
+            counter,
+            "Requests that peers have forwarded to the owner.",
+            sharing.forwarded,
+        ),
+        (
+            "cluster_delegated_total",
+            counter,
+            "Answers with names or attributes that a kernel may keep.",
+            sharing.delegated,
+        ),
+        (
+            "cluster_recalls_total",
+            counter,
+            "Times that a kernel was told to drop names or attributes.",
+            sharing.recalls,
+        ),
+        (
+            "cluster_silent_recalls_total",
+            counter,
+            "Of those, the ones that were not confirmed in time.",
+            sharing.silent,
+        ),
+    ] {
+        page.family(name, kind, help).sample(&[], value);
+    }
 }
 
 /// Writes the metrics of the array of remote memory that holds the volume.
@@ -339,6 +377,19 @@ mod tests {
         assert_eq!(page.value("steadfast_remote_log_failed", &[]), Some(1.0));
         let p99 = [("op", "flush"), ("quantile", "0.99")];
         assert_eq!(page.value("steadfast_remote_latency_seconds", &p99), Some(0.002));
+        assert_eq!(page.value("steadfast_cluster_epoch", &[]), None);
+        let shared = text(&fixture::shared(), &identity, None);
+        let shared = parser::parse(&shared).unwrap();
+        for (name, value) in [
+            ("epoch", 3.0),
+            ("peers", 2.0),
+            ("forwarded_total", 8000.0),
+            ("delegated_total", 500.0),
+            ("recalls_total", 40.0),
+            ("silent_recalls_total", 1.0),
+        ] {
+            assert_eq!(shared.value(&format!("steadfast_cluster_{name}"), &[]), Some(value));
+        }
         let info: Vec<_> = page.samples("steadfast_volume_info").collect();
         assert!(info[0].labels.contains(&("image".into(), identity.image.clone())), "{info:?}");
     }

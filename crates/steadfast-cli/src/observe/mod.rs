@@ -22,7 +22,7 @@ pub mod fixture {
     use std::time::Duration;
 
     use steadfast::volume::{Activity, CacheUse, SpaceUse};
-    use steadfast_fuse::metrics::{Kind, Operations, bucket_limit};
+    use steadfast_fuse::metrics::{Kind, Operations, Sharing, bucket_limit};
     use steadfast_fuse::watch::{Snapshot, Status};
     use steadfast_media::MediumCounters;
     use steadfast_remote::{Latency, Live, LiveLog, LiveMember, LiveRebuild};
@@ -96,9 +96,24 @@ pub mod fixture {
                     discards: 0,
                     failures: 0,
                 }),
+                sharing: None,
             },
             operations: kinds,
         }
+    }
+
+    /// The same volume, shared by nodes.
+    pub fn shared() -> Snapshot {
+        let mut snapshot = snapshot();
+        snapshot.status.sharing = Some(Sharing {
+            epoch: 3,
+            peers: 2,
+            forwarded: 8000,
+            delegated: 500,
+            recalls: 40,
+            silent: 1,
+        });
+        snapshot
     }
 
     /// An array of remote memory with failures.

@@ -209,7 +209,7 @@ impl Ownership {
         let shared = &self.0;
         shared.set_target(None, false);
         let (jobs, received) = mpsc::channel();
-        let metrics = Arc::new(Metrics::new(crate::workers::THREADS_MIN));
+        let metrics = Arc::new(Metrics::shared(crate::workers::THREADS_MIN, epoch));
         let tags = AtomicU64::new(0);
         // No answer waits for the cluster when the mount has ended.
         let over = Arc::new(AtomicBool::new(false));
@@ -227,7 +227,7 @@ impl Ownership {
                 _ => Duration::ZERO,
             })
         };
-        let kernels = Kernels::new(&volume, Some(lasting), tag(epoch, 0));
+        let kernels = Kernels::new(&volume, Some(lasting), &metrics, tag(epoch, 0));
         let user = shared.user;
         let make = {
             let (volume, kernels) = (Arc::clone(&volume), Arc::clone(&kernels));

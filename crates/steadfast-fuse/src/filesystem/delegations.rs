@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use steadfast::InodeNumber;
 
+use crate::metrics::Metrics;
+
 /// How long no other kernel must have changed an inode.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);
 /// How long a kernel may keep what an answer tells.
@@ -79,6 +81,7 @@ struct Table {
 pub(crate) struct Delegations {
     table: Mutex<Table>,
     lasting: Lasting,
+    metrics: Arc<Metrics>,
 }
 
 /// An operation that changes inodes. No other kernel has a delegation of them while it lives.
@@ -101,8 +104,8 @@ struct Notice {
 }
 
 impl Delegations {
-    pub(crate) fn new(lasting: Lasting) -> Delegations {
-        Delegations { table: Mutex::new(Table::new(Instant::now())), lasting }
+    pub(crate) fn new(lasting: Lasting, metrics: Arc<Metrics>) -> Delegations {
+        Delegations { table: Mutex::new(Table::new(Instant::now())), lasting, metrics }
     }
 
     /// How long a kernel may keep what an answer tells of an inode, if it may. `asked`: when the
@@ -117,7 +120,9 @@ impl Delegations {
         if valid < LATE {
             return None;
         }
-        self.table().grant(kernel, inode, asked, Instant::now(), valid).then_some(valid)
+        let granted = self.table().grant(kernel, inode, asked, Instant::now(), valid);
+        self.metrics.share(|sharing| &sharing.delegated, granted.into());
+        granted.then_some(valid)
     }
 
     /// Begins a change by a kernel: recalls the delegations of the others, and its own if `own`.
@@ -132,7 +137,7 @@ impl Delegations {
         let notices = self.table().begin(mark, &inodes, Instant::now());
         let change = Change { delegations: self, kernel, mark, inodes };
         if !notices.is_empty() {
-            tell(&notices, true, reach);
+            self.tell(&notices, true, reach);
             self.table().recalled(mark, &change.inodes);
         }
         change
@@ -142,7 +147,7 @@ impl Delegations {
     pub(crate) fn stop(&self, reach: Reach<'_>) -> Stop<'_> {
         let notices = self.table().stop(Instant::now());
         if !notices.is_empty() {
-            tell(&notices, true, reach);
+            self.tell(&notices, true, reach);
             self.table().stopped();
         }
         Stop(self)
@@ -156,24 +161,26 @@ impl Delegations {
         });
         if let Some((_, until)) = held {
             let notice = Notice { inodes: vec![inode], until: Some(until) };
-            tell(&HashMap::from([(kernel, notice)]), false, reach);
+            self.tell(&HashMap::from([(kernel, notice)]), false, reach);
+        }
+    }
+
+    /// Tells all kernels at once, and waits until each has dropped what it had, or has it no more.
+    fn tell(&self, notices: &HashMap<u64, Notice>, names: bool, reach: Reach<'_>) {
+        let recall = Arc::new(Recall::default());
+        *recall.pending() = notices.len();
+        self.metrics.share(|sharing| &sharing.recalls, notices.len() as u64);
+        for (kernel, notice) in notices {
+            reach(*kernel, &notice.inodes, names, Done(Some(Arc::clone(&recall))));
+        }
+        if let Some(until) = notices.values().filter_map(|notice| notice.until).max() {
+            let silent = recall.wait(until);
+            self.metrics.share(|sharing| &sharing.silent, silent as u64);
         }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Tells all kernels at once, and waits until each has dropped what it had, or has it no more.
-fn tell(notices: &HashMap<u64, Notice>, names: bool, reach: Reach<'_>) {
-    let recall = Arc::new(Recall::default());
-    *recall.pending() = notices.len();
-    for (kernel, notice) in notices {
-        reach(*kernel, &notice.inodes, names, Done(Some(Arc::clone(&recall))));
-    }
-    if let Some(until) = notices.values().filter_map(|notice| notice.until).max() {
-        recall.wait(until);
     }
 }
 
@@ -212,16 +219,18 @@ impl Recall {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self, until: Instant) {
+    /// Waits for all confirmations. Returns how many are missing in the end.
+    fn wait(&self, until: Instant) -> usize {
         let mut pending = self.pending();
         while *pending > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                break;
             }
             let waited = self.done.wait_timeout(pending, left);
             pending = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        *pending
     }
 }
 

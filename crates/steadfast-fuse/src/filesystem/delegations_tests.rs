@@ -86,7 +86,8 @@ fn records_are_bounded() {
 #[test]
 fn a_recall_ends_with_the_answers_or_with_the_time() {
     let lasting = Duration::from_secs(3600);
-    let delegations = Delegations::new(Box::new(move || lasting));
+    let metrics = Arc::new(Metrics::shared(1, 7));
+    let delegations = Delegations::new(Box::new(move || lasting), Arc::clone(&metrics));
     delegations.table().forgotten = None;
     let granted = |kernel| delegations.grant(kernel, INODE, Instant::now());
     // On a very slow machine the request is too old: ask again.
@@ -109,6 +110,9 @@ fn a_recall_ends_with_the_answers_or_with_the_time() {
     drop(change);
     assert!(granted(1).is_none());
     drop(kept);
+    let counted = metrics.sharing().unwrap();
+    assert_eq!((counted.epoch, counted.recalls, counted.silent), (7, 2, 1));
+    assert!(counted.delegated >= 2);
 }
 
 /// A kernel in the model: what it keeps, and when it was told to drop an inode last.

@@ -23,6 +23,7 @@ use super::{Filesystem, Phase};
 use crate::errno::Errno;
 use crate::jobs::{Job, LeaseJob};
 use crate::locks::Locks;
+use crate::metrics::Metrics;
 use crate::request::Request;
 use crate::scrub::Scrubber;
 use crate::snapshots::{Snapshots, is_snapshot};
@@ -51,10 +52,11 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
     pub(crate) fn new(
         volume: &Arc<Volume<M, P>>,
         lasting: Option<Lasting>,
+        metrics: &Arc<Metrics>,
         first: u16,
     ) -> Arc<Kernels<M, P>> {
         Arc::new(Kernels {
-            delegations: lasting.map(Delegations::new),
+            delegations: lasting.map(|lasting| Delegations::new(lasting, Arc::clone(metrics))),
             snapshots: Snapshots::new(Arc::clone(volume), first),
             gate: RwLock::new(Phase::Running),
             lease: Lease::default(),
@@ -68,6 +70,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
 
     /// Adds a kernel.
     pub(crate) fn attach(&self, kernel: &Arc<Filesystem<M, P>>) {
+        if kernel.device.is_none() {
+            kernel.metrics.share(|sharing| &sharing.peers, 1);
+        }
         self.attached().push(Arc::downgrade(kernel));
     }
 
@@ -114,6 +119,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// The kernel is gone: everything that it held is given back. Its node ids are used no more.
     pub(crate) fn depart(&self) {
+        if let Some(sharing) = &self.metrics.sharing {
+            sharing.peers.fetch_sub(1, Ordering::Relaxed);
+        }
         self.kernels.locks.leave(self.id);
         let controls = std::mem::take(&mut *self.controls());
         for handle in controls {

@@ -176,6 +176,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         out: &mut AnswerBuffer,
     ) -> Outcome {
         let start = Instant::now();
+        if self.device.is_none() {
+            self.metrics.share(|sharing| &sharing.forwarded, 1);
+        }
         let timed = Kind::of(request).map(|kind| (kind, start));
         let change = self.begin_change(request);
         let began = Instant::now();

@@ -10,6 +10,7 @@
 
 mod histogram;
 mod kind;
+mod sharing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 pub use histogram::{BUCKETS, Histogram, bucket_limit};
 pub use kind::Kind;
+pub use sharing::Sharing;
+pub(crate) use sharing::SharingCounters;
 
 use crate::errno::Errno;
 
@@ -66,13 +69,33 @@ pub struct Operations {
 pub struct Metrics {
     shards: Box<[Shard]>,
     since: Instant,
+    /// Of a volume with several kernels.
+    pub(crate) sharing: Option<SharingCounters>,
 }
 
 impl Metrics {
     /// Creates the counters for a mount with this many threads.
     pub(crate) fn new(threads: usize) -> Metrics {
         let shards = (0..threads.clamp(1, SHARDS_MAX)).map(|_| Shard::default()).collect();
-        Metrics { shards, since: Instant::now() }
+        Metrics { shards, since: Instant::now(), sharing: None }
+    }
+
+    /// The same for a volume that nodes share, in this term of its owner.
+    pub(crate) fn shared(threads: usize, epoch: u64) -> Metrics {
+        let sharing = Some(SharingCounters { epoch, ..SharingCounters::default() });
+        Metrics { sharing, ..Metrics::new(threads) }
+    }
+
+    /// What nodes do with a volume that they share.
+    pub fn sharing(&self) -> Option<Sharing> {
+        self.sharing.as_ref().map(SharingCounters::read)
+    }
+
+    /// Counts for a volume that nodes share.
+    pub(crate) fn share(&self, counter: impl FnOnce(&SharingCounters) -> &AtomicU64, more: u64) {
+        if let Some(sharing) = &self.sharing {
+            counter(sharing).fetch_add(more, Ordering::Relaxed);
+        }
     }
 
     /// Time since the mount.

@@ -7,7 +7,7 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Paragraph, Sparkline, Widget};
-use steadfast_fuse::metrics::{Histogram, Kind, bucket_limit};
+use steadfast_fuse::metrics::{Histogram, Kind, Sharing, bucket_limit};
 use steadfast_fuse::watch::Snapshot;
 
 use super::format::{bytes, count, latency, percent, uptime};
@@ -126,9 +126,15 @@ pub fn draw(buffer: &mut Buffer, history: &History, view: &View) {
         return;
     }
     let foot = u16::from(view.keys);
-    let [head, body, keys] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(foot)])
-            .areas(area);
+    let nodes = u16::from(sample.snapshot.status.sharing.is_some());
+    let [head, cluster, body, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(nodes),
+        Constraint::Min(0),
+        Constraint::Length(foot),
+    ])
+    .areas(area);
+    draw_cluster(buffer, cluster, history, &sample.snapshot);
     draw_head(buffer, head, history, &sample.snapshot, view);
     match view.page {
         Page::Overview => draw_overview(buffer, body, history, &sample.snapshot, view),
@@ -157,6 +163,29 @@ fn draw_head(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snap
     Line::from(vec![Span::styled("steadfast top ", BOLD), Span::raw(history.title.as_str())])
         .render(left, buffer);
     Line::styled(right, style).alignment(Alignment::Right).render(end, buffer);
+}
+
+/// One line about the nodes that share the volume, if they do. What does not fit is left out.
+fn draw_cluster(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot) {
+    let Some(sharing) = snapshot.status.sharing else { return };
+    let rate = |counter: fn(&Sharing) -> u64| {
+        let of = |snapshot: &Snapshot| snapshot.status.sharing.as_ref().map_or(0, counter);
+        format!("{}/s", count(history.rate(of)))
+    };
+    let mut line = format!("cluster: {} peers, term {}", sharing.peers, sharing.epoch);
+    for piece in [
+        format!("forwarded {}", rate(|sharing| sharing.forwarded)),
+        format!("recalls {}", rate(|sharing| sharing.recalls)),
+        format!("silent {}", sharing.silent),
+        format!("delegated {}", rate(|sharing| sharing.delegated)),
+    ] {
+        if line.len() + 2 + piece.len() > usize::from(area.width) {
+            break;
+        }
+        line.push_str(", ");
+        line.push_str(&piece);
+    }
+    Line::raw(line).render(area, buffer);
 }
 
 fn draw_keys(buffer: &mut Buffer, area: Rect, view: &View) {
@@ -620,6 +649,25 @@ mod tests {
         let write = text.iter().find(|line| line.contains("write ")).unwrap();
         assert!(write.contains(" 40 ") && write.contains("3.00ms"), "{write}");
         assert!(!all.contains("rename"), "what never happened is left out");
+    }
+
+    #[test]
+    fn nodes_that_share_the_volume_have_a_line() {
+        let mut history = History::new("home on /srv".into());
+        let start = Instant::now();
+        let mut later = fixture::shared();
+        later.status.uptime += Duration::from_secs(1);
+        later.status.sharing.as_mut().unwrap().forwarded += 812;
+        history.push(Sample { at: start, snapshot: fixture::shared() });
+        history.push(Sample { at: start + Duration::from_secs(1), snapshot: later });
+        let second = |width| {
+            let mut buffer = Buffer::empty(Rect::new(0, 0, width, 30));
+            draw(&mut buffer, &history, &View::default());
+            text_of(&buffer)[1].trim_end().to_owned()
+        };
+        let all = "cluster: 2 peers, term 3, forwarded 812/s, recalls 0/s, silent 1, delegated 0/s";
+        assert_eq!(second(100), all);
+        assert_eq!(second(40), "cluster: 2 peers, term 3");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct TopReport {
     space: SpaceReport,
     /// Null if the medium does not count.
     medium: Option<MediumReport>,
+    /// The nodes that share the volume; null if one machine has it.
+    cluster: Option<SharingReport>,
     /// The array of remote memory below; null for any other medium.
     remote: Option<steadfast_remote::Live>,
     repaired_reads: u64,
@@ -81,6 +83,16 @@ struct MediumReport {
     flushes: u64,
     discards: u64,
     failures: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct SharingReport {
+    epoch: u64,
+    peers: u64,
+    forwarded: u64,
+    delegated: u64,
+    recalls: u64,
+    silent_recalls: u64,
 }
 
 impl TopReport {
@@ -135,6 +147,14 @@ impl TopReport {
                 flushes: medium.flushes,
                 discards: medium.discards,
                 failures: medium.failures,
+            }),
+            cluster: status.sharing.map(|sharing| SharingReport {
+                epoch: sharing.epoch,
+                peers: sharing.peers,
+                forwarded: sharing.forwarded,
+                delegated: sharing.delegated,
+                recalls: sharing.recalls,
+                silent_recalls: sharing.silent,
             }),
             remote: crate::remote::live(&live.mount.source),
             repaired_reads: activity.repaired_reads,
