@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Mounts with a limit on the number of threads (the pids controller of a cgroup). Each mount either
 # fails with one line and leaves no mount behind, or works with the minimum of threads and ends at a
-# signal.
+# signal. A mount that fails changes nothing: the timer of the volume stays.
 source "$(dirname "$0")/lib.sh"
 plain && skip_all "nothing to do with $TARGET_DIR"
 for parent in /sys/fs/cgroup/pids /sys/fs/cgroup; do
@@ -23,11 +23,13 @@ end_daemon() {
 
 make_volume 64M
 refused=0 served=0
+timer() { "$STEADFAST" mask get "$IMAGE" | sed -n 's/^timer *//p'; }
 for most in 3 5 6 7 8 9 10 12 40; do
     echo "$most" >"$group/pids.max"
+    "$STEADFAST" mask set --timer 5s "$IMAGE"
     (
         echo "$BASHPID" >"$group/cgroup.procs"
-        exec "$STEADFAST" mount --foreground "$IMAGE" "$MNT"
+        exec "$STEADFAST" mount --foreground -o timer=7s "$IMAGE" "$MNT"
     ) >"$WORK/daemon.log" 2>&1 &
     DAEMON=$!
     own "$DAEMON"
@@ -45,9 +47,11 @@ for most in 3 5 6 7 8 9 10 12 40; do
         timeout 20 dd if=/dev/zero of="$MNT/file" bs=64k count=16 conv=fsync status=none || die "no write with $most"
         kill -TERM "$DAEMON"
         gone "$DAEMON" 20 || die "a signal does not end the mount with $most"
+        [ "$(timer)" = "7 s" ] || die "the timer is $(timer) behind a mount with $most"
     else
         refused=$((refused + 1))
         grep -q "too few threads" "$WORK/daemon.log" || die "refused without saying why: $(cat "$WORK/daemon.log")"
+        [ "$(timer)" = "5 s" ] || die "a refused mount with $most left the timer $(timer)"
     fi
     DAEMON=
     ! grep -q " $MNT " /proc/self/mounts || die "a mount is left behind with $most"

@@ -37,6 +37,7 @@ mod medium;
 pub mod mkfs_name;
 mod mount_helper;
 mod mount_options;
+mod mount_parameters;
 mod mounting;
 mod mounts;
 pub mod mtd;

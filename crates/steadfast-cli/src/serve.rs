@@ -18,7 +18,6 @@ use steadfast_fuse::watch::Snapshot;
 use steadfast_fuse::{Commands, MountOptions, UnmountHandle};
 use steadfast_host::BackgroundThread;
 
-use crate::behaviour::Behaviour;
 use crate::daemon::Ready;
 use crate::dead_mount::stale_or_host;
 use crate::failure::{Exit, Failure, Outcome, text_os};
@@ -33,7 +32,7 @@ use crate::open_failure;
 use crate::owning::Owned;
 use crate::report::uuid_text;
 use crate::schedule::{Keeper, Snapshots};
-use crate::{host, mask_text, mounts, size};
+use crate::{host, mounts, size};
 
 /// The device that every FUSE mount uses to reach the kernel.
 const FUSE_DEVICE: &str = "/dev/fuse";
@@ -159,7 +158,7 @@ fn prepare(
         (None, None) => host::open_volume(image, settings.way, options),
     };
     let volume = open_with(image, settings, &warn, open)?;
-    let mount_options = mount_options(image, settings, &volume);
+    let mount_options = mount_options(image, settings, &volume)?;
     let volume = Arc::new(volume);
     let background = start_background(&volume);
     match steadfast_fuse::mount(Arc::clone(&volume), directory, &mount_options) {
@@ -167,15 +166,18 @@ fn prepare(
         Err(error) => {
             drop(background);
             let _ = volume.close();
-            Err(mount_failure(&error, directory, settings))
+            Err(match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+                Some(cause) => Failure::core(steadfast::Error::clone(cause), image.display()),
+                None => mount_failure(&error, directory, settings),
+            })
         }
     }
 }
 
-/// Opens the volume by `open`, reports what is noteworthy about it, and sets its mask and timer.
+/// Opens the volume by `open`, and reports what is noteworthy about it.
 ///
 /// # Errors
-/// Those of `open`; a mask that cannot be set.
+/// Those of `open`.
 pub fn open_with(
     image: &Path,
     settings: &MountSettings,
@@ -198,14 +200,19 @@ pub fn open_with(
         warn(&warning);
         message(Priority::Warning, &warning);
     }
-    apply_mask(&volume, settings, image)?;
     Ok(volume)
 }
 
-fn mount_options(image: &Path, settings: &MountSettings, volume: &HostVolume) -> MountOptions {
+fn mount_options(
+    image: &Path,
+    settings: &MountSettings,
+    volume: &HostVolume,
+) -> Outcome<MountOptions> {
+    let parameters = settings.parameters(volume, image)?;
     // A write-back cache cannot keep the promise of a transaction point at every write.
-    let write_back = settings.write_back && !volume.mask().contains(TransactionMask::WRITE);
-    MountOptions { write_back, ..kernel_options(image, settings) }
+    let write_back = settings.write_back && !parameters.0.contains(TransactionMask::WRITE);
+    let parameters = Some(parameters);
+    Ok(MountOptions { write_back, parameters, ..kernel_options(image, settings) })
 }
 
 /// The options that do not depend on the volume.
@@ -317,39 +324,6 @@ fn check_fuse_device() -> Outcome {
         _ => Exit::CannotMount,
     };
     Err(Failure::new(exit, what, FUSE_DEVICE, advice))
-}
-
-fn apply_mask(volume: &HostVolume, settings: &MountSettings, image: &Path) -> Outcome {
-    let at_image = |error| Failure::core(error, image.display());
-    if settings.read_only {
-        return Ok(());
-    }
-    let base = settings.behaviour.map(Behaviour::mask);
-    let mask = match &settings.mask {
-        // A relative mask changes the mask of the behaviour.
-        Some(text) => Some(
-            mask_text::parse(&[text], base.unwrap_or_else(|| volume.mask())).map_err(|line| {
-                Failure::new(Exit::Usage, line, image.display(), "see 'steadfast mount --help'")
-            })?,
-        ),
-        None => base,
-    };
-    let timer_ms = settings.timer_ms.or_else(|| settings.behaviour.and_then(Behaviour::timer_ms));
-    // Values that already match are not set: a set would write, and replay the log into the tree
-    // now.
-    let mask = mask.filter(|mask| *mask != volume.mask());
-    let timer_ms = timer_ms.filter(|timer_ms| *timer_ms != volume.timer_ms());
-    if let Some(mask) = mask {
-        volume.set_mask(mask).map_err(at_image)?;
-    }
-    if let Some(timer_ms) = timer_ms {
-        volume.set_timer_ms(timer_ms).map_err(at_image)?;
-    }
-    if mask.is_some() || timer_ms.is_some() {
-        // Nothing else has changed yet.
-        volume.keep_parameters(true).map_err(at_image)?;
-    }
-    Ok(())
 }
 
 /// The failure to mount, with advice.

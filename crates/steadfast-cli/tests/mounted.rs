@@ -233,6 +233,28 @@ fn mount_points_that_will_not_do() {
 }
 
 #[test]
+fn a_mount_that_is_refused_keeps_the_mask() {
+    let Some(scratch) = start() else { return };
+    fs::create_dir(scratch.path("mnt")).unwrap();
+    let before = json(&scratch, "mask get --json disk.img");
+    let generation = scratch.ok("info --get generation disk.img");
+    let options = "synchronous,mask=no-close,timer=7s";
+    // Nobody but root may mount over the first directory, and root not without the capability.
+    let program = if is_root() { "setpriv" } else { STEADFAST };
+    let mut command = Command::new(program);
+    if is_root() {
+        command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", STEADFAST]);
+    }
+    let directory = if is_root() { "mnt" } else { "/usr" };
+    command.args(["mount", "-o", options, "disk.img", directory]);
+    let refused = command.current_dir(scratch.path("")).output().expect("it runs");
+    let line = failed(&refused, 7, "a refused mount");
+    assert!(line.contains("no permission to mount"), "{line}");
+    assert_eq!(json(&scratch, "mask get --json disk.img"), before);
+    assert_eq!(scratch.ok("info --get generation disk.img"), generation, "nothing is written");
+}
+
+#[test]
 fn read_only() {
     let Some(scratch) = start() else { return };
     scratch.put("/f", b"x");

@@ -48,6 +48,7 @@ mod node;
 pub mod null;
 mod open;
 mod options;
+pub mod parameters;
 mod pull;
 mod request;
 mod ring;

@@ -1,5 +1,7 @@
 //! [`MountOptions`].
 
+use steadfast::TransactionMask;
+
 /// Whether requests arrive over io_uring, with a queue for each processor, or over `/dev/fuse`. The
 /// kernel's parameter `fuse.enable_uring` must be on. Only root can set it; the daemon does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,6 +28,8 @@ pub struct MountOptions {
     /// Buffered writes stay in the kernel's cache for a while, which is faster. A transaction mask
     /// with `write` requires `false`.
     pub write_back: bool,
+    /// Transaction mask and timer (milliseconds) to store in the volume once the mount exists.
+    pub parameters: Option<(TransactionMask, u32)>,
     /// Threads that execute requests, at least two.
     pub threads: usize,
     /// Whether requests arrive over io_uring.
@@ -55,6 +59,7 @@ impl Default for MountOptions {
             allow_other: false,
             default_permissions: true,
             write_back: true,
+            parameters: None,
             threads: processors.clamp(2, 8),
             io_uring: IoUring::Auto,
             fs_name: "steadfast".into(),

@@ -25,7 +25,7 @@ use crate::pull::{Connection, Puller};
 use crate::ring::Rings;
 use crate::unmount::UnmountHandle;
 use crate::workers::{THREADS_MIN, Workers};
-use crate::{MountOptions, init};
+use crate::{MountOptions, init, parameters};
 
 /// A mounted volume. [`run`](Self::run) serves it until the end. Dropping it instead unmounts it
 /// and waits.
@@ -46,7 +46,9 @@ pub struct Session<M: Medium + 'static, P: Platform + Clone + 'static> {
 /// # Errors
 /// The error has the system's number if there is one. ENOTDIR; ENOENT: the directory, or for
 /// non-root users `fusermount3`, does not exist. EPERM; EBUSY; EINVAL: an option, or `write_back`
-/// with a transaction mask that has `write`. ENOTCONN: a dead mount is there.
+/// with a transaction mask that has `write`. ENOTCONN: a dead mount is there. A
+/// [`steadfast::Error`] is the cause if mask and timer cannot be stored. After an error the volume
+/// has its old mask and timer.
 pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
     volume: Arc<Volume<M, P>>,
     directory: &Path,
@@ -54,7 +56,9 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
 ) -> io::Result<Session<M, P>> {
     let mut options = options.clone();
     options.read_only |= volume.info().read_only;
-    if options.write_back && volume.mask().contains(TransactionMask::WRITE) {
+    let before = (volume.mask(), volume.timer_ms());
+    let wanted = options.parameters.unwrap_or(before);
+    if options.write_back && wanted.0.contains(TransactionMask::WRITE) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the transaction mask has 'write', which a write-back cache cannot honour; mount write-through",
@@ -68,6 +72,15 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
         error
     };
     let (agreement, rings) = init::handshake(&device, &options).map_err(undo)?;
+    // A volume that cannot store the old ones again refuses all changes.
+    let restore = |volume: &Volume<M, P>| {
+        let _ = parameters::store(volume, before);
+    };
+    // The workers must find the mask in force.
+    if let Err(error) = parameters::store(&volume, wanted) {
+        restore(&volume);
+        return Err(undo(io::Error::other(error)));
+    }
     let (jobs, received) = mpsc::channel();
     let owner = mounting::effective_uid();
     let metrics = Arc::new(Metrics::new(
@@ -92,7 +105,13 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
     // Must precede the first request: the first file could fill the kernel's cache beyond the room
     // of the volume.
     session.filesystem.begin_admission(limits);
-    session.start((&device, &mount.directory), options.threads, rings, received)?;
+    let started = session.start((&device, &mount.directory), options.threads, rings, received);
+    if let Err(error) = started {
+        let volume = session.filesystem.volume.clone();
+        drop(session);
+        restore(&volume);
+        return Err(error);
+    }
     Ok(session)
 }
 
