@@ -5,10 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use steadfast::FormatOptions;
+use steadfast::{FormatOptions, TransactionMask};
 use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, MediumOperation, MemoryMedium};
 
 use crate::support::{Own, QUIET, can_mount, errno};
+use crate::sys;
 
 /// Writes fail while it is told so.
 struct Failing {
@@ -43,6 +44,25 @@ impl Medium for Failing {
     }
 }
 
+/// A volume on a medium whose writes fail while it is told so. It is far from full, so that writes
+/// are not asked for their room.
+fn mount(mask: TransactionMask) -> (Own<Failing>, Arc<AtomicBool>) {
+    let fails = Arc::new(AtomicBool::new(false));
+    let memory = MemoryMedium::new(256 << 20, 512).unwrap();
+    let medium = Failing { memory, fails: fails.clone() };
+    (Own::mount(medium, &FormatOptions { mask, ..FormatOptions::default() }), fails)
+}
+
+/// Writes to the cache, and lets the medium refuse it. The kernel returns the error to this fsync
+/// and then has forgotten it.
+fn lose(file: &File, fails: &AtomicBool) {
+    fails.store(true, Ordering::SeqCst);
+    file.write_all_at(&[1; 100_000], 0).unwrap();
+    let refused = file.sync_all();
+    fails.store(false, Ordering::SeqCst);
+    assert_eq!(errno(refused), libc::EIO, "the kernel's own, for this descriptor");
+}
+
 /// The kernel returns the error to the first fsync and then has forgotten it. Other calls that the
 /// kernel answers from what they return to it must not hide it from the next write.
 #[test]
@@ -50,22 +70,11 @@ fn a_stat_or_an_open_hides_no_loss() {
     if !can_mount() {
         return;
     }
-    let fails = Arc::new(AtomicBool::new(false));
-    // Far from full, so that writes are not asked for their room.
-    let memory = MemoryMedium::new(256 << 20, 512).unwrap();
-    let medium = Failing { memory, fails: fails.clone() };
-    let own = Own::mount(medium, &FormatOptions { mask: QUIET, ..FormatOptions::default() });
+    let (own, fails) = mount(QUIET);
     let path = own.path("file");
     let file = File::create(&path).unwrap();
     let write = |byte: u8| file.write_all_at(&[byte; 100_000], 0);
-    let lose = || {
-        fails.store(true, Ordering::SeqCst);
-        write(1).unwrap();
-        let refused = file.sync_all();
-        fails.store(false, Ordering::SeqCst);
-        assert_eq!(errno(refused), libc::EIO, "the kernel's own, for this descriptor");
-    };
-    lose();
+    lose(&file, &fails);
     fs::metadata(&path).unwrap();
     file.metadata().unwrap();
     drop(OpenOptions::new().write(true).open(&path).unwrap());
@@ -77,7 +86,7 @@ fn a_stat_or_an_open_hides_no_loss() {
     file.sync_all().unwrap();
 
     // The same for a program that comes later.
-    lose();
+    lose(&file, &fails);
     drop(file);
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     fs::metadata(&path).unwrap();
@@ -89,5 +98,30 @@ fn a_stat_or_an_open_hides_no_loss() {
     file.sync_all().unwrap();
     drop(file);
     assert_eq!(fs::read(&path).unwrap(), [5; 100_000]);
+    own.unmount();
+}
+
+/// Where the mask has `close`, close(2) of every descriptor for writing returns the error, until a
+/// call has returned it that programs do not ignore.
+#[test]
+fn a_close_tells_a_loss() {
+    if !can_mount() {
+        return;
+    }
+    let (own, fails) = mount(QUIET.union(TransactionMask::CLOSE));
+    let path = own.path("file");
+    let file = File::create(&path).unwrap();
+    let open = || OpenOptions::new().write(true).open(&path).unwrap();
+    lose(&file, &fails);
+    let (second, third) = (open(), open());
+    sys::close(File::open(&path).unwrap()).expect("a reader has lost nothing");
+    assert_eq!(errno(sys::close(second)), libc::EIO, "the first close");
+    assert_eq!(errno(sys::close(third)), libc::EIO, "the second close");
+    assert_eq!(errno(file.write_all_at(&[2; 100_000], 0)), libc::EIO, "a write still gets it");
+    sys::close(open()).expect("a write has returned it");
+    assert_eq!(errno(file.sync_all()), libc::EIO, "an fsync still gets it");
+    file.write_all_at(&[3; 100_000], 0).unwrap();
+    sys::close(file).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), [3; 100_000]);
     own.unmount();
 }
