@@ -15,10 +15,10 @@ use steadfast_cluster::ClusterError;
 use steadfast_cluster::duplex::{self, Duplex, Listener};
 use steadfast_cluster::owner::Watch;
 use steadfast_cluster::record::OwnerRecord;
+use steadfast_fuse::UnmountHandle;
 use steadfast_fuse::cluster::{
     Authority, Door, Hub, Link, Ownership, SharedMount, Standing, Target,
 };
-use steadfast_fuse::{UnmountHandle, parameters};
 use steadfast_host::BackgroundThread;
 
 use crate::daemon::Ready;
@@ -229,8 +229,9 @@ impl Shared {
         let warn = |_: &str| {};
         let open = |options| owned.open(self.settings.way, options, Some(at.clone()));
         let volume = Arc::new(serve::open_with(image, &self.settings, &warn, open)?);
-        let parameters = self.settings.parameters(&volume, image)?;
-        parameters::store(&volume, parameters)
+        let (mask, timer_ms) = self.settings.parameters(&volume, image)?;
+        volume
+            .change_parameters(mask, timer_ms)
             .map_err(|error| Failure::core(error, image.display()))?;
         let background = serve::start_background(&volume);
         let standing = owned.standing();

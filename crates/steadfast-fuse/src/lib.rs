@@ -48,7 +48,6 @@ mod node;
 pub mod null;
 mod open;
 mod options;
-pub mod parameters;
 mod pull;
 mod request;
 mod ring;

@@ -25,7 +25,7 @@ use crate::pull::{Connection, Puller};
 use crate::ring::Rings;
 use crate::unmount::UnmountHandle;
 use crate::workers::{THREADS_MIN, Workers};
-use crate::{MountOptions, init, parameters};
+use crate::{MountOptions, init};
 
 /// A mounted volume. [`run`](Self::run) serves it until the end. Dropping it instead unmounts it
 /// and waits.
@@ -74,10 +74,10 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
     let (agreement, rings) = init::handshake(&device, &options).map_err(undo)?;
     // A volume that cannot store the old ones again refuses all changes.
     let restore = |volume: &Volume<M, P>| {
-        let _ = parameters::store(volume, before);
+        let _ = volume.change_parameters(before.0, before.1);
     };
     // The workers must find the mask in force.
-    if let Err(error) = parameters::store(&volume, wanted) {
+    if let Err(error) = volume.change_parameters(wanted.0, wanted.1) {
         restore(&volume);
         return Err(undo(io::Error::other(error)));
     }

@@ -277,18 +277,7 @@ pub unsafe extern "C" fn sfk_info_get(volume: &Core, out: *mut sfk_info) {
 /// Sets the transaction mask and the timer, and keeps them where that publishes no change.
 #[unsafe(no_mangle)]
 pub extern "C" fn sfk_set_mask(volume: &Core, mask: u32, timer_ms: u32) -> c_int {
-    let set = || {
-        // Checked first: what is refused changes neither.
-        if timer_ms == 0 {
-            return Err(Error::InvalidArgument("the timer needs at least one millisecond"));
-        }
-        let timed = volume.mask().contains(TransactionMask::TIMER);
-        volume.set_mask(TransactionMask(mask))?;
-        volume.set_timer_ms(timer_ms)?;
-        let with_changes = timed || TransactionMask(mask).contains(TransactionMask::TIMER);
-        volume.keep_parameters(with_changes).map(drop)
-    };
-    code(set())
+    code(volume.change_parameters(TransactionMask(mask), timer_ms).map(drop))
 }
 
 /// The bits of a mask as text: `default`, `manual`, `all`, or names with colons between them. A

@@ -210,25 +210,12 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     fn set_mask(&self, mask: TransactionMask, timer_ms: u32) -> Result<(), Errno> {
-        if !TransactionMask::ALL.contains(mask) || timer_ms == 0 {
-            return Err(Errno(libc::EINVAL));
-        }
         // The kernel delays cached writes, so the daemon could not honour the event.
         if self.agreement.write_back() && mask.contains(TransactionMask::WRITE) {
             return Err(Errno(libc::EOPNOTSUPP));
         }
-        // If the timer is on, or was on until now, every user expects a transaction point at any
-        // moment. Otherwise this command must not publish pending changes, so mask and timer are
-        // stored with the next transaction point.
-        let at_any_moment = self.volume.mask().union(mask).contains(TransactionMask::TIMER);
-        if mask != self.volume.mask() {
-            self.closing.change_mask(mask, || Ok(self.volume.set_mask(mask)?))?;
-        }
-        if timer_ms != self.volume.timer_ms() {
-            self.volume.set_timer_ms(timer_ms)?;
-        }
-        self.volume.keep_parameters(at_any_moment)?;
-        Ok(())
+        self.closing
+            .change_mask(mask, || Ok(self.volume.change_parameters(mask, timer_ms).map(drop)?))
     }
 
     pub(super) fn check_owner(&self, request: &Request<'_>) -> Result<(), Errno> {

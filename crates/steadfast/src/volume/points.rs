@@ -61,14 +61,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.set_timer_ms(milliseconds)
     }
 
-    /// Makes a changed mask and timer durable by a checkpoint. With `with_changes`, other changes
-    /// since the last transaction point become durable too. Without it, and with such changes
-    /// present, nothing is done and the result is `false`.
+    /// Changes mask and timer at once, and stores them by a checkpoint where that publishes no
+    /// change. If the old or the new mask has `timer`, every user expects a transaction point at
+    /// any moment. Otherwise other changes since the last point must wait, and the result is
+    /// `false`: mask and timer are stored with the next point.
     ///
     /// # Errors
-    /// As [`transact`](Self::transact).
-    pub fn keep_parameters(&self, with_changes: bool) -> Result<bool> {
-        self.engine.keep_parameters(with_changes)
+    /// `InvalidArgument` for unknown bits or 0 ms, and `Held`: nothing has changed. As
+    /// [`transact`](Self::transact): mask and timer are in force.
+    pub fn change_parameters(&self, mask: TransactionMask, timer_ms: u32) -> Result<bool> {
+        self.engine.change_parameters(mask, timer_ms)
     }
 
     /// sync(2) and syncfs(2): a transaction point if the mask has `sync`.

@@ -279,10 +279,29 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
+    /// Changes mask and timer, and stores them where that publishes no change.
+    pub(crate) fn change_parameters(&self, mask: TransactionMask, timer_ms: u32) -> Result<bool> {
+        // Checked first: what is refused changes neither.
+        if timer_ms == 0 {
+            return Err(Error::InvalidArgument("the timer needs at least one millisecond"));
+        }
+        // Values that already match are not set: a set would write, and replay the log into the
+        // tree now.
+        if (mask, timer_ms) == (self.mask(), self.timer_ms())
+            && !self.working.lock().parameters_changed
+        {
+            return Ok(true);
+        }
+        let at_any_moment = self.mask().union(mask).contains(TransactionMask::TIMER);
+        self.set_mask(mask)?;
+        self.set_timer_ms(timer_ms)?;
+        self.keep_parameters(at_any_moment)
+    }
+
     /// Makes a changed mask and timer durable by a checkpoint. With `with_changes`, other changes
     /// since the last transaction point become durable too. Without it, and with such changes
     /// present, nothing is done and the result is `false`.
-    pub(crate) fn keep_parameters(&self, with_changes: bool) -> Result<bool> {
+    fn keep_parameters(&self, with_changes: bool) -> Result<bool> {
         self.ready_for_change()?;
         let mut commit = self.commit.lock();
         self.ready_for_change()?;

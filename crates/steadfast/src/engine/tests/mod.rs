@@ -9,6 +9,7 @@ mod multi_mount;
 mod newer;
 mod open;
 mod overlay;
+mod parameters;
 mod reclaim;
 mod replay;
 mod snapshot_limits;
