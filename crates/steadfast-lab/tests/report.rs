@@ -423,3 +423,21 @@ fn a_narrow_page_names_each_value_of_a_row() {
     }
     assert!(page.contains("content: attr(data-head)"));
 }
+
+/// Where several tests answer a published row, the peer has neither a value nor a factor.
+#[test]
+fn a_published_table_has_no_empty_column() {
+    let run = rich(usual(), "ext4", Matrix::Small);
+    let (page, _) = written(&run, "columns");
+    let mut columns = Vec::new();
+    for part in page.split("<h3>Published, and here</h3>").skip(1) {
+        let table = part.split("</table>").next().unwrap();
+        for head in table.split("<th class=\"id").skip(1) {
+            let name = head.split('>').nth(1).unwrap().split('<').next().unwrap();
+            let cell = format!(" data-head=\"{name} here\">");
+            assert!(table.split(&cell).skip(1).any(|rest| !rest.starts_with("</td>")), "{name}");
+            columns.push(name);
+        }
+    }
+    assert!(columns.contains(&"steadfast") && columns.contains(&"ext4"), "{columns:?}");
+}

@@ -14,7 +14,7 @@ use super::chart::svg;
 use super::chart::theme::{self, Use};
 use super::comparison::{View, sign};
 use super::figure::Figure;
-use super::published::{self, Line};
+use super::published::{self, Found, Line};
 use super::table::{self, Table};
 use super::{format, goals};
 use crate::result::Suite;
@@ -36,6 +36,8 @@ struct Beside {
     factor_head: String,
     has_factors: bool,
     note: &'static str,
+    /// The targets that have anything to show: the peer has no factor.
+    head: Vec<String>,
     rows: Vec<BesideRow>,
 }
 
@@ -104,7 +106,6 @@ struct Page {
     facts: Vec<(&'static str, String)>,
     overview: Option<Picture>,
     sections: Vec<Section>,
-    head: Vec<String>,
     subjects: Vec<origin::Subject>,
     checks: Vec<origin::Check>,
     probes: Vec<(String, String, String)>,
@@ -157,7 +158,6 @@ pub fn render(
             .zip(figures)
             .map(|(suite, figures)| section(view, suite, figures))
             .collect(),
-        head: view.targets.iter().map(|target| target.id.clone()).collect(),
         subjects: origin::subjects(view),
         checks: origin::checks(view),
         probes: run
@@ -226,15 +226,17 @@ fn beside<'a>(
     let name = |index: usize| published.columns.get(index).copied().unwrap_or_default();
     let lines = published.beside(view, suite);
     let is_starred = lines.iter().flat_map(|line| &line.found).any(|found| found.is_starred);
-    let row = |line: Line| BesideRow {
+    let says = |found: &Found| found.tally.is_some() || !found.value.is_empty();
+    let shown = |index: &usize| lines.iter().any(|line| line.found.get(*index).is_some_and(says));
+    let shown: Vec<usize> = (0..view.targets.len()).filter(shown).collect();
+    let row = |mut line: Line| BesideRow {
         test: line.test,
         ours: line.ours,
         published: published.columns.iter().copied().zip(line.published).collect(),
         factor: line.factor.map_or_else(|| "–".to_owned(), format::factor),
-        cells: line
-            .found
-            .into_iter()
-            .zip(&view.targets)
+        cells: shown
+            .iter()
+            .map(|index| (std::mem::take(&mut line.found[*index]), &view.targets[*index]))
             .map(|(found, target)| BesideCell {
                 head: target.id.clone(),
                 comparison: found.tally.as_ref().map_or_else(String::new, |tally| {
@@ -258,6 +260,7 @@ fn beside<'a>(
         factor_head: format!("{} to {}", name(subject), name(other)),
         has_factors: subject != other,
         note: if is_starred { table::NOTE } else { "" },
+        head: shown.iter().map(|index| view.targets[*index].id.clone()).collect(),
         rows: lines.into_iter().map(row).collect(),
     }
 }
