@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -362,4 +362,40 @@ fn defragments_an_image() {
     assert_eq!(inode(&scratch.ok("dump disk.img inode 16")), inode(&before.1));
     assert!(scratch.ok("defrag disk.img /a").contains("1 files"));
     scratch.fails(1, "defrag disk.img /missing");
+}
+
+/// Copies in both directions, images and what is unpacked from them take no room for holes.
+#[test]
+fn holes_stay_holes() {
+    const LENGTH: u64 = 32 << 20;
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("source")).unwrap();
+    let file = fs::File::create(scratch.path("source/s")).unwrap();
+    file.set_len(LENGTH).unwrap();
+    file.write_all_at(b"middle", LENGTH / 2 - 3).unwrap();
+    let contents = fs::read(scratch.path("source/s")).unwrap();
+    for line in [
+        "image build --size 64M a.img source",
+        "image build --size 64M again.img source",
+        "image extract a.img unpacked",
+        "get a.img /s got",
+        "mkfs --size 64M put.img",
+        "put put.img source/s /s",
+        "get put.img /s put",
+        "image extract --tar a.img a.tar",
+        "image build --size 64M tar.img a.tar",
+        "get tar.img /s from-tar",
+    ] {
+        scratch.ok(line);
+    }
+    assert!(
+        fs::read(scratch.path("a.img")).unwrap() == fs::read(scratch.path("again.img")).unwrap()
+    );
+    for name in ["unpacked/s", "got", "put", "from-tar"] {
+        assert!(fs::read(scratch.path(name)).unwrap() == contents, "{name}");
+    }
+    for name in ["unpacked/s", "got", "put", "from-tar", "a.img", "put.img", "tar.img"] {
+        let room = fs::metadata(scratch.path(name)).unwrap().blocks() * 512;
+        assert!(room < 1 << 20, "{name} takes {room} bytes");
+    }
 }
