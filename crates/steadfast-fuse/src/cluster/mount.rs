@@ -244,7 +244,7 @@ impl Ownership {
             }
         };
         let filesystem = make(Some(shared.device.clone()), shared.agreement);
-        filesystem.reached_by(Arc::new(Here(Arc::clone(&shared.switch))));
+        filesystem.reached_by(Arc::new(Here(Arc::downgrade(&shared.switch))));
         let hub = Hub::start(
             epoch,
             Arc::clone(&authority),
@@ -285,12 +285,14 @@ impl Ownership {
     }
 }
 
-/// The kernel of the owner's node.
-struct Here(Arc<Switch>);
+/// The kernel of the owner's node. The switch has the file system, which has this.
+struct Here(Weak<Switch>);
 
 impl Recaller for Here {
     fn recall(&self, nodes: &[u64], names: bool, done: Done) {
-        self.0.keeper.recall(nodes, names);
+        if let Some(switch) = self.0.upgrade() {
+            switch.keeper.recall(nodes, names);
+        }
         drop(done);
     }
 }
@@ -448,6 +450,8 @@ impl Shared {
             }
             wish.close = Some(Arc::clone(&close));
         }
+        // Recalls may have been lost. The owner takes those for done once this node is back.
+        self.switch.keeper.recall_all();
         hello.write(&mut *writer)?;
         let welcome = Welcome::read(&mut *reader)?;
         if welcome == Welcome::Served {
@@ -455,8 +459,6 @@ impl Shared {
                 log_info!("the owner at {} serves this node", target.address);
             }
             let Switch { channel, keeper, .. } = &*self.switch;
-            // Recalls may have been lost.
-            keeper.recall_all();
             channel.connect(writer, Arc::clone(&close));
             while let Ok(answer) = Answer::read(&mut *reader) {
                 match answer.told {

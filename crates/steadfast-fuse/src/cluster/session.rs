@@ -159,7 +159,7 @@ impl Session {
         inner.connections += 1;
         let number = inner.connections;
         inner.told = Progress::default();
-        // A peer keeps nothing when it connects again.
+        // A peer keeps nothing when it greets again.
         let _recalled = std::mem::take(&mut inner.recalls);
         let connection = Connection { number, writer: Arc::new(Mutex::new(writer)), close };
         if let Some(earlier) = inner.connection.replace(connection) {

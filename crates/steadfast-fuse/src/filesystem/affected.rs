@@ -18,6 +18,8 @@ use crate::snapshots::is_snapshot;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Affected {
     pub(super) inodes: Vec<InodeNumber>,
+    /// It changes names in directories, too.
+    pub(super) names: bool,
     /// The kernel that sends the request must drop what it keeps, too. A moved name would take its
     /// time along to a directory that is not delegated, and an ACL changes the mode.
     pub(super) own: bool,
@@ -46,7 +48,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => {
                 found.add(arguments.take::<CopyFileRangeIn>()?.nodeid_out);
             }
-            opcode::MKNOD | opcode::MKDIR | opcode::SYMLINK => found.add(here),
+            opcode::MKNOD | opcode::MKDIR | opcode::SYMLINK => {
+                found.add(here);
+                found.names = true;
+            }
             opcode::CREATE => {
                 found.add(here);
                 // The file may be there, and is truncated.
@@ -56,6 +61,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             opcode::LINK => {
                 found.add(here);
                 found.add(arguments.take::<LinkIn>()?.oldnodeid);
+                found.names = true;
             }
             opcode::UNLINK | opcode::RMDIR => {
                 found.add(here);
@@ -83,6 +89,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         directory: u64,
         arguments: &mut Arguments<'_>,
     ) -> Result<(), Errno> {
+        found.names = true;
         let name = arguments.name()?;
         if !is_snapshot(directory)
             && let Ok(named) = self.volume.lookup(node::inode(directory), name)

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use steadfast::InodeNumber;
 
+use super::affected::Affected;
 use crate::metrics::Metrics;
 
 /// How long no other kernel must have changed an inode.
@@ -125,19 +126,14 @@ impl Delegations {
         granted.then_some(valid)
     }
 
-    /// Begins a change by a kernel: recalls the delegations of the others, and its own if `own`.
-    pub(crate) fn change(
-        &self,
-        kernel: u64,
-        inodes: Vec<InodeNumber>,
-        own: bool,
-        reach: Reach<'_>,
-    ) -> Change<'_> {
+    /// Begins a change by a kernel: recalls the delegations of the others, and its own if they must go, too.
+    pub(super) fn change(&self, kernel: u64, affected: Affected, reach: Reach<'_>) -> Change<'_> {
+        let Affected { inodes, names, own } = affected;
         let mark = if own { ALL } else { kernel };
         let notices = self.table().begin(mark, &inodes, Instant::now());
         let change = Change { delegations: self, kernel, mark, inodes };
         if !notices.is_empty() {
-            self.tell(&notices, true, reach);
+            self.tell(&notices, names, reach);
             self.table().recalled(mark, &change.inodes);
         }
         change

@@ -93,7 +93,8 @@ fn a_recall_ends_with_the_answers_or_with_the_time() {
     // On a very slow machine the request is too old: ask again.
     while granted(1).is_none() {}
     let told = Mutex::new(Vec::new());
-    let change = delegations.change(2, vec![INODE], false, &|kernel, inodes, names, done| {
+    let affected = || Affected { inodes: vec![INODE], names: true, own: false };
+    let change = delegations.change(2, affected(), &|kernel, inodes, names, done| {
         told.lock().unwrap().push((kernel, inodes.to_vec(), names));
         drop(done);
     });
@@ -103,7 +104,7 @@ fn a_recall_ends_with_the_answers_or_with_the_time() {
     while granted(1).is_none() {}
     let until = delegations.table().by_inode[&INODE].holders[0].1;
     let kept = Mutex::new(Vec::new());
-    let change = delegations.change(2, vec![INODE], false, &|_, _, _, done| {
+    let change = delegations.change(2, affected(), &|_, _, _, done| {
         kept.lock().unwrap().push(done);
     });
     assert!(Instant::now() >= until, "the kernel may still keep it");

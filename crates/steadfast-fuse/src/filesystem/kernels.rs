@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use steadfast::{InodeNumber, Platform, Volume};
 use steadfast_media::Medium;
 
-use super::affected::Affected;
 use super::delegations::{Change, Delegations, Done, Lasting, Recaller, Stop};
 use super::lease::Lease;
 use super::{Filesystem, Phase};
@@ -168,9 +167,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn begin_change(&self, request: &Request<'_>) -> Option<Change<'_>> {
         let delegations = self.kernels.delegations.as_ref()?;
         // A request that makes no sense changes nothing.
-        let Affected { inodes, own } = self.affected(request).ok()?;
+        let affected = self.affected(request).ok()?;
         let reach = |id, inodes: &_, names, done| self.kernels.recall(id, inodes, names, done);
-        (!inodes.is_empty()).then(|| delegations.change(self.id, inodes, own, &reach))
+        (!affected.inodes.is_empty()).then(|| delegations.change(self.id, affected, &reach))
     }
 
     /// Makes an answer one of which the kernel keeps only what is delegated to it. `asked`: when the
