@@ -16,6 +16,8 @@ NODES="a b c"
 source "$TESTS/helpers/nodes.sh"
 source "$TESTS/helpers/network.sh"
 
+# Names and attributes that nodes keep are dropped, or end with their time.
+NODE_MOUNT+=,delegations
 network a b c e1 e2 e3
 members="" endpoints=""
 for member in e1 e2 e3; do

@@ -7,14 +7,15 @@ more_cleanup() { for node in $NODES; do umount -l "$WORK/$node" 2>/dev/null; don
 trap 'status=$?; set +e; kill -9 "${PIDS[@]}" 2>/dev/null; more_cleanup; (exit "$status"); cleanup' EXIT
 
 # node_start NAME: a node that mounts the volume, or stands by. NODE_OPTIONS follow its address, and
-# NODE_IN stands in front of the command.
+# NODE_IN stands in front of the command. NODE_MOUNT are options of the mount.
 NODE_IN=()
+NODE_MOUNT=allow_other,suid,dev
 node_start() {
     umount -l "$WORK/$1" 2>/dev/null || true
     mkdir -p "$WORK/$1"
     # A name for each start: a test looks for lines of this one.
     [ ! -e "$WORK/$1.log" ] || cat "$WORK/$1.log" >>"$WORK/$1.old.log"
-    "${NODE_IN[@]}" "$STEADFAST" mount -f -o allow_other,suid,dev "$VOLUME?node=$1${NODE_OPTIONS:-}" "$WORK/$1" \
+    "${NODE_IN[@]}" "$STEADFAST" mount -f -o "$NODE_MOUNT" "$VOLUME?node=$1${NODE_OPTIONS:-}" "$WORK/$1" \
         >"$WORK/$1.log" 2>&1 &
     PIDS[$1]=$!
     own $!

@@ -33,6 +33,8 @@ pub struct MountSettings {
     pub access_times: bool,
     /// The kernel collects small writes before it sends them.
     pub write_back: bool,
+    /// Kernels of a volume that nodes share may keep names and attributes.
+    pub delegations: bool,
     /// How image I/O uses the page cache of the host.
     pub way: Way,
     /// Memory for cached nodes and bitmaps, bytes.
@@ -69,6 +71,7 @@ impl Default for MountSettings {
             allow_other: false,
             access_times: true,
             write_back: true,
+            delegations: false,
             way: Way::CachedAbove,
             cache_size: CACHE_SIZE_DEFAULT,
             threads: None,
@@ -144,6 +147,8 @@ impl MountSettings {
             }
             "writeback" => self.write_back = true,
             "writethrough" => self.write_back = false,
+            "delegations" => self.delegations = true,
+            "nodelegations" => self.delegations = false,
             "direct" => self.way = Way::Direct,
             "nodirect" => self.way = Way::Cached,
             "cache" => self.cache_size = cache_size(needed()?)?,
@@ -198,10 +203,11 @@ impl MountSettings {
 
 /// The subject of an option; the options of one subject exclude each other.
 fn subject(name: &str) -> Option<&'static str> {
-    const SUBJECTS: [&[&str]; 19] = [
+    const SUBJECTS: [&[&str]; 20] = [
         &["ro", "rw"],
         &["noatime", "atime", "relatime"],
         &["writeback", "writethrough"],
+        &["delegations", "nodelegations"],
         &["direct", "nodirect"],
         &["asynchronous", "background", "synchronous"],
         &["suid", "nosuid"],

@@ -224,6 +224,7 @@ pub fn kernel_options(image: &Path, settings: &MountSettings) -> MountOptions {
         io_uring: settings.io_uring,
         fs_name: mounts::absolute(image).unwrap_or_else(|_| image.to_owned()).display().to_string(),
         root: settings.root,
+        delegations: settings.delegations,
         extra: settings.kernel.clone(),
         ..MountOptions::default()
     };

@@ -46,6 +46,9 @@ pub struct MountOptions {
     /// Other kernels change the volume, too, as in a cluster. This one then caches nothing, and
     /// requests arrive over `/dev/fuse`.
     pub several_kernels: bool,
+    /// With several kernels: each may keep names and attributes for a moment, while this one owns
+    /// the volume.
+    pub delegations: bool,
     /// Newest minor version of the FUSE protocol to use, for tests of the behaviour on older
     /// kernels.
     pub protocol_minor_max: u32,
@@ -66,6 +69,7 @@ impl Default for MountOptions {
             root: false,
             extra: Vec::new(),
             several_kernels: false,
+            delegations: false,
             protocol_minor_max: crate::abi::MINOR,
         }
     }

@@ -86,7 +86,7 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
     let metrics = Arc::new(Metrics::new(
         rings.as_ref().map_or(options.threads.max(THREADS_MIN), Rings::threads),
     ));
-    let kernels = Kernels::new(&volume, None, &metrics, 0);
+    let kernels = Kernels::new(&volume, false, None, &metrics, 0);
     let kernel = Kernel { id: 0, device: Some(device.clone()), agreement, owner, tag: 0 };
     let filesystem =
         Arc::new(Filesystem::new(volume, kernels.clone(), kernel, jobs.clone(), metrics));

@@ -1,22 +1,33 @@
 //! How long the kernel may keep what an answer tells, where a volume has several kernels: another
 //! one may change it.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::flags::fopen;
 use crate::abi::opcode;
-use crate::abi::output::{AttrOut, EntryOut, OpenOut, StatxOut};
+use crate::abi::output::{Attr, AttrOut, EntryOut, OpenOut, StatxOut};
 use crate::request::Request;
 
-/// Shortens the times in an answer: that of a name to `names`, and that of the attributes of a node
-/// to `attributes`. Files are read and written without the kernel's pages.
+/// The attributes of a node in an answer, which may be kept for `valid`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delegated {
+    pub(crate) nodeid: u64,
+    /// The same for the same mode, owner, links, size and times of change.
+    pub(crate) same: u64,
+    pub(crate) valid: Duration,
+}
+
+/// Shortens the times in an answer: that of a name by `names`, and that of the attributes of a node
+/// by `attributes`. A time of 0 stays. Files are read and written without the
+/// kernel's pages.
 pub(crate) fn limit(
     request: &Request<'_>,
     answer: &mut [u8],
-    names: impl FnOnce() -> Duration,
-    attributes: impl FnOnce(u64) -> Duration,
+    names: impl FnOnce(Duration) -> Duration,
+    attributes: impl FnOnce(Delegated) -> Duration,
 ) {
     match request.header.opcode {
         opcode::LOOKUP
@@ -29,35 +40,53 @@ pub(crate) fn limit(
             let Ok((mut entry, rest)) = EntryOut::read_from_prefix(&*answer) else { return };
             let start = answer.len() - rest.len();
             shorten(&mut entry.entry_valid, &mut entry.entry_valid_nsec, names);
-            let nodeid = entry.nodeid;
-            shorten(&mut entry.attr_valid, &mut entry.attr_valid_nsec, || attributes(nodeid));
+            let (nodeid, attr) = (entry.nodeid, entry.attr);
+            let same = same_as(&attr);
+            let by = |valid| attributes(Delegated { nodeid, same, valid });
+            shorten(&mut entry.attr_valid, &mut entry.attr_valid_nsec, by);
             answer[..start].copy_from_slice(entry.as_bytes());
             opened(&mut answer[start..]);
         }
         opcode::OPEN => opened(answer),
         opcode::GETATTR | opcode::SETATTR => {
             let Ok((mut found, _)) = AttrOut::read_from_prefix(&*answer) else { return };
-            let nodeid = request.header.nodeid;
-            shorten(&mut found.attr_valid, &mut found.attr_valid_nsec, || attributes(nodeid));
+            let (nodeid, attr) = (request.header.nodeid, found.attr);
+            let same = same_as(&attr);
+            let by = |valid| attributes(Delegated { nodeid, same, valid });
+            shorten(&mut found.attr_valid, &mut found.attr_valid_nsec, by);
             answer[..size_of::<AttrOut>()].copy_from_slice(found.as_bytes());
         }
         opcode::STATX => {
             let Ok((mut found, _)) = StatxOut::read_from_prefix(&*answer) else { return };
-            let nodeid = request.header.nodeid;
-            shorten(&mut found.attr_valid, &mut found.attr_valid_nsec, || attributes(nodeid));
+            let (nodeid, stat) = (request.header.nodeid, found.stat);
+            let times = [stat.mtime, stat.ctime].map(|at| (at.seconds as u64, at.nanoseconds));
+            let owner = [stat.mode.into(), stat.uid, stat.gid, stat.nlink];
+            let same = same(owner, stat.size, times);
+            let by = |valid| attributes(Delegated { nodeid, same, valid });
+            shorten(&mut found.attr_valid, &mut found.attr_valid_nsec, by);
             answer[..size_of::<StatxOut>()].copy_from_slice(found.as_bytes());
         }
         _ => {}
     }
 }
 
-/// A time of 0 stays: what is not to be kept needs no permission.
-fn shorten(seconds: &mut u64, nanoseconds: &mut u32, to: impl FnOnce() -> Duration) {
+fn same_as(attr: &Attr) -> u64 {
+    let times = [(attr.mtime, attr.mtime_nsec), (attr.ctime, attr.ctime_nsec)];
+    same([attr.mode, attr.uid, attr.gid, attr.nlink], attr.size, times)
+}
+
+fn same(numbers: [u32; 4], size: u64, times: [(u64, u32); 2]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (numbers, size, times).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn shorten(seconds: &mut u64, nanoseconds: &mut u32, by: impl FnOnce(Duration) -> Duration) {
     let now = Duration::new(*seconds, *nanoseconds);
     if now.is_zero() {
         return;
     }
-    let to = to().min(now);
+    let to = by(now).min(now);
     (*seconds, *nanoseconds) = (to.as_secs(), to.subsec_nanos());
 }
 
@@ -82,9 +111,11 @@ mod tests {
         (header.len, header.opcode, header.nodeid) = (size_of::<InHeader>() as u32, opcode, 7);
         let request = Request::parse(header.as_bytes()).unwrap();
         let mut answer = answer.to_vec();
-        let attributes =
-            |nodeid| if nodeid == 7 { Duration::from_millis(2500) } else { Duration::ZERO };
-        limit(&request, &mut answer, || Duration::from_secs(3), attributes);
+        let attributes = |told: Delegated| match told.nodeid {
+            7 => Duration::from_millis(2500),
+            _ => Duration::ZERO,
+        };
+        limit(&request, &mut answer, |_| Duration::from_secs(3), attributes);
         answer
     }
 

@@ -79,6 +79,8 @@ struct State {
     /// Answers that the owner does not know to have arrived.
     arrived: Vec<u64>,
     connection: Option<(Writer, Arc<dyn Fn() + Send + Sync>)>,
+    /// Number of the last connection.
+    connections: u64,
     unsynced: Unsynced,
 }
 
@@ -92,6 +94,7 @@ impl Channel {
             pending: BTreeMap::new(),
             arrived: Vec::new(),
             connection: None,
+            connections: 0,
             unsynced: Unsynced::default(),
         }))
     }
@@ -166,9 +169,12 @@ impl Channel {
         }
     }
 
-    /// Confirms a recall.
-    pub(super) fn confirm(&self, number: u64) {
-        let writer = self.state().connection.as_ref().map(|(writer, _)| Arc::clone(writer));
+    /// Confirms a recall that has come over this connection.
+    pub(super) fn confirm(&self, (connection, number): (u64, u64)) {
+        let state = self.state();
+        let present = state.connection.as_ref().filter(|_| state.connections == connection);
+        let writer = present.map(|(writer, _)| Arc::clone(writer));
+        drop(state);
         if let Some(writer) = writer {
             let (kind, numbers, bytes) = (Kind::Recalled, Vec::new(), Vec::new());
             self.send(&writer, &Frame { kind, number, numbers, bytes });
@@ -176,14 +182,18 @@ impl Channel {
     }
 
     /// Uses a new connection to the same session: everything that is not answered is sent again.
+    /// Returns its number.
     pub(super) fn connect(
         &self,
         writer: Box<dyn Write + Send>,
         close: Arc<dyn Fn() + Send + Sync>,
-    ) {
+    ) -> u64 {
         let writer = Arc::new(Mutex::new(writer));
+        let connection;
         let frames: Vec<Frame> = {
             let mut state = self.state();
+            state.connections += 1;
+            connection = state.connections;
             state.connection = Some((Arc::clone(&writer), close));
             state.arrived.clear();
             let again = |(number, pending): (&u64, &mut Pending)| {
@@ -204,6 +214,7 @@ impl Channel {
         for frame in frames {
             self.send(&writer, &frame);
         }
+        connection
     }
 
     /// The session is lost, or there was none: answers what was sent and is not repeated.

@@ -1,11 +1,14 @@
 //! [`Keeper`]: what this node's kernel may keep of the answers that it gets.
 //!
 //! The owner says how long the kernel may keep an answer, and recalls that before the answer is
-//! wrong ([`crate::filesystem::delegations`]). The kernel has a gap: a recall that overtakes the
-//! answer to a request for attributes makes the kernel drop that answer. It then goes on with the
-//! attributes that it has, which may be older than the request. So attributes may be kept only once
-//! an answer with the same ones has been with the kernel for [`SETTLING`]: no recall can overtake
-//! that one.
+//! wrong ([`crate::filesystem::delegations`]). The kernel has a gap: a notification that overtakes
+//! the answer to a request for attributes makes the kernel drop that answer. It then goes on with
+//! the attributes that it has, which may be older than the request. So
+//!
+//! - attributes may be kept only once an answer with the same ones has been with the kernel for
+//!   [`SETTLING`]: no notification can overtake that one;
+//! - a notification is sent only while the kernel may still keep attributes;
+//! - only GETATTR and STATX count as the first answer, because the kernel drops a cached ACL there.
 //!
 //! Names have no such gap: a recall begins a new epoch of names, and an answer that was asked for in
 //! an earlier one is expired from the start.
@@ -29,14 +32,18 @@ use crate::validity;
 const SETTLING: Duration = Duration::from_millis(500);
 /// Most nodes that are known. Beyond them no attributes are kept.
 const NODES_MAX: usize = 1 << 16;
+/// How long a node stays known that the kernel keeps nothing of, when there are too many.
+const PRUNE: Duration = Duration::from_secs(5);
 
 /// What the kernel knows of a node.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// When it was given attributes first that no recall can have overtaken.
-    first: Option<Instant>,
+    /// The attributes, and when the kernel was given them first.
+    first: Option<(u64, Instant)>,
     /// When they were recalled last.
     recalled: Option<Instant>,
+    /// Until when the kernel may keep attributes.
+    until: Option<Instant>,
 }
 
 /// The nodes whose attributes the kernel may know.
@@ -45,6 +52,18 @@ struct Settled {
     nodes: HashMap<u64, Known>,
     /// When everything was recalled last.
     all: Option<Instant>,
+}
+
+/// An answer with attributes that the owner has delegated.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    nodeid: u64,
+    /// Stands for the attributes.
+    same: u64,
+    /// Whether the request was GETATTR or STATX.
+    first: bool,
+    asked: Instant,
+    valid: Duration,
 }
 
 /// See the module.
@@ -64,46 +83,63 @@ impl Keeper {
     pub(super) fn limit(&self, request: &Request<'_>, answer: &mut [u8], asked: Instant) {
         let now = Instant::now();
         let late = asked + LATE < now;
-        let allowed = |may: bool| if may { Duration::MAX } else { Duration::ZERO };
-        let attributes = |nodeid| allowed(!late && self.settled().is_settled(nodeid, asked, now));
-        validity::limit(request, answer, || allowed(!late), attributes);
+        let first = matches!(request.header.opcode, opcode::GETATTR | opcode::STATX);
+        // The kernel takes the attributes in other answers even if they were recalled meanwhile.
+        let taken = first || request.header.opcode == opcode::LOOKUP;
+        let attributes = |delegated: validity::Delegated| {
+            let validity::Delegated { nodeid, same, valid } = delegated;
+            let told = Told { nodeid, same, first, asked, valid };
+            match !late && taken && self.settled().may_keep(told, now) {
+                true => valid,
+                false => Duration::ZERO,
+            }
+        };
+        let names = |valid| if late { Duration::ZERO } else { valid };
+        validity::limit(request, answer, names, attributes);
     }
 
     /// The kernel has forgotten nodes.
     pub(super) fn forget(&self, request: &Request<'_>) {
+        let (mut settled, now) = (self.settled(), Instant::now());
         if request.header.opcode == opcode::FORGET {
-            self.settled().nodes.remove(&request.header.nodeid);
-            return;
+            return settled.forget(request.header.nodeid, now);
         }
         let mut arguments = request.arguments();
         let Ok(batch) = arguments.take::<BatchForgetIn>() else { return };
-        let mut settled = self.settled();
         for _ in 0..batch.count {
             let Ok(one) = arguments.take::<ForgetOne>() else { return };
-            settled.nodes.remove(&one.nodeid);
+            settled.forget(one.nodeid, now);
         }
     }
 
-    /// Has the kernel drop the attributes of nodes, and all names if `names`.
-    pub(super) fn recall(&self, nodes: &[u64], names: bool) {
-        self.settled().recall(nodes, Instant::now());
-        self.drop_from_kernel(nodes, names);
+    /// Has the kernel drop the attributes of nodes, and all names if `names`. Returns whether it
+    /// has.
+    pub(super) fn recall(&self, nodes: &[u64], names: bool) -> bool {
+        let kept = self.settled().recall(nodes, Instant::now());
+        self.drop_from_kernel(&kept, names)
     }
 
     /// Has the kernel drop everything that it keeps.
     pub(super) fn recall_all(&self) {
-        let nodes = self.settled().recall_all(Instant::now());
-        self.drop_from_kernel(&nodes, true);
+        let kept = self.settled().recall_all(Instant::now());
+        self.drop_from_kernel(&kept, true);
     }
 
     /// None of this waits for anything.
-    fn drop_from_kernel(&self, nodes: &[u64], names: bool) {
-        let attributes = nodes.iter().try_for_each(|node| self.device.invalidate_inode(*node, -1));
-        let expired = if names && self.epochs { self.device.expire_entries() } else { Ok(()) };
-        if let Err(error) = attributes.and(expired)
-            && error.raw_os_error() != Some(libc::ENODEV)
-        {
-            log_warning!("the kernel keeps what another node has changed for a while: {error}");
+    fn drop_from_kernel(&self, nodes: &[u64], names: bool) -> bool {
+        let mut failed = None;
+        for node in nodes {
+            failed = self.device.invalidate_inode(*node, -1).err().or(failed);
+        }
+        if names && self.epochs {
+            failed = self.device.expire_entries().err().or(failed);
+        }
+        match failed {
+            Some(error) if error.raw_os_error() != Some(libc::ENODEV) => {
+                log_warning!("the kernel keeps what another node changes for up to 0.5 s: {error}");
+                false
+            }
+            _ => true,
         }
     }
 
@@ -114,32 +150,83 @@ impl Keeper {
 
 impl Settled {
     /// Whether the kernel may keep the attributes in an answer that is given `now`.
-    fn is_settled(&mut self, nodeid: u64, asked: Instant, now: Instant) -> bool {
-        let overtaken = |recall: Option<Instant>| recall.is_some_and(|at| asked < at + SETTLING);
-        if overtaken(self.all) {
+    fn may_keep(&mut self, told: Told, now: Instant) -> bool {
+        let overtaken =
+            |recall: Option<Instant>| recall.is_some_and(|at| told.asked < at + SETTLING);
+        if overtaken(self.all) || !self.has_place(told.nodeid, now) {
             return false;
         }
-        if self.nodes.len() >= NODES_MAX && !self.nodes.contains_key(&nodeid) {
+        let known = self.nodes.entry(told.nodeid).or_default();
+        if overtaken(known.recalled) {
             return false;
         }
-        let known = self.nodes.entry(nodeid).or_default();
-        !overtaken(known.recalled) && *known.first.get_or_insert(now) + SETTLING <= now
-    }
-
-    fn recall(&mut self, nodes: &[u64], now: Instant) {
-        for node in nodes {
-            if self.nodes.len() >= NODES_MAX && !self.nodes.contains_key(node) {
-                self.all = Some(now);
-                return;
+        match known.first {
+            Some((same, first)) if same == told.same => {
+                if first + SETTLING > now {
+                    return false;
+                }
+                known.until = known.until.max(Some(now + told.valid));
+                true
             }
-            self.nodes.insert(*node, Known { first: None, recalled: Some(now) });
+            _ => {
+                known.first = told.first.then_some((told.same, now));
+                false
+            }
         }
     }
 
-    /// Returns the nodes that the kernel may know.
+    /// Whether there is a place for a node. Drops what says nothing any more if there is none.
+    fn has_place(&mut self, nodeid: u64, now: Instant) -> bool {
+        if self.nodes.len() < NODES_MAX || self.nodes.contains_key(&nodeid) {
+            return true;
+        }
+        self.nodes.retain(|_, known| {
+            known.is_kept(now)
+                || known.recalled.is_some_and(|at| now < at + SETTLING)
+                || known.first.is_some_and(|(_, first)| now < first + PRUNE)
+        });
+        self.nodes.len() < NODES_MAX
+    }
+
+    /// What the kernel may still keep stays known: it may have the node again already.
+    fn forget(&mut self, nodeid: u64, now: Instant) {
+        match self.nodes.get_mut(&nodeid) {
+            Some(known) if known.is_kept(now) => known.first = None,
+            Some(_) => drop(self.nodes.remove(&nodeid)),
+            None => {}
+        }
+    }
+
+    /// Returns the nodes of which the kernel may keep attributes.
+    fn recall(&mut self, nodes: &[u64], now: Instant) -> Vec<u64> {
+        let mut kept = Vec::new();
+        for node in nodes {
+            if !self.has_place(*node, now) {
+                self.all = Some(now);
+                continue;
+            }
+            let known = self.nodes.entry(*node).or_default();
+            if known.is_kept(now) {
+                kept.push(*node);
+            }
+            *known = Known { recalled: Some(now), ..Known::default() };
+        }
+        kept
+    }
+
+    /// Returns the nodes of which the kernel may keep attributes.
     fn recall_all(&mut self, now: Instant) -> Vec<u64> {
         self.all = Some(now);
-        self.nodes.drain().map(|(node, _)| node).collect()
+        let known = self.nodes.drain();
+        known.filter(|(_, known)| known.is_kept(now)).map(|(node, _)| node).collect()
+    }
+}
+
+impl Known {
+    /// Whether the kernel may keep attributes.
+    fn is_kept(&self, now: Instant) -> bool {
+        // The kernel counts in ticks, and a thread may take its answer a little later.
+        self.until.is_some_and(|until| now < until + SETTLING)
     }
 }
 
@@ -147,46 +234,86 @@ impl Settled {
 mod tests {
     use super::*;
 
+    const VALID: Duration = Duration::from_millis(400);
+
+    /// An answer to GETATTR, and one to LOOKUP.
+    fn told(nodeid: u64, same: u64, asked: Instant) -> [Told; 2] {
+        let told = Told { nodeid, same, first: true, asked, valid: VALID };
+        [told, Told { first: false, ..told }]
+    }
+
     #[test]
     fn attributes_are_kept_once_the_same_ones_have_settled() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut settled = Settled::default();
-        assert!(!settled.is_settled(7, at(0), at(1)), "the first look");
-        assert!(!settled.is_settled(7, at(400), at(401)));
-        assert!(settled.is_settled(7, at(501), at(502)));
-        assert!(!settled.is_settled(8, at(501), at(502)), "another node");
+        let keeps = |settled: &mut Settled, node, same, asked, now| {
+            let [getattr, lookup] = told(node, same, at(asked));
+            let looked = settled.may_keep(lookup, at(now));
+            (looked, settled.may_keep(getattr, at(now)))
+        };
+        assert_eq!(keeps(&mut settled, 7, 1, 0, 1), (false, false), "the first look");
+        assert_eq!(keeps(&mut settled, 7, 1, 400, 401), (false, false));
+        assert_eq!(keeps(&mut settled, 7, 1, 501, 502), (true, true));
+        assert_eq!(keeps(&mut settled, 8, 1, 501, 502), (false, false), "another node");
+        // Other attributes begin again, although no recall has told of them.
+        assert_eq!(keeps(&mut settled, 7, 2, 600, 601), (false, false));
+        assert_eq!(keeps(&mut settled, 7, 2, 1000, 1001), (false, false));
+        assert_eq!(keeps(&mut settled, 7, 2, 1101, 1102), (true, true));
         // A recall: what was asked for before it, or shortly behind it, does not count.
-        settled.recall(&[7], at(600));
-        for asked in [550, 601, 1099] {
-            assert!(!settled.is_settled(7, at(asked), at(1120)));
+        assert_eq!(settled.recall(&[7, 9], at(1200)), [7], "nothing of 9 was kept");
+        for asked in [1150, 1201, 1699] {
+            assert_eq!(keeps(&mut settled, 7, 3, asked, 1720), (false, false));
         }
-        assert!(!settled.is_settled(7, at(1100), at(1101)), "the first look behind the recall");
-        assert!(!settled.is_settled(7, at(1500), at(1600)));
-        assert!(settled.is_settled(7, at(1601), at(1602)));
-        assert!(settled.is_settled(8, at(1601), at(1602)), "not recalled");
+        assert_eq!(keeps(&mut settled, 7, 3, 1700, 1701), (false, false), "the first one");
+        assert_eq!(keeps(&mut settled, 7, 3, 2200, 2202), (true, true));
         // A recall of everything.
-        let mut nodes = settled.recall_all(at(1700));
-        nodes.sort_unstable();
-        assert_eq!(nodes, [7, 8]);
-        assert!(!settled.is_settled(8, at(2100), at(2101)));
-        assert!(!settled.is_settled(8, at(2200), at(2201)));
-        assert!(settled.is_settled(8, at(2702), at(2703)));
+        assert_eq!(settled.recall_all(at(2300)), [7], "8 was not kept");
+        assert_eq!(keeps(&mut settled, 7, 3, 2700, 2701), (false, false));
+        assert_eq!(keeps(&mut settled, 7, 3, 2800, 2801), (false, false));
+        assert_eq!(keeps(&mut settled, 7, 3, 3302, 3303), (true, true));
     }
 
     #[test]
-    fn nodes_that_do_not_fit_are_not_kept() {
+    fn a_lookup_is_no_first_answer() {
         let start = Instant::now();
-        let later = start + 2 * SETTLING;
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut settled = Settled::default();
+        for ms in [0, 600, 1200] {
+            assert!(!settled.may_keep(told(7, 1, at(ms))[1], at(ms)));
+        }
+        assert!(!settled.may_keep(told(7, 1, at(1300))[0], at(1300)));
+        assert!(settled.may_keep(told(7, 1, at(1800))[1], at(1800)));
+    }
+
+    #[test]
+    fn a_forgotten_node_is_recalled_as_long_as_it_may_be_kept() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut settled = Settled::default();
+        settled.may_keep(told(7, 1, at(0))[0], at(0));
+        assert!(settled.may_keep(told(7, 1, at(500))[0], at(500)));
+        settled.forget(7, at(600));
+        assert!(!settled.may_keep(told(7, 1, at(610))[0], at(610)), "it has to settle again");
+        assert_eq!(settled.recall_all(at(700)), [7]);
+        settled.may_keep(told(7, 1, at(1200))[0], at(1200));
+        settled.forget(7, at(1300));
+        assert!(settled.nodes.is_empty());
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_does_not_stay_full() {
+        let start = Instant::now();
         let mut settled = Settled::default();
         for node in 0..NODES_MAX as u64 {
-            settled.is_settled(node, start, start);
+            settled.recall(&[node], start);
         }
-        assert!(settled.is_settled(0, later, later));
-        assert!(!settled.is_settled(1 << 40, later, later));
-        assert!(!settled.is_settled(1 << 40, later + 2 * SETTLING, later + 2 * SETTLING));
+        assert!(!settled.may_keep(told(1 << 40, 1, start)[0], start));
         // The recall of a node that does not fit counts for all.
-        settled.recall(&[1 << 40], later);
-        assert!(!settled.is_settled(0, later, later));
+        settled.recall(&[1 << 40, 5], start);
+        assert_eq!(settled.all, Some(start));
+        let later = start + 2 * SETTLING;
+        settled.may_keep(told(1 << 40, 1, later)[0], later);
+        assert_eq!(settled.nodes.len(), 1);
     }
 }

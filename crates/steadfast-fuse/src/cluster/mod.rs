@@ -3,9 +3,9 @@
 //!
 //! A request travels as the kernel has sent it, so every operation of the file system, and every
 //! command, is forwarded in the same way. The owner has a [`Filesystem`](crate::filesystem) for each
-//! kernel ([`crate::filesystem::kernels`]). A kernel keeps what the owner has delegated to it, until
-//! the owner recalls it or its time is over ([`crate::filesystem::delegations`], [`keeper`]). It has
-//! no pages of files.
+//! kernel ([`crate::filesystem::kernels`]). A kernel may keep what the owner has delegated to it,
+//! until the owner recalls it or its time is over ([`crate::filesystem::delegations`], [`keeper`]).
+//! It has no pages of files.
 //!
 //! ```text
 //! node a: kernel ─► switch ─► channel ═══╗ frames ╔═► session ─► file system of a ─┐

@@ -63,6 +63,7 @@ struct Shared {
     device: Device,
     agreement: Agreement,
     user: u32,
+    delegations: bool,
     end: UnmountHandle,
     listeners: Option<Arc<Listeners>>,
     wish: Mutex<Wish>,
@@ -126,6 +127,7 @@ impl SharedMount {
             device,
             agreement,
             user: mounting::effective_uid(),
+            delegations: options.delegations,
             end: end.clone(),
             listeners,
             wish: Mutex::default(),
@@ -138,7 +140,7 @@ impl SharedMount {
         Builder::new()
             .name("recalls".into())
             .spawn(move || {
-                recalls.iter().for_each(|number| confirms.switch.channel.confirm(number))
+                recalls.iter().for_each(|recall| confirms.switch.channel.confirm(recall))
             })
             .map_err(|error| fail(error, &mut workers))?;
         let (follows, node, dial) = (Arc::clone(&shared), node.to_owned(), Box::new(dial));
@@ -220,14 +222,14 @@ impl Ownership {
                 standing => standing,
             })
         };
-        let lasting: Lasting = {
+        let lasting = shared.delegations.then(|| -> Lasting {
             let authority = Arc::clone(&authority);
             Box::new(move || match authority() {
                 Standing::Sure(left) => left,
                 _ => Duration::ZERO,
             })
-        };
-        let kernels = Kernels::new(&volume, Some(lasting), &metrics, tag(epoch, 0));
+        });
+        let kernels = Kernels::new(&volume, true, lasting, &metrics, tag(epoch, 0));
         let user = shared.user;
         let make = {
             let (volume, kernels) = (Arc::clone(&volume), Arc::clone(&kernels));
@@ -290,10 +292,10 @@ struct Here(Weak<Switch>);
 
 impl Recaller for Here {
     fn recall(&self, nodes: &[u64], names: bool, done: Done) {
-        if let Some(switch) = self.0.upgrade() {
-            switch.keeper.recall(nodes, names);
+        match self.0.upgrade().is_none_or(|switch| switch.keeper.recall(nodes, names)) {
+            true => drop(done),
+            false => done.never(),
         }
-        drop(done);
     }
 }
 
@@ -364,7 +366,7 @@ impl Shared {
     }
 
     /// Connects to the owner, again and again, until the mount ends.
-    fn follow(&self, node: &str, dial: Dial, confirm: &Sender<u64>) {
+    fn follow(&self, node: &str, dial: Dial, confirm: &Sender<(u64, u64)>) {
         // The session, and the owner that it is with.
         let mut session: Option<(Target, u64)> = None;
         let mut told = String::new();
@@ -440,7 +442,7 @@ impl Shared {
         link: Link,
         hello: &Hello,
         target: &Target,
-        confirm: &Sender<u64>,
+        confirm: &Sender<(u64, u64)>,
     ) -> io::Result<Welcome> {
         let Link { mut reader, mut writer, close } = link;
         {
@@ -459,7 +461,7 @@ impl Shared {
                 log_info!("the owner at {} serves this node", target.address);
             }
             let Switch { channel, keeper, .. } = &*self.switch;
-            channel.connect(writer, Arc::clone(&close));
+            let connection = channel.connect(writer, Arc::clone(&close));
             while let Ok(answer) = Answer::read(&mut *reader) {
                 match answer.told {
                     Told::Answer => channel.receive(answer, |request, bytes, asked| {
@@ -467,8 +469,10 @@ impl Shared {
                     }),
                     // Sending may wait for the owner, which may wait for this node to receive.
                     Told::Recall | Told::RecallNames => {
-                        keeper.recall(&answer.nodes(), answer.told == Told::RecallNames);
-                        let _ = confirm.send(answer.number);
+                        // Without a confirmation the owner waits for the end of their time.
+                        if keeper.recall(&answer.nodes(), answer.told == Told::RecallNames) {
+                            let _ = confirm.send((connection, answer.number));
+                        }
                     }
                 }
             }

@@ -26,9 +26,8 @@ pub(super) struct Affected {
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
-    /// What a request changes if it succeeds. An inode behind a name may be another one by the time
-    /// of the change. That one has just got its name, so it has been changed itself, and there is
-    /// no delegation of it.
+    /// What a request changes if it succeeds. An inode behind a name may be another one a moment
+    /// later.
     ///
     /// # Errors
     /// The request makes no sense.
@@ -76,7 +75,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 found.add(to);
                 self.add_named(&mut found, here, &mut arguments)?;
                 self.add_named(&mut found, to, &mut arguments)?;
-                found.own = true;
+                // Within a directory a name has the delegation that it had.
+                found.own = here != to;
             }
             _ => {}
         }

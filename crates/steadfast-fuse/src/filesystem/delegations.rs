@@ -5,10 +5,10 @@
 //! delegations of other kernels are recalled, and there are no new ones until it is done.
 //!
 //! Invariants:
-//! - A kernel has a delegation only of what no other kernel has changed for [`QUIET`], or is
-//!   changing. So a recall, which costs a round trip, comes at most once in that time.
-//! - A delegation ends by time, and before the owner's lease, whatever becomes of the owner, the
-//!   kernel and the network between them. A recall waits for the kernel no longer than that.
+//! - A kernel gets a delegation only of what no other kernel is changing, or has changed for
+//!   [`QUIET`]. So a recall, which costs a round trip, comes at most once in that time.
+//! - A delegation ends by time, and before the owner's lease. A recall waits for the kernel no
+//!   longer than that.
 //!
 //! The word is that of NFS (RFC 8881, section 10.4). NFS delegates opens; this delegates reading.
 
@@ -54,10 +54,18 @@ pub(crate) struct Recall {
     done: Condvar,
 }
 
+/// What a kernel keeps of an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    Attributes,
+    /// The names in a directory.
+    Names,
+}
+
 /// The kernels that are changing an inode, and when it was changed last.
 #[derive(Debug, Default)]
 struct Record {
-    /// Has a kernel as often as it is changing the inode. [`ALL`]: no kernel gets a delegation.
+    /// One entry for each change under way. [`ALL`]: no kernel gets a delegation.
     changing: Vec<u64>,
     /// The kernel that changed it last, and when.
     last: Option<(u64, Instant)>,
@@ -92,6 +100,8 @@ pub(crate) struct Change<'a> {
     /// As in [`Record::changing`].
     mark: u64,
     inodes: Vec<InodeNumber>,
+    /// What the same operation changes, too.
+    and: Option<Box<Self>>,
 }
 
 /// There are no delegations while it lives.
@@ -116,12 +126,13 @@ impl Delegations {
         kernel: u64,
         inode: InodeNumber,
         asked: Instant,
+        what: What,
     ) -> Option<Duration> {
         let valid = VALID.min((self.lasting)().saturating_sub(LATE + TICKS));
-        if valid < LATE {
+        if valid.is_zero() {
             return None;
         }
-        let granted = self.table().grant(kernel, inode, asked, Instant::now(), valid);
+        let granted = self.table().grant(kernel, inode, (asked, what), Instant::now(), valid);
         self.metrics.share(|sharing| &sharing.delegated, granted.into());
         granted.then_some(valid)
     }
@@ -131,7 +142,7 @@ impl Delegations {
         let Affected { inodes, names, own } = affected;
         let mark = if own { ALL } else { kernel };
         let notices = self.table().begin(mark, &inodes, Instant::now());
-        let change = Change { delegations: self, kernel, mark, inodes };
+        let change = Change { delegations: self, kernel, mark, inodes, and: None };
         if !notices.is_empty() {
             self.tell(&notices, names, reach);
             self.table().recalled(mark, &change.inodes);
@@ -177,6 +188,20 @@ impl Delegations {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Change<'_> {
+    /// Whether it includes an inode.
+    pub(super) fn has(&self, inode: InodeNumber) -> bool {
+        self.inodes.contains(&inode) || self.and.as_ref().is_some_and(|and| and.has(inode))
+    }
+
+    /// This one and another one.
+    pub(super) fn and(self, other: Self) -> Self {
+        let mut other = other;
+        other.and = Some(Box::new(self));
+        other
     }
 }
 
@@ -248,7 +273,7 @@ impl Table {
         &mut self,
         kernel: u64,
         inode: InodeNumber,
-        asked: Instant,
+        (asked, what): (Instant, What),
         now: Instant,
         valid: Duration,
     ) -> bool {
@@ -262,7 +287,7 @@ impl Table {
             }
         }
         let record = self.record(inode);
-        if !record.is_quiet_for(kernel, asked) {
+        if !record.is_quiet_for(kernel, asked, what) {
             return false;
         }
         let until = now + valid + LATE + TICKS;
@@ -362,8 +387,14 @@ impl Table {
 
 impl Record {
     /// Whether no other kernel is changing the inode, or has changed it in the last time before
-    /// `asked`.
-    fn is_quiet_for(&self, kernel: u64, asked: Instant) -> bool {
+    /// `asked`. A kernel knows the names that it changes itself; what it has read of attributes may
+    /// be from before its own change.
+    fn is_quiet_for(&self, kernel: u64, asked: Instant, what: What) -> bool {
+        if what == What::Attributes
+            && (!self.changing.is_empty() || self.last.is_some_and(|(_, time)| time > asked))
+        {
+            return false;
+        }
         let others = match self.last {
             Some((last, _)) if last == kernel => self.others,
             Some((_, time)) => Some(time),

@@ -13,8 +13,9 @@ fn what_no_other_kernel_changes_is_delegated() {
     let start = Instant::now();
     let at = |time| start + ms(time);
     let mut table = Table::new(at(0));
-    let grant =
-        |table: &mut Table, kernel, time| table.grant(kernel, INODE, at(time), at(time), VALID);
+    let grant = |table: &mut Table, kernel, time| {
+        table.grant(kernel, INODE, (at(time), What::Names), at(time), VALID)
+    };
     assert!(!grant(&mut table, 1, 499), "an earlier owner may have changed it");
     assert!(grant(&mut table, 1, 500) && grant(&mut table, 2, 500));
     // Kernel 1 changes it: kernel 2 is told, and gets nothing before it is quiet again.
@@ -36,10 +37,16 @@ fn what_no_other_kernel_changes_is_delegated() {
     assert!(!grant(&mut table, 1, 1199) && !grant(&mut table, 2, 1199));
     assert!(grant(&mut table, 3, 1199), "it was the last one, and alone for long enough");
     assert!(grant(&mut table, 1, 1200) && grant(&mut table, 2, 1200));
+    // Attributes that a kernel has read before its own change are old, names it knows.
+    let what = |what| (at(1190), what);
+    table.begin(3, &[INODE], at(1199));
+    table.end(3, 3, &[INODE], at(1199));
+    assert!(!table.grant(3, INODE, what(What::Attributes), at(1200), VALID));
+    assert!(table.grant(3, INODE, (at(1200), What::Attributes), at(1200), VALID));
     // What was read before a change that is done, or long ago, is not kept.
     table.end(1, 1, &[INODE], at(1800));
-    assert!(!table.grant(2, INODE, at(2250), at(2310), VALID));
-    assert!(!table.grant(2, INODE, at(2400), at(2501), VALID));
+    assert!(!table.grant(2, INODE, (at(2250), What::Names), at(2310), VALID));
+    assert!(!table.grant(2, INODE, (at(2400), What::Names), at(2501), VALID));
     assert!(grant(&mut table, 2, 2400));
 }
 
@@ -48,18 +55,21 @@ fn nothing_is_delegated_while_all_of_it_is_stopped() {
     let start = Instant::now();
     let at = |time| start + ms(time);
     let mut table = Table::new(at(0));
-    assert!(table.grant(1, INODE, at(600), at(600), VALID));
+    assert!(table.grant(1, INODE, (at(600), What::Names), at(600), VALID));
     let notices = table.stop(at(700));
     assert_eq!(notices[&1].inodes, [INODE]);
     // A change meanwhile waits for the same kernel.
     assert_eq!(table.begin(2, &[INODE], at(710)).len(), 1);
     table.stopped();
-    assert!(!table.grant(2, INODE, at(720), at(720), VALID));
+    assert!(!table.grant(2, INODE, (at(720), What::Names), at(720), VALID));
     table.end(2, 2, &[INODE], at(730));
     table.go_on(at(800));
     for inode in [INODE, InodeNumber(17)] {
-        assert!(!table.grant(2, inode, at(1299), at(1299), VALID), "all may be changed");
-        assert!(table.grant(2, inode, at(1300), at(1300), VALID));
+        assert!(
+            !table.grant(2, inode, (at(1299), What::Names), at(1299), VALID),
+            "all may be changed"
+        );
+        assert!(table.grant(2, inode, (at(1300), What::Names), at(1300), VALID));
     }
 }
 
@@ -71,15 +81,15 @@ fn records_are_bounded() {
     let inodes: Vec<_> = (0..INODES_MAX as u64).map(|number| InodeNumber(100 + number)).collect();
     let (first, more) = (inodes[0], InodeNumber(16));
     table.begin(1, &inodes, at(1000));
-    assert!(!table.grant(2, more, at(1100), at(1100), VALID), "there is no place");
+    assert!(!table.grant(2, more, (at(1100), What::Names), at(1100), VALID), "there is no place");
     table.end(1, 1, &inodes, at(1100));
     // Changes of late are forgotten together.
     table.begin(1, &[more], at(1200));
     table.end(1, 1, &[more], at(1200));
     assert!(table.by_inode.len() < 10);
-    assert!(!table.grant(2, first, at(1600), at(1600), VALID));
-    assert!(table.grant(2, first, at(1700), at(1700), VALID));
-    assert!(table.grant(2, more, at(1700), at(1700), VALID));
+    assert!(!table.grant(2, first, (at(1600), What::Names), at(1600), VALID));
+    assert!(table.grant(2, first, (at(1700), What::Names), at(1700), VALID));
+    assert!(table.grant(2, more, (at(1700), What::Names), at(1700), VALID));
 }
 
 /// A recall waits for those that answer, and for the time of those that do not.
@@ -89,7 +99,7 @@ fn a_recall_ends_with_the_answers_or_with_the_time() {
     let metrics = Arc::new(Metrics::shared(1, 7));
     let delegations = Delegations::new(Box::new(move || lasting), Arc::clone(&metrics));
     delegations.table().forgotten = None;
-    let granted = |kernel| delegations.grant(kernel, INODE, Instant::now());
+    let granted = |kernel| delegations.grant(kernel, INODE, Instant::now(), What::Names);
     // On a very slow machine the request is too old: ask again.
     while granted(1).is_none() {}
     let told = Mutex::new(Vec::new());
@@ -169,8 +179,13 @@ fn no_kernel_keeps_an_old_version() {
                     let read = &mut reads[at];
                     match read.granted {
                         None => {
-                            let granted =
-                                table.grant(read.kernel, read.inode, read.asked, now, VALID);
+                            let granted = table.grant(
+                                read.kernel,
+                                read.inode,
+                                (read.asked, What::Attributes),
+                                now,
+                                VALID,
+                            );
                             read.granted = Some(granted);
                         }
                         Some(granted) => {

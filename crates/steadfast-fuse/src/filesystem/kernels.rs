@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 use steadfast::{InodeNumber, Platform, Volume};
 use steadfast_media::Medium;
 
-use super::delegations::{Change, Delegations, Done, Lasting, Recaller, Stop};
+use super::delegations::{Change, Delegations, Done, Lasting, Recaller, Stop, What};
 use super::lease::Lease;
 use super::{Filesystem, Phase};
+use crate::abi::opcode;
 use crate::errno::Errno;
 use crate::jobs::{Job, LeaseJob};
 use crate::locks::Locks;
@@ -30,7 +31,9 @@ use crate::validity;
 
 /// See the module.
 pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
-    /// Of a volume that can have more than one.
+    /// Whether there can be more than one.
+    several: bool,
+    /// What they may keep; none: nothing.
     delegations: Option<Delegations>,
     pub(crate) gate: RwLock<Phase>,
     pub(crate) lease: Lease,
@@ -46,15 +49,17 @@ pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
-    /// `lasting`: of a volume that can have several kernels. `first`: the number of the first slot of
-    /// snapshots, see [`Snapshots::new`].
+    /// `several`: whether there can be more than one. `lasting`: if they may keep anything. `first`:
+    /// the number of the first slot of snapshots, see [`Snapshots::new`].
     pub(crate) fn new(
         volume: &Arc<Volume<M, P>>,
+        several: bool,
         lasting: Option<Lasting>,
         metrics: &Arc<Metrics>,
         first: u16,
     ) -> Arc<Kernels<M, P>> {
         Arc::new(Kernels {
+            several,
             delegations: lasting.map(|lasting| Delegations::new(lasting, Arc::clone(metrics))),
             snapshots: Snapshots::new(Arc::clone(volume), first),
             gate: RwLock::new(Phase::Running),
@@ -84,11 +89,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
 
     /// The number of a new open file; 0 with one kernel.
     pub(super) fn handle(&self) -> u64 {
-        if self.delegations.is_some() {
-            self.handles.fetch_add(1, Ordering::Relaxed) + 1
-        } else {
-            0
-        }
+        if self.several { self.handles.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 }
     }
 
     fn recall(&self, id: u64, inodes: &[InodeNumber], names: bool, done: Done) {
@@ -166,31 +167,50 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Begins what the request changes, see [`Delegations::change`].
     pub(super) fn begin_change(&self, request: &Request<'_>) -> Option<Change<'_>> {
         let delegations = self.kernels.delegations.as_ref()?;
-        // A request that makes no sense changes nothing.
-        let affected = self.affected(request).ok()?;
         let reach = |id, inodes: &_, names, done| self.kernels.recall(id, inodes, names, done);
-        (!affected.inodes.is_empty()).then(|| delegations.change(self.id, affected, &reach))
+        let mut change: Option<Change<'_>> = None;
+        loop {
+            // A request that makes no sense changes nothing.
+            let mut affected = self.affected(request).ok()?;
+            // While it waits for other kernels, a name may be given to another inode.
+            affected
+                .inodes
+                .retain(|inode| change.as_ref().is_none_or(|so_far| !so_far.has(*inode)));
+            if affected.inodes.is_empty() {
+                return change;
+            }
+            let more = delegations.change(self.id, affected, &reach);
+            change = Some(match change {
+                Some(so_far) => so_far.and(more),
+                None => more,
+            });
+        }
     }
 
     /// Makes an answer one of which the kernel keeps only what is delegated to it. `asked`: when the
     /// operation began.
     pub(super) fn delegate(&self, request: &Request<'_>, asked: Instant, answer: &mut [u8]) {
-        let grant = |nodeid| {
+        let grant = |nodeid, what| {
             let delegations = self.kernels.delegations.as_ref()?;
             (self.recaller.get().is_some() && !is_snapshot(nodeid))
-                .then(|| delegations.grant(self.id, crate::node::inode(nodeid), asked))?
+                .then(|| delegations.grant(self.id, crate::node::inode(nodeid), asked, what))?
         };
-        let names = || match self.agreement.epochs() {
-            true => grant(request.header.nodeid).unwrap_or_default(),
+        let names = |_| match self.agreement.epochs() {
+            true => grant(request.header.nodeid, What::Names).unwrap_or_default(),
             false => Duration::ZERO,
         };
-        let attributes = |nodeid| grant(nodeid).unwrap_or_default();
+        // Those of other answers the kernel must not keep, see `crate::cluster::keeper`.
+        let taken = [opcode::GETATTR, opcode::STATX, opcode::LOOKUP];
+        let attributes = |told: validity::Delegated| match taken.contains(&request.header.opcode) {
+            true => grant(told.nodeid, What::Attributes).unwrap_or_default(),
+            false => Duration::ZERO,
+        };
         validity::limit(request, answer, names, attributes);
     }
 
     /// Whether the volume has several kernels.
     pub(crate) fn is_shared(&self) -> bool {
-        self.kernels.delegations.is_some()
+        self.kernels.several
     }
 
     /// The size at which an appending write begins.

@@ -180,9 +180,12 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             self.metrics.share(|sharing| &sharing.forwarded, 1);
         }
         let timed = Kind::of(request).map(|kind| (kind, start));
-        let change = self.begin_change(request);
-        let began = Instant::now();
-        let outcome = self.guarded(request.header.opcode, || self.enter(later, request, out));
+        let (mut change, mut began) = (None, start);
+        let outcome = self.guarded(request.header.opcode, || {
+            change = self.begin_change(request);
+            began = Instant::now();
+            self.enter(later, request, out)
+        });
         if self.is_shared() && outcome == Ok(Answer::Ready) {
             self.delegate(request, began, out.filled_mut());
         }

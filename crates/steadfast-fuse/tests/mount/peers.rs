@@ -62,7 +62,7 @@ fn link(stream: UnixStream, seed: u64) -> Link {
 }
 
 impl Nodes {
-    fn new(place: &Place, count: usize) -> Nodes {
+    fn new(place: &Place, count: usize, delegations: bool) -> Nodes {
         let medium = FileMedium::open(place.image(), &FileOptions::default()).unwrap();
         let volume = Volume::open(medium, steadfast::OpenOptions::default(), HostPlatform::new());
         let volume = Arc::new(volume.unwrap());
@@ -95,7 +95,8 @@ impl Nodes {
                 open.lock().unwrap().push(Arc::clone(&link.close));
                 Ok(link)
             };
-            let options = MountOptions { io_uring: IoUring::Off, ..MountOptions::default() };
+            let options =
+                MountOptions { io_uring: IoUring::Off, delegations, ..MountOptions::default() };
             let mount =
                 SharedMount::new(&directory, &options, &format!("n{number}"), dial).unwrap();
             let ownership = mount.ownership();
@@ -179,7 +180,7 @@ fn each_change_of_a_node_is_executed_once_however_often_connections_break() {
         return;
     }
     let place = Place::new(64 << 20, QUIET);
-    let nodes = Nodes::new(&place, NODES);
+    let nodes = Nodes::new(&place, NODES, true);
     let errors = Mutex::default();
     let done = AtomicBool::new(false);
     let breaks = AtomicU64::new(0);
@@ -226,7 +227,7 @@ fn what_a_node_holds_is_given_back_when_its_session_ends() {
         return;
     }
     let place = Place::new(32 << 20, QUIET);
-    let nodes = Nodes::new(&place, 2);
+    let nodes = Nodes::new(&place, 2, false);
     let (owner, peer) = (nodes.directories[0].clone(), nodes.directories[1].clone());
     fs::write(peer.join("file"), vec![7; 1 << 20]).unwrap();
     let held = fs::File::open(peer.join("file")).unwrap();
@@ -296,7 +297,7 @@ fn no_node_sees_what_another_one_has_changed() {
         return;
     }
     let place = Place::new(64 << 20, QUIET);
-    let nodes = Nodes::new(&place, 3);
+    let nodes = Nodes::new(&place, 3, true);
     let at = |node: usize, directory: &str| nodes.directories[node % 3].join(directory);
     fs::write(at(0, "source"), b"a longer text").unwrap();
     let directories: Vec<_> = (0..CHANGES.len()).map(|number| format!("d{number}")).collect();
