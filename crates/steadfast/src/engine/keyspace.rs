@@ -24,7 +24,7 @@ pub enum SpaceClass {
     /// An operation that makes the volume fuller.
     Normal,
     /// An operation that replaces as much as it takes: may take half of the reserve until the next
-    /// transaction point frees it again.
+    /// checkpoint frees it again.
     Rewrite,
     /// A removal: may use the reserve.
     Freeing,

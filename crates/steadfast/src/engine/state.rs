@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use crate::engine::budget::futile::FutilePoints;
+use crate::engine::budget::futile::FutileCheckpoints;
 use crate::engine::snapshots::dying::Dying;
 use crate::error::Result;
 use crate::format::key::Key;
@@ -126,11 +126,10 @@ pub struct Working {
     pub held_data: u64,
     /// Entries that the newest snapshot's dead list takes at the next freeze.
     pub dying: Dying,
-    /// Whether the last change that found no space fits after a transaction point, if that was
-    /// counted.
+    /// Whether the last change that found no space fits after a checkpoint, if that was counted.
     pub fits_later: Option<bool>,
-    /// Transaction points that freed too little.
-    pub futile: FutilePoints,
+    /// Checkpoints that freed too little.
+    pub futile: FutileCheckpoints,
 }
 
 impl Working {

@@ -176,8 +176,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 }
 
 impl<M: Medium, P: Platform> Writer<'_, M, P> {
-    /// Whether the last change that did not fit will fit behind a transaction point, where that was
-    /// counted.
+    /// Whether the last change that did not fit will fit after a checkpoint, if that was counted.
     pub(crate) fn fits_later(&self) -> Option<bool> {
         self.working.borrow().fits_later
     }

@@ -1,7 +1,7 @@
 //! Operations that find no space: what is brought back for them, and how often they are tried
 //! again.
 //!
-//! The engine brings back what waits for a transaction point, and says whether one is worth it
+//! The engine brings back what waits for a checkpoint, and says whether one is worth it
 //! ([`Shortage`]). Blocks of removed files and deleted snapshots come back in steps. An operation
 //! without space runs the same steps here that background work runs.
 
@@ -14,8 +14,8 @@ use crate::platform::Platform;
 use crate::volume::Volume;
 
 /// How often an operation is retried before it reports that there is no space. The causes are: a
-/// checkpoint in progress, a transaction point, and the blocks of removed files and deleted
-/// snapshots. The last retry covers blocks that other operations have taken meanwhile.
+/// checkpoint in progress, a new one, and the blocks of removed files and deleted snapshots. The
+/// last retry covers blocks that other operations have taken meanwhile.
 pub(super) const RECLAIM_TRIES: u32 = 4;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
@@ -42,8 +42,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(self.give_back_files(wanted)? || self.engine.delete_for_space()?)
     }
 
-    /// Frees the blocks of removed files until the wanted change fits after a transaction point.
-    /// `true`: some were freed.
+    /// Frees the blocks of removed files until the wanted change fits after a checkpoint. `true`:
+    /// some were freed.
     fn give_back_files(&self, wanted: Shortage) -> Result<bool> {
         let mut any = false;
         while self.reclaim_step()? {
@@ -83,8 +83,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Err(Error::NoSpace);
         }
         while !self.engine.has_space_for_data(blocks) {
-            // What a step of either frees counts at once: the caller that takes the blocks sets the
-            // point.
+            // What a step of either frees counts at once: the caller that takes the blocks makes
+            // the checkpoint.
             if !self.engine.may_reclaim()
                 || !(self.reclaim_step()? || self.engine.delete_for_space()?)
             {

@@ -56,8 +56,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Reserves blocks for data, of a request for `all` that are still missing: with a transaction
-    /// point where only that makes room for them.
+    /// Reserves blocks for data, of a request for `all` that are still missing: with a checkpoint
+    /// where only that makes room for them.
     ///
     /// # Errors
     /// `NoSpace`; `ReadOnly`, `Poisoned`.

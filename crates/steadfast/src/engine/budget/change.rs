@@ -62,7 +62,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if wanted.class != SpaceClass::Freeing {
             let left = self.left_by_change(working, wanted.class);
             working.fits_later =
-                self.change_fits_after_point(working, roots, wanted, &plan, left).ok();
+                self.change_fits_after_checkpoint(working, roots, wanted, &plan, left).ok();
             return Err(Error::NoSpace);
         }
         plan.confined = Some(self.count_budget(working, roots, wanted)?);
@@ -94,11 +94,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Whether there is room for a change after a transaction point, as far as can be counted. At
-    /// that time freed blocks are back, no group is changed, and every node on the path is of an
+    /// Whether there is room for a change after a checkpoint, as far as can be counted. At that
+    /// time freed blocks are back, no group is changed, and every node on the path is of an
     /// earlier generation.
     #[inline(never)]
-    fn change_fits_after_point(
+    fn change_fits_after_checkpoint(
         &self,
         working: &Working,
         roots: &Roots,

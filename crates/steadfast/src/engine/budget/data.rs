@@ -7,8 +7,8 @@
 //! average or longer. Beside the data there is room for
 //! - the reserve, the room kept for removals under a snapshot, and changes that make the volume no
 //!   fuller;
-//! - the checkpoint that frees blocks, with no changed group: a writer without space sets a
-//!   transaction point, after which no group is changed. If the mask has no `volume full`, or the
+//! - the checkpoint that frees blocks, with no changed group: a writer without space makes a
+//!   checkpoint, after which no group is changed. If the mask has no `volume full`, or the
 //!   volume is held, nothing comes back. Freed blocks do not count then, and groups that are or
 //!   will be changed do;
 //! - the last request: the nodes on its path, and the groups of its blocks ([`Pieces`]);
@@ -55,8 +55,8 @@ impl Pieces {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Bytes of file data that the volume can surely still accept now, in any pieces. Freed blocks
-    /// that a transaction point makes reusable are included. They are not while the volume is held,
-    /// or if the mask has no `volume full`: then no point may be set. If the result is too small, a
+    /// that a checkpoint makes reusable are included. They are not while the volume is held, or if
+    /// the mask has no `volume full`: then none may be made. If the result is too small, a
     /// write may still succeed; only the write itself decides.
     pub(crate) fn available_bytes(&self) -> Result<u64> {
         self.check_open()?;
@@ -68,7 +68,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Blocks of data for which there is room; see the module.
     pub(crate) fn data_budget(&self, working: &Working, class: SpaceClass, pieces: Pieces) -> u64 {
-        let room = self.budget_after_point(working, class, pieces.groups);
+        let room = self.budget_after_checkpoint(working, class, pieces.groups);
         let fits = |blocks: u64| {
             let nodes = self.nodes_for_data(working, blocks, pieces.blocks);
             blocks.saturating_add(nodes.saturating_mul(self.node_cost())) <= room
@@ -86,9 +86,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         surely
     }
 
-    /// Blocks that data and the nodes that map it can take: after a transaction point, if one may
-    /// be set.
-    fn budget_after_point(&self, working: &Working, class: SpaceClass, groups: u64) -> u64 {
+    /// Blocks that data and the nodes that map it can take: after a checkpoint, if one may be made.
+    fn budget_after_checkpoint(&self, working: &Working, class: SpaceClass, groups: u64) -> u64 {
         let root = self.view.read().root;
         let reclaims = self.may_reclaim();
         let (freed, unsettled) = match reclaims {

@@ -1,10 +1,10 @@
 //! Reclaiming space when it runs out, and whether that is worth its cost.
 //!
-//! A transaction point makes freed blocks reusable, and it wears the medium. So one is set only if
-//! a count shows that the wanted change fits after it. An operation on a full volume that frees
-//! nothing sets none, however often it is retried. Counts cannot tell whether free blocks are
-//! contiguous as nodes need them. After a point without success none is set for as much again until
-//! the volume has become emptier ([`FutilePoints`](super::futile::FutilePoints)).
+//! A checkpoint makes freed blocks reusable, and it wears the medium. So one is made only if a
+//! count shows that the wanted change fits after it. An operation on a full volume that frees
+//! nothing makes none, however often it is retried. Counts cannot tell whether free blocks are
+//! contiguous as nodes need them. After a checkpoint without success none is made for as much again
+//! until the volume has become emptier ([`FutileCheckpoints`](super::futile::FutileCheckpoints)).
 //!
 //! What deleted snapshots still hold comes back in steps, which are done here where they are
 //! needed, as background work would do them. What removed files hold is the matter of the rooms
@@ -26,17 +26,17 @@ use crate::sabotage::{Sabotage, planted};
 const DELETE_UNITS: u32 = 64;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Whether an operation without space may set a transaction point.
+    /// Whether an operation without space may make a checkpoint, which is a transaction point.
     pub(crate) fn may_reclaim(&self) -> bool {
         self.active_mask().contains(TransactionMask::VOLUME_FULL)
     }
 
-    /// Space ran out: waits for a checkpoint that is under way, or sets a transaction point where
-    /// it is known to help. `true`: try again.
+    /// Space ran out: waits for the checkpoint that is under way, or makes one where it is known to
+    /// help. `true`: try again.
     pub(crate) fn bring_back(&self, wanted: Shortage) -> Result<bool> {
         let (frozen, worth_it) = {
             let working = self.working.lock();
-            (working.frozen.is_some(), self.is_worth_a_point(&working, wanted))
+            (working.frozen.is_some(), self.is_worth_a_checkpoint(&working, wanted))
         };
         if frozen {
             self.finish_checkpoint()?;
@@ -57,12 +57,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.futile.note(wanted, used);
     }
 
-    /// Whether `wanted` fits behind a transaction point, as far as its blocks can be counted.
+    /// Whether `wanted` fits after a checkpoint, as far as its blocks can be counted.
     pub(crate) fn fits_later(&self, wanted: Shortage) -> bool {
         match wanted {
             Shortage::Change(..) => true,
             Shortage::Data(class, blocks) => {
-                self.fits_after_point(&self.working.lock(), class, blocks)
+                self.fits_after_checkpoint(&self.working.lock(), class, blocks)
             }
         }
     }
@@ -72,9 +72,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::LONG) >= blocks
     }
 
-    /// Whether the wanted change fits after a transaction point, as far as can be counted. For a
-    /// removal that does not fit, a point is always tried.
-    fn is_worth_a_point(&self, working: &Working, wanted: Shortage) -> bool {
+    /// Whether the wanted change fits after a checkpoint, as far as can be counted. For a removal
+    /// that does not fit, a checkpoint is always tried.
+    fn is_worth_a_checkpoint(&self, working: &Working, wanted: Shortage) -> bool {
         if planted(Sabotage::PointsInVain) {
             return working.space.almost_free() > 0;
         }
@@ -84,13 +84,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         match wanted {
             Shortage::Change(SpaceClass::Freeing, _) => true,
             Shortage::Change(_, fits) => fits.unwrap_or(true),
-            Shortage::Data(class, blocks) => self.fits_after_point(working, class, blocks),
+            Shortage::Data(class, blocks) => self.fits_after_checkpoint(working, class, blocks),
         }
     }
 
-    /// Whether `blocks` of data fit after a transaction point. New data is counted as promised by
-    /// statfs. Rewrites must always go on, so for them a point is tried if it may suffice.
-    fn fits_after_point(&self, working: &Working, class: SpaceClass, blocks: u64) -> bool {
+    /// Whether `blocks` of data fit after a checkpoint. New data is counted as promised by statfs.
+    /// Rewrites must always go on, so for them a checkpoint is tried if it may suffice.
+    fn fits_after_checkpoint(&self, working: &Working, class: SpaceClass, blocks: u64) -> bool {
         let pieces = if class == SpaceClass::Normal { Pieces::LONG } else { Pieces::REWRITE };
         self.data_budget(working, class, pieces) >= blocks
     }

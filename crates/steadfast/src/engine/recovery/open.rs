@@ -15,7 +15,7 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::apply::Origin;
 use crate::engine::background::BackgroundWork;
-use crate::engine::budget::futile::FutilePoints;
+use crate::engine::budget::futile::FutileCheckpoints;
 use crate::engine::commit::group::Committers;
 use crate::engine::lifecycle::{Lifecycle, LifecycleCell};
 use crate::engine::multi_mount::MountWatch;
@@ -287,6 +287,6 @@ fn working_state<M: Medium, P: Platform>(
         held_data: u64::MAX,
         dying: Dying::default(),
         fits_later: None,
-        futile: FutilePoints::default(),
+        futile: FutileCheckpoints::default(),
     })
 }
