@@ -124,7 +124,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let sequence = self.working.lock().sequence;
         let commit = self.commit.lock();
         let elapsed = self.store.platform.monotonic_ms().saturating_sub(commit.last_ms);
-        commit.durable < sequence && elapsed >= u64::from(self.timer_ms())
+        commit.marked < sequence && elapsed >= u64::from(self.timer_ms())
     }
 
     /// Deleted files may be waiting to be reclaimed: the next background step checks.

@@ -105,7 +105,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Parameters and state.
     pub(crate) fn info(&self) -> VolumeInfo {
-        let durable = self.commit.lock().durable;
+        let marked = self.commit.lock().marked;
         let points = self.tally.lock().points;
         let (generation, log_used, sequence) = {
             let working = self.working.lock();
@@ -129,7 +129,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             replayed_records: u64::from(self.replayed_records),
             log_used: log_used * u64::from(superblock.block_size),
             transaction_points: points,
-            uncommitted: sequence.saturating_sub(durable),
+            uncommitted: sequence.saturating_sub(marked),
             repaired_reads: u64::from(self.store.bad_copies()),
             superblock_damaged: self.superblock_damaged,
             mask: self.mask(),
@@ -140,10 +140,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// The numbers of the last accepted change and of the last durable one.
+    /// The numbers of the last accepted batch and of the last marked one.
     pub(crate) fn progress(&self) -> (u64, u64) {
         let accepted = self.working.lock().sequence;
-        (accepted, self.commit.lock().durable)
+        (accepted, self.commit.lock().marked)
     }
 
     /// Space and counts.

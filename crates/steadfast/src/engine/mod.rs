@@ -5,11 +5,12 @@
 //! # States
 //! - *working*: what operations see and change, in memory and in nodes of the working generation;
 //! - *marked*: the newest log mark. A power cut or a rollback returns to it;
-//! - *frozen*: the marked state that a checkpoint is writing;
+//! - *frozen*: the state that a checkpoint is writing;
 //! - *durable*: the newest metaroot. Durable plus the log is the marked state. Right after opening,
 //!   readers combine the two, because the log is not yet in the tree ([`recovery::overlay`]).
 //!
-//! A freeze happens only at a transaction point, so no checkpoint ever holds half of one.
+//! A freeze happens at a mark. Otherwise it becomes a transaction point itself: its caller holds
+//! the commit lock until the checkpoint is durable.
 //!
 //! # Locks, in the order in which they are taken
 //! The file system above takes the data locks of inodes before all of these.

@@ -16,7 +16,7 @@ use crate::space::Space;
 use crate::tree::{NodePool, Scratch, SealedNode};
 use crate::types::Generation;
 
-/// A state that a checkpoint is writing.
+/// The state that a checkpoint is writing.
 pub struct Frozen {
     pub metaroot: Metaroot,
     /// The nodes still to be written, the next ones last.
@@ -27,7 +27,7 @@ pub struct Frozen {
     pub log_used: u64,
     /// Blocks that could be allocated at the freeze.
     pub available: u64,
-    /// It holds changes that no log record has: nothing can be marked before it is durable.
+    /// It has changes that no log record has: nothing can be marked before it is durable.
     pub unmarked: bool,
 }
 
@@ -110,7 +110,7 @@ pub struct Working {
     pub space: Space,
     pub log: Log,
     pub pending: Pending,
-    /// Counts the batches that were accepted since open.
+    /// Counts the batches that were accepted since open. (LSNs count log records.)
     pub sequence: u64,
     pub frozen: Option<Frozen>,
     /// Nodes of the working generation that were sealed to be written out, the next ones last. The
@@ -150,8 +150,8 @@ pub struct LastPoint {
 /// The committer's state, under the commit lock.
 #[derive(Debug, Default)]
 pub struct CommitState {
-    /// The commit sequence up to which everything is durable.
-    pub durable: u64,
+    /// The [`Working::sequence`] up to which everything is marked.
+    pub marked: u64,
     /// Time of the last transaction point,
     /// [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
     pub last_ms: u64,

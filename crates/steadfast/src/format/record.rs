@@ -28,7 +28,7 @@ use crate::types::Lsn;
 pub const RECORD_HEADER: usize = 72;
 const AT_DIGEST: usize = RECORD_HEADER - DIGEST_SIZE;
 const MAGIC: u32 = u32::from_le_bytes(*b"SFLR");
-/// The data that the record names may have been in flight together with the record, so replay
+/// The data that the record names may have been in flight together with the record, so opening
 /// checks it.
 const FLAG_CHECK_DATA: u32 = 1;
 /// The payload is [packed](crate::format::pack).

@@ -156,7 +156,7 @@ impl<M: Medium, P: Platform> Device<M, P> {
     }
 
     /// Notes that blocks were written that were allocated earlier. Call it after the write and
-    /// before the extent is published. Replay recognises data that may have been in flight by its
+    /// before the extent is published. Opening recognises data that may have been in flight by its
     /// birth, so it cannot recognise this data.
     pub fn note_in_place(&self) {
         self.written_in_place.store(true, Ordering::Release);

@@ -8,8 +8,8 @@
 //! after its blocks.
 //!
 //! To the chain a group is one record. Each of its records names the digest of the last record
-//! *before the group*, and the records are numbered within the group. Replay reads both blocks and
-//! takes the newer whole record.
+//! *before the group*, and the records are numbered within the group. The scan takes the newer
+//! whole record.
 //!
 //! Writing alternately to two places is how SQLite, LMDB and many others keep their newest header.
 //! Replacing redo records by a record that repeats them is the log rewriting of main-memory

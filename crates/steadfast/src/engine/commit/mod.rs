@@ -20,13 +20,13 @@ use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
-/// Up to this many bytes of unflushed data go with the record in one flush, and replay checks them.
-/// More is flushed before the record is written, so that replay never reads much. Both bounds are
-/// one block where a flush costs next to nothing.
+/// Up to this many bytes of unflushed data share the record's flush, and opening checks them. More
+/// is flushed before the record is written, so that opening never reads much. Both bounds are one
+/// block where a flush costs next to nothing.
 const CHECKED_DATA_MAX: u32 = 256 << 10;
-/// Limit of the data that replay reads to check it, bytes. An extent counts as a whole, however
+/// Limit of the data that opening reads to check it, bytes. An extent counts as a whole, however
 /// little of it is new.
-const REPLAYED_DATA_MAX: u64 = 4 << 20;
+const READ_DATA_MAX: u64 = 4 << 20;
 
 /// A record that is ready to be written.
 struct Mark {
@@ -35,6 +35,7 @@ struct Mark {
     /// Log position after it.
     next: LogPosition,
     flush_data_first: bool,
+    /// The [`Working::sequence`] up to which it covers everything.
     sequence: u64,
 }
 
@@ -71,7 +72,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if self.is_held() && !planted(Sabotage::IgnoreHold) {
             return if planted(Sabotage::HoldBehindPoint) { Ok(()) } else { held };
         }
-        if commit.durable >= target && !self.parameters_changed() {
+        if commit.marked >= target && !self.parameters_changed() {
             return Ok(());
         }
         self.lead_group_commit(&mut commit)
@@ -97,8 +98,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     written
                         .map_err(|error| self.fail("the intent log could not be written", error))?;
                     let late = planted(Sabotage::CountLatecomers);
-                    commit.durable =
-                        if late { self.working.lock().sequence } else { mark.sequence };
+                    commit.marked = if late { self.working.lock().sequence } else { mark.sequence };
                     if self.wants_discards_early() {
                         self.working.lock().space.mark_is_durable();
                     }
@@ -142,9 +142,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(CommitStep::Write(mark))
     }
 
-    /// The next record, and the bytes of data that replay would read to check it. `None` if the log
-    /// cannot take it. Not inlined, as [`write_mark`](Self::write_mark): a checkpoint of the same
-    /// transaction point would have their variables on the stack.
+    /// The next record, and the bytes of data that opening would read to check it. `None` if the
+    /// log cannot take it. Not inlined, as [`write_mark`](Self::write_mark): a checkpoint of the
+    /// same transaction point would have their variables on the stack.
     #[inline(never)]
     fn next_record(&self, working: &mut Working) -> Result<Option<(Next, u64)>> {
         let root: Root = self.view.read().root;
@@ -176,7 +176,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let block_size = self.store.superblock.block_size;
         let (unflushed_max, data_max) = match self.store.medium.flushes_cheaply() {
             true => (block_size, u64::from(block_size)),
-            false => (CHECKED_DATA_MAX, REPLAYED_DATA_MAX),
+            false => (CHECKED_DATA_MAX, READ_DATA_MAX),
         };
         let too_much = unflushed > unflushed_max || (unflushed > 0 && data > data_max);
         let flush_data_first = self.store.take_in_place() || too_much;
@@ -238,7 +238,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             working.sequence
         };
         self.finish_checkpoint()?;
-        commit.durable = sequence;
+        commit.marked = sequence;
         self.tally.lock().points += 1;
         commit.last_ms = self.store.platform.monotonic_ms();
         Ok(())
@@ -318,7 +318,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             working.sequence
         };
         self.finish_checkpoint()?;
-        commit.durable = sequence;
+        commit.marked = sequence;
         self.tally.lock().points += 1;
         commit.last_ms = self.store.platform.monotonic_ms();
         Ok(true)

@@ -1,11 +1,16 @@
-//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log, and
-//! nothing else. The log is put into the tree [when that is
-//! needed](crate::engine::recovery::overlay).
+//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log with
+//! what is behind its end. It reads the data of the last record if that must be checked (4 MiB at
+//! most). Without a log to replay it reads the key of the newest snapshot. The log is put into the
+//! tree [when that is needed](crate::engine::recovery::overlay).
 //!
-//! Opening writes in two cases. After a power cut in the middle of a transaction point it
-//! overwrites the remains of that point. A state that one mount has dropped must not come back at
-//! the next. And where the log changes more nodes than the cache holds, the replay [writes them out
-//! ](Engine::relieve_replay) to free blocks.
+//! Opening writes in these cases:
+//! - bad copies of the metaroots are mended;
+//! - the remains of an unfinished record are erased: a state that one mount has dropped must not
+//!   come back at the next;
+//! - a newer state that is damaged is [given up](Engine::give_up_newer) by a checkpoint, where the
+//!   caller asks to recover;
+//! - where the log must be replayed and changes more nodes than the cache holds, the replay
+//!   [writes them out](Engine::relieve_replay) to free blocks.
 
 use core::sync::atomic::{AtomicBool, AtomicU32};
 

@@ -118,7 +118,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let replayed =
             self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found));
         working.log.raise_epoch(epoch);
-        // Commit numbers continue, so an old commit is never taken for a new one.
+        // The numbers of batches continue, so an old batch is never taken for a new one.
         working.sequence = sequence + 1;
         // A caller may still hold the number of an inode that no longer exists. That number must
         // not be reused.
@@ -130,7 +130,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             .map_err(|error| self.fail("the state to roll back to could not be restored", error));
         self.lifecycle.end_rollback(replayed.is_ok());
         replayed?;
-        commit.durable = working.sequence;
+        commit.marked = working.sequence;
         commit.last_ms = self.store.platform.monotonic_ms();
         self.wake_reclaim();
         Ok(())

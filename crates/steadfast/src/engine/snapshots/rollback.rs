@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.finish_checkpoint()?;
         // Groups that were full in the previous durable state may no longer be full.
         self.working.lock().space.forget_full();
-        commit.durable = sequence;
+        commit.marked = sequence;
         self.tally.lock().points += 1;
         commit.last_ms = self.store.platform.monotonic_ms();
         self.wake_reclaim();
