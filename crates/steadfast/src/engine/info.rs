@@ -45,7 +45,7 @@ pub struct VolumeInfo {
     pub log_used: u64,
     /// Transaction points since the volume was opened.
     pub transaction_points: u64,
-    /// Commits that a power cut now would lose.
+    /// Accepted batches that a power cut now would lose.
     pub uncommitted: u64,
     /// Metadata reads answered from the second copy since the volume was opened.
     pub repaired_reads: u64,

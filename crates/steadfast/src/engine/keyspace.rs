@@ -1,7 +1,7 @@
 //! The interface between the file system and the engine: an ordered map that one writer at a time
 //! changes in atomic batches. Data blocks go beside it, through the engine's own methods.
 //!
-//! The file system ([`crate::fs`]) is written against these traits. Its transactions read through
+//! The file system ([`crate::fs`]) is written against these traits. Its operations read through
 //! them as readers do, and its unit tests run on a map in memory that checks the rules.
 
 use alloc::vec::Vec;

@@ -9,8 +9,8 @@ use crate::engine::keyspace::Keyspace;
 use crate::error::{Error, Result};
 use crate::format::inode::{FLAG_UNNAMED, FileKind, Inode, PERMISSIONS, SET_GROUP_ID};
 use crate::format::key::Kind;
+use crate::fs::long_value::{self, ValueKey};
 use crate::fs::parameters::Parameters;
-use crate::fs::pieces::{self, ValueKey};
 use crate::fs::stat::{Caller, NewNode};
 use crate::fs::tx::Tx;
 use crate::fs::{dirent, name_hash, orphan, permissions as rules};
@@ -100,7 +100,7 @@ pub(crate) fn create<K: Keyspace>(
                 return Err(Error::InvalidName);
             }
             attributes.size = target.len() as u64;
-            pieces::store(tx, ValueKey { inode, kind: Kind::Symlink, suffix: 0 }, target)?;
+            long_value::store(tx, ValueKey { inode, kind: Kind::Symlink, suffix: 0 }, target)?;
         }
         NewNode::CharDevice(number) | NewNode::BlockDevice(number) => attributes.device = *number,
         NewNode::Regular | NewNode::Fifo | NewNode::Socket => {}

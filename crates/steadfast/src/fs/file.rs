@@ -1,5 +1,4 @@
-//! Open files: handles that keep their inode alive, for programs that use a volume without a
-//! kernel.
+//! File handles for programs that use a volume without a kernel.
 
 use alloc::vec::Vec;
 

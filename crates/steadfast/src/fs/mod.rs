@@ -1,12 +1,11 @@
 //! The POSIX semantics: names, attributes, links, files.
 //!
-//! Every operation is a function over a transaction (`tx::Tx`) that changes at most 64 keys. Larger
-//! work goes in steps, and each step leaves a consistent file system. The functions use the
-//! engine's [keyspace](crate::engine::keyspace). The methods of [`Volume`](crate::Volume) in this
-//! room run them, and move the bytes of files through the engine.
+//! Every operation is a function over a `tx::Tx`, a batch that changes at most 64 keys. Larger work
+//! goes in steps, and each step leaves a consistent file system. The functions use the engine's
+//! keyspace. The methods of [`Volume`](crate::Volume) in this room run them, and move the bytes of
+//! files through the engine.
 
 mod acl;
-mod allocate;
 mod attributes;
 mod background;
 mod change;
@@ -16,9 +15,11 @@ mod create;
 pub(crate) mod dirent;
 pub(crate) mod extent_map;
 mod extents;
+mod fallocate;
 mod file;
 pub(crate) mod inode;
 mod link;
+mod long_value;
 mod move_shared;
 mod name_hash;
 mod namespace;
@@ -27,7 +28,6 @@ pub(crate) mod orphan;
 pub(crate) mod parameters;
 mod path;
 mod permissions;
-mod pieces;
 mod prepare;
 pub(crate) mod publish;
 mod read;

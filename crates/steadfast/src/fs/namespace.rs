@@ -12,8 +12,8 @@ use crate::format::dirent::Dirent;
 use crate::format::inode::{FileKind, Inode, damaged};
 use crate::format::key::Kind;
 use crate::fs::create::{self, SYMLINK_MAX};
+use crate::fs::long_value::{self, ValueKey};
 use crate::fs::parameters::Parameters;
-use crate::fs::pieces::{self, ValueKey};
 use crate::fs::rename::{self, Side};
 use crate::fs::stat::{Attributes, Caller, DirectoryEntry, NewNode, RenameMode};
 use crate::fs::tx::Tx;
@@ -310,7 +310,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let length = usize::try_from(attributes.size).ok().filter(|length| *length <= SYMLINK_MAX);
         let length = length.ok_or(damaged("symbolic link: size out of range"))?;
         let mut target = Vec::new();
-        pieces::load(
+        long_value::load(
             &reader,
             ValueKey { inode, kind: Kind::Symlink, suffix: 0 },
             0,

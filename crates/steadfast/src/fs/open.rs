@@ -1,4 +1,4 @@
-//! Open files: counts in memory that keep an inode alive while it has no name.
+//! Open counts, in memory: they keep an inode alive while it has no name.
 
 use steadfast_media::Medium;
 
@@ -28,9 +28,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         found
     }
 
-    /// A transaction that removes an inode reads the count within the transaction. A transaction
-    /// that read it before this inode was counted may not have committed yet. An empty transaction
-    /// waits for it; after that the inode is either removed or stays.
+    /// An operation that removes an inode reads the count under the writer's lock. One that read it
+    /// before this inode was counted may not have applied its batch yet. An empty batch waits for
+    /// it; after that the inode is either removed or stays.
     fn look_up_counted(&self, inode: InodeNumber, first: bool) -> Result<()> {
         if first {
             match self.update(SpaceClass::Freeing, |_| Ok(())) {

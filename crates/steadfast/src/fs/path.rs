@@ -294,7 +294,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Removes a file, or a directory with everything in it. Symbolic links are removed, not
     /// followed. After an error, entries not reached yet remain. Under a mask without `unlink` and
-    /// `rmdir` the removal is part of one transaction.
+    /// `rmdir` the removal sets no transaction point.
     ///
     /// ```
     /// # use steadfast::{Error, FormatOptions, OpenOptions, Volume, testing::TestPlatform};

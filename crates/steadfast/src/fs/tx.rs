@@ -22,7 +22,7 @@ pub(crate) struct Tx<'k, K: Keyspace> {
 }
 
 impl<'k, K: Keyspace> Tx<'k, K> {
-    /// An empty transaction.
+    /// An empty batch.
     pub fn new(keyspace: &'k K, class: SpaceClass) -> Self {
         Tx { keyspace, class, writes: Vec::new() }
     }
@@ -37,7 +37,7 @@ impl<'k, K: Keyspace> Tx<'k, K> {
         self.keyspace.now()
     }
 
-    /// How many more keys this transaction can change.
+    /// How many more keys this batch can change.
     pub fn room(&self) -> usize {
         BATCH_MUTATIONS_MAX.saturating_sub(self.writes.len())
     }
@@ -71,7 +71,7 @@ impl<'k, K: Keyspace> Tx<'k, K> {
         Ok(())
     }
 
-    /// Applies the transaction; one without changes succeeds at once.
+    /// Applies the batch; one without changes succeeds at once.
     ///
     /// # Errors
     /// `Unsupported` where the operation changes more keys than a batch holds; `NoSpace`, and what
@@ -168,7 +168,7 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
     }
 }
 
-/// The first of what the keyspace has and what this transaction has written.
+/// The first of what the keyspace has and what this operation has written.
 fn choose(
     below: Option<(Key, Value)>,
     own: Option<(Key, &Value)>,

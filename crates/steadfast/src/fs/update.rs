@@ -1,5 +1,5 @@
-//! How an operation of the file system changes the volume: by one transaction under the writer's
-//! lock. It is tried again where space had to be brought back for it.
+//! How an operation of the file system changes the volume: by one batch under the writer's lock. It
+//! is tried again where space had to be brought back for it.
 
 use steadfast_media::Medium;
 

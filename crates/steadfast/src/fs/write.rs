@@ -1,11 +1,11 @@
-//! Writing data: prepare, reserve, write outside all locks, publish in one batch.
+//! Writing data: prepare, reserve, write with only the inode's data lock held, publish in a batch.
 //!
 //! Blocks that the committed state refers to are never overwritten. New data goes to newly reserved
 //! blocks, or into blocks of an unwritten extent, which nothing refers to as data. The inode's data
-//! lock is held from the first read of the old state to the commit. So partial blocks can be read,
-//! changed and replaced.
+//! lock is held from the first read of the old state until the batch is applied. So partial blocks
+//! can be read, changed and replaced.
 //!
-//! One call of up to [`STEP_BYTES`] is one batch. If the old or the new data is in too many pieces
+//! One call of up to [`STEP_BYTES`] is one batch. If the old or the new data is in too many extents
 //! for one batch ([`EXTENT_CHANGES_MAX`]), the call is split at block boundaries, in order.
 
 use alloc::vec::Vec;
@@ -87,7 +87,7 @@ impl Old {
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Writes all of `data` at byte `offset` or fails. `sync`: the descriptor has O_SYNC or
     /// O_DSYNC. Up to 1 MiB is atomic as a whole, as long as the range is in fewer than about 48
-    /// pieces. A longer write is done as several operations, in order.
+    /// extents. A longer write is done as several operations, in order.
     ///
     /// # Errors
     /// `NoSpace` (nothing of this piece is written), `FileTooLarge`, `IsADirectory`,

@@ -1,8 +1,8 @@
 //! How an extended attribute is stored, without its meaning.
 //!
-//! An attribute is one value in pieces (see [`pieces`]) under [`Kind::Xattr`]. The suffix of piece
-//! n is `hash << 20 | probe << 16 | n`: 44 bits of the keyed hash of the name and one of 16 slots
-//! for names that share it. The joined pieces are, little endian:
+//! An attribute is one [`long_value`] under [`Kind::Xattr`]. The suffix of piece n is
+//! `hash << 20 | probe << 16 | n`: 44 bits of the keyed hash of the name and one of 16 slots for
+//! names that share it. The joined pieces are, little endian:
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -17,9 +17,9 @@ use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
 use crate::format::inode::{Inode, damaged};
 use crate::format::key::{Key, Kind};
+use crate::fs::long_value::{self, ValueKey};
 use crate::fs::name_hash;
 use crate::fs::parameters::Parameters;
-use crate::fs::pieces::{self, ValueKey};
 use crate::fs::stat::SetXattrMode;
 use crate::fs::tx::Tx;
 use crate::memory;
@@ -70,7 +70,7 @@ impl Stored {
             return Err(damaged("attribute: length out of range"));
         }
         if whole || bytes.len() < HEADER_LEN + name_len {
-            pieces::load(view, place, 1, &mut bytes, HEADER_LEN + name_len + value_len)?;
+            long_value::load(view, place, 1, &mut bytes, HEADER_LEN + name_len + value_len)?;
         }
         Ok(Stored { bytes, name_len })
     }
@@ -174,7 +174,7 @@ pub(crate) fn store<K: Keyspace>(
     memory::push(&mut bytes, name_len)?;
     memory::extend(&mut bytes, name)?;
     memory::extend(&mut bytes, value)?;
-    pieces::store(tx, place, &bytes)
+    long_value::store(tx, place, &bytes)
 }
 
 /// Removes an attribute without interpreting it. Returns whether it existed.
@@ -185,7 +185,7 @@ pub(crate) fn erase<K: Keyspace>(
     name: &[u8],
 ) -> Result<bool> {
     match find(tx, parameters, inode, name)? {
-        Some((place, _)) => pieces::remove(tx, place).map(|()| true),
+        Some((place, _)) => long_value::remove(tx, place).map(|()| true),
         None => Ok(false),
     }
 }

@@ -33,7 +33,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `InvalidArgument` (length 0), `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`;
     /// `NoSpace`. On `NoSpace` a reader sees no change, unless the range to be zeroed is in more
-    /// than about 48 pieces.
+    /// than about 48 extents.
     pub fn allocate(
         &self,
         inode: InodeNumber,
