@@ -170,7 +170,8 @@ impl FileMedium {
     ) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Write, offset, length)?;
-        // Hot data is read again soon, so it belongs in the page cache of the device.
+        // Hot data stays in the page cache of the device: it is rewritten soon, and nodes are read
+        // again.
         if let (Some(behind), Temperature::Cold) = (&self.behind, temperature)
             && behind.take(offset, buffers, length as usize)
         {

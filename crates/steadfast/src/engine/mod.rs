@@ -12,19 +12,8 @@
 //! A freeze happens at a mark. Otherwise it becomes a transaction point itself: its caller holds
 //! the commit lock until the checkpoint is durable.
 //!
-//! # Locks, in the order in which they are taken
-//! The file system above takes the data locks of inodes before all of these.
-//! 1. `commit`: one transaction point at a time. A caller that waited for it finds its changes
-//!    durable (group commit);
-//! 2. `checkpoint`: one step of a checkpoint's device I/O at a time;
-//! 3. `working`: one writer of metadata at a time. Device writes under it happen only under memory
-//!    pressure;
-//! 4. `view`: readers share it while they look things up; the writer takes it while it changes the
-//!    tree;
-//! 5. the node cache, for moments.
-//!
-//! [`multi_mount`] has a lock that is innermost of all, held across the writing of a mark or
-//! metaroot. Operations do not wait for it.
+//! # Locks
+//! docs/ARCHITECTURE.md ("Threads and locks") has their order.
 
 mod activity;
 mod apply;

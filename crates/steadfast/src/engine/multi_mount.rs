@@ -39,7 +39,7 @@ const LOOK_EVERY_MS: u32 = 1000;
 /// Number of log blocks that are checked: those of a group, which its writer changes by turns.
 const TAIL: usize = 2;
 
-/// Content of the medium as long as there is no other writer. Its lock is the innermost one.
+/// Content of the medium as long as there is no other writer.
 #[derive(Debug)]
 pub(super) struct MountWatch {
     durable: Metaroot,

@@ -18,7 +18,7 @@ use crate::types::{Generation, Lsn};
 
 const MAGIC: [u8; 8] = *b"SFMETART";
 
-/// Where the intent log continues after a checkpoint.
+/// Where the next record of the intent log goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogPosition {
     /// Number of the next record.
@@ -244,8 +244,8 @@ impl Metaroot {
     }
 
     /// Writes both copies of this generation's slot. The second copy is written after `flush` has
-    /// made the first one durable, so no power cut spoils both. Durable when it returns. The next
-    /// flush makes the second copy durable, before this slot is written again.
+    /// made the first one durable, so no power cut spoils both. Durable in the first copy when it
+    /// returns. The next flush makes the second copy durable, before this slot is written again.
     pub fn write(
         &self,
         medium: &impl Medium,

@@ -1,10 +1,9 @@
 //! Finding the groups of the log, one after the other.
 //!
-//! In a [group](crate::log::group) the headers in both blocks are read, and only the record that
-//! counts is read in full. That is the newer record, or the other one if the newer is torn. The
-//! next group may name the record in the first block as its predecessor. Then that record is the
-//! newest, and the second block is not read. No block is read twice: bytes that were read ahead are
-//! kept until the search reaches them.
+//! Of a [group](crate::log::group) only the record that counts is read in full: the newer one, or
+//! the other one if the newer is torn. The header in the second block is read only if the next
+//! group does not name the record in the first as its predecessor. No block is read twice: bytes
+//! that were read ahead are kept until the search reaches them.
 
 use alloc::vec::Vec;
 

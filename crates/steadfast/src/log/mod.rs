@@ -161,8 +161,8 @@ impl Log {
         (next.at, bytes)
     }
 
-    /// Skips a number, because the frozen state holds changes that no record has. If its metaroot
-    /// is lost later, the records after it do not continue the previous metaroot.
+    /// Skips an LSN: the frozen state has changes that no record has, so later records must not
+    /// seem to continue the metaroot before it.
     pub fn skip(&mut self) {
         self.position.lsn = Lsn(self.position.lsn.0 + 1);
     }

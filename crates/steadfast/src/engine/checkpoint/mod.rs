@@ -34,8 +34,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn freeze(&self, working: &mut Working) -> Result<()> {
         debug_assert!(working.frozen.is_none());
         self.check_going_on()?;
-        // Each of the two changes what the other writes, in ever fewer nodes, because a node is
-        // copied only once a generation.
+        // Bitmaps and dead list change each other. A node is copied once a generation, so this
+        // ends.
         while self.flush_groups(working)? || self.flush_dead(working)? {}
         let mut view = self.view.write();
         let mut room = self.store.room_to_seal()?;

@@ -3,8 +3,9 @@
 //! Invariants:
 //! - one step at a time, whichever thread makes it: the checkpoint lock is held from the choice of
 //!   a step's nodes until they are known to be written;
-//! - the last step writes no nodes: flush, metaroot, flush. It comes after all nodes have been
-//!   written, so the metaroot never names a node that a power cut can take away;
+//! - the last step writes no nodes: flush, metaroot, flush, second copy of the metaroot. It comes
+//!   after all nodes have been written, so the metaroot never names a node that a power cut can
+//!   take away;
 //! - a frozen node is not changed any more, and its blocks are not reused before a later checkpoint
 //!   is durable. So it counts as clean as soon as it is written. Its memory can be freed although
 //!   nothing durable names it yet;

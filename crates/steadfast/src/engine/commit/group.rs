@@ -5,9 +5,10 @@
 //! into two halves that wait for each other's flushes, and each flush serves half of them.
 //!
 //! The leader of the next point therefore waits until as many committers are present as at the end
-//! of the last point. It waits no longer than half of what that point took. A lone thread never
-//! waits; a thread that others have left waits once. Other stores do the same by a setting
-//! (PostgreSQL's `commit_delay`) or by the time that a commit takes (ext4's journal).
+//! of the last point. It waits no longer than half of what that point took. A host may wait less
+//! (Linux: at most 1 ms). A lone thread never waits; a thread that others have left waits once.
+//! Other stores do the same by a setting (PostgreSQL's `commit_delay`) or by the time that a commit
+//! takes (ext4's journal).
 //!
 //! The wait decides when a point is set, never what is in it.
 
