@@ -392,7 +392,7 @@ impl From<&Status> for StatusArgument {
             blocks_reserved: space.reserved,
             blocks_free: space.free,
             cache_nodes: cache.nodes as u64,
-            cache_pinned: cache.pinned as u64,
+            cache_pinned: cache.dirty as u64,
             cache_capacity: cache.capacity as u64,
             cache_hits: cache.hits,
             cache_misses: cache.misses,
@@ -441,7 +441,7 @@ impl From<&StatusArgument> for Status {
                 unflushed_bytes: argument.unflushed_bytes,
                 cache: CacheUse {
                     nodes: count(argument.cache_nodes),
-                    pinned: count(argument.cache_pinned),
+                    dirty: count(argument.cache_pinned),
                     capacity: count(argument.cache_capacity),
                     hits: argument.cache_hits,
                     misses: argument.cache_misses,

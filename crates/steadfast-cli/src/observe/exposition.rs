@@ -72,8 +72,8 @@ pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> 
         activity.cache.misses,
     );
     one("cache_nodes", gauge, "Tree nodes in memory.", activity.cache.nodes as u64);
-    let pinned = "Tree nodes in memory that are not written yet.";
-    one("cache_dirty_nodes", gauge, pinned, activity.cache.pinned as u64);
+    let dirty = "Tree nodes in memory that are not written yet.";
+    one("cache_dirty_nodes", gauge, dirty, activity.cache.dirty as u64);
     let capacity = "Tree nodes that the cache is meant to hold.";
     one("cache_capacity_nodes", gauge, capacity, activity.cache.capacity as u64);
     let repaired = "Metadata reads answered from the second copy.";

@@ -75,7 +75,7 @@ pub mod fixture {
                     unflushed_bytes: 300_000,
                     cache: CacheUse {
                         nodes: 2000,
-                        pinned: 100,
+                        dirty: 100,
                         capacity: 7000,
                         hits: 99_000,
                         misses: 1000,

@@ -86,7 +86,7 @@ pub(super) fn snapshot_delete(context: &mut Context<'_, '_>) -> Result<()> {
 pub(super) fn checkpoint(context: &mut Context<'_, '_>) -> Result<()> {
     for _ in 0..=REPEATS {
         change(context)?;
-        let nodes = context.volume.activity().map_err(told("activity"))?.cache.pinned as u64;
+        let nodes = context.volume.activity().map_err(told("activity"))?.cache.dirty as u64;
         let volume = &context.volume;
         context.region.run(nodes, || volume.checkpoint()).map_err(told("checkpoint"))?;
         volume::settle(&context.volume)?;

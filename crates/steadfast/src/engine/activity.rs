@@ -80,7 +80,7 @@ pub struct Activity {
     pub pending_overflow: bool,
     /// Bytes of data written to the medium and not yet flushed (reported up to 4 GiB).
     pub unflushed_bytes: u64,
-    /// The cache of tree nodes. Pinned nodes are metadata not yet written.
+    /// The cache of tree nodes.
     pub cache: CacheUse,
     /// Inodes in use.
     pub inodes: u64,
@@ -101,7 +101,7 @@ impl Activity {
     /// Bytes accepted and not yet durable in place: data not flushed, and tree nodes not written
     /// (each copy once).
     pub fn dirty_bytes(&self) -> u64 {
-        self.unflushed_bytes + self.cache.pinned as u64 * u64::from(self.node_size)
+        self.unflushed_bytes + self.cache.dirty as u64 * u64::from(self.node_size)
     }
 }
 

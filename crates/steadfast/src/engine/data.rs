@@ -1,4 +1,5 @@
-//! The data plane: what the file semantics need to move bytes outside the writer's lock.
+//! What `fs` and the checker need beside the map: bytes, moved outside the writer's lock; pins;
+//! superblock and counts; access times.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -15,13 +16,13 @@ use crate::types::{BlockAddress, BlockRun};
 
 /// Blocks that are not reused while this exists, even when they are freed.
 pub(crate) struct PinGuard<'a, M: Medium, P: Platform> {
-    volume: &'a Engine<M, P>,
+    engine: &'a Engine<M, P>,
     runs: Vec<BlockRun>,
 }
 
 impl<M: Medium, P: Platform> Drop for PinGuard<'_, M, P> {
     fn drop(&mut self) {
-        let mut pins = self.volume.pins.lock();
+        let mut pins = self.engine.pins.lock();
         for run in &self.runs {
             if let Some(index) = pins.iter().position(|pinned| pinned == run) {
                 pins.swap_remove(index);
@@ -73,7 +74,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn pin(&self, runs: &[BlockRun]) -> Result<PinGuard<'_, M, P>> {
         let own = memory::copy(runs)?;
         memory::extend(&mut self.pins.lock(), runs)?;
-        Ok(PinGuard { volume: self, runs: own })
+        Ok(PinGuard { engine: self, runs: own })
     }
 
     /// Reads that were repeated because their data did not match its checksum. Valid causes are a

@@ -1,4 +1,5 @@
-//! Changing: one writer at a time.
+//! Changing: one writer at a time, and the checks before a change. Also the events of the mask, and
+//! how a volume fails.
 
 use alloc::vec::Vec;
 use core::cell::RefCell;

@@ -311,8 +311,8 @@ impl Space {
         });
     }
 
-    /// Whether so many groups have changed that they should be put into the tree to free memory.
-    pub fn wants_flush(&self) -> bool {
+    /// Whether so many bitmaps have changed that they should go into the tree, to free memory.
+    pub fn has_many_dirty_groups(&self) -> bool {
         self.groups.len() > self.groups_max && self.dirty_groups() > self.groups_max / 2
     }
 

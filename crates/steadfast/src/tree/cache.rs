@@ -40,8 +40,8 @@ struct CachedNode {
 pub struct CacheUse {
     /// All cached nodes.
     pub nodes: usize,
-    /// Nodes that cannot be evicted: dirty or frozen.
-    pub pinned: usize,
+    /// Nodes that are not written yet, and so cannot be evicted.
+    pub dirty: usize,
     /// Nodes that the cache should hold.
     pub capacity: usize,
     /// Look-ups answered from memory.
@@ -74,7 +74,7 @@ pub(super) struct Cache {
     capacity: usize,
     /// Nodes by which the capacity is reduced at present.
     lent: usize,
-    pinned: usize,
+    dirty: usize,
     hits: u64,
     misses: u64,
 }
@@ -88,7 +88,7 @@ impl Cache {
             hand: 0,
             capacity,
             lent: 0,
-            pinned: 0,
+            dirty: 0,
             hits: 0,
             misses: 0,
         }
@@ -107,7 +107,7 @@ impl Cache {
     pub(super) fn usage(&self) -> CacheUse {
         CacheUse {
             nodes: self.entries.len(),
-            pinned: self.pinned,
+            dirty: self.dirty,
             capacity: self.room(),
             hits: self.hits,
             misses: self.misses,
@@ -167,7 +167,7 @@ impl Cache {
             entry.node = memory::shared(entry.node.copy()?)?;
         }
         if entry.state == State::Clean {
-            self.pinned += 1;
+            self.dirty += 1;
         }
         entry.state = State::Dirty;
         entry.referenced = true;
@@ -192,7 +192,7 @@ impl Cache {
             self.evict();
         }
         if state != State::Clean {
-            self.pinned += 1;
+            self.dirty += 1;
         }
         let ring = self.ring.len();
         self.ring.push(address);
@@ -222,15 +222,15 @@ impl Cache {
 
     pub(super) fn set_state(&mut self, address: u64, state: State) {
         if let Some(entry) = self.entries.get_mut(&address) {
-            self.pinned += usize::from(state != State::Clean);
-            self.pinned -= usize::from(entry.state != State::Clean);
+            self.dirty += usize::from(state != State::Clean);
+            self.dirty -= usize::from(entry.state != State::Clean);
             entry.state = state;
         }
     }
 
     pub(super) fn remove(&mut self, address: u64) {
         if let Some(entry) = self.entries.remove(&address) {
-            self.pinned -= usize::from(entry.state != State::Clean);
+            self.dirty -= usize::from(entry.state != State::Clean);
             self.ring.swap_remove(entry.ring);
             if let Some(moved) =
                 self.ring.get(entry.ring).and_then(|moved| self.entries.get_mut(moved))
@@ -246,7 +246,7 @@ impl Cache {
         self.entries.clear();
         self.ring.clear();
         self.hand = 0;
-        self.pinned = 0;
+        self.dirty = 0;
     }
 
     /// Evicts clean nodes of a small cache, so that `count` nodes beside it take no more memory than

@@ -31,7 +31,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// `OutOfMemory`.
     pub fn room_to_seal(&self) -> Result<Vec<SealedNode>> {
         let mut room = Vec::new();
-        room.try_reserve_exact(self.cache_use().pinned).map_err(|_| Error::OutOfMemory)?;
+        room.try_reserve_exact(self.cache_use().dirty).map_err(|_| Error::OutOfMemory)?;
         Ok(room)
     }
 

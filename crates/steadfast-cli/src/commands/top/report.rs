@@ -124,7 +124,7 @@ impl TopReport {
             inodes: activity.inodes,
             cache: CacheReport {
                 nodes: activity.cache.nodes,
-                dirty_nodes: activity.cache.pinned,
+                dirty_nodes: activity.cache.dirty,
                 capacity_nodes: activity.cache.capacity,
                 hits: activity.cache.hits,
                 misses: activity.cache.misses,

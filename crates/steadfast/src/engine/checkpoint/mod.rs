@@ -36,7 +36,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.check_going_on()?;
         // Bitmaps and dead list change each other. A node is copied once a generation, so this
         // ends.
-        while self.flush_groups(working)? || self.flush_dead(working)? {}
+        while self.put_bitmaps_into_tree(working)? || self.put_dead_into_tree(working)? {}
         let mut view = self.view.write();
         let mut room = self.store.room_to_seal()?;
         working.space.reserve_freeze()?;
@@ -82,7 +82,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Puts the bitmaps of changed groups into the tree; `true` when there were any.
-    pub(crate) fn flush_groups(&self, working: &mut Working) -> Result<bool> {
+    pub(crate) fn put_bitmaps_into_tree(&self, working: &mut Working) -> Result<bool> {
         let roots = self.roots(working);
         let value_len = Some(1 + self.store.superblock.group_blocks as usize / 8);
         let groups = working.space.dirty_group_indexes()?;

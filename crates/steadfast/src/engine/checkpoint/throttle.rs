@@ -46,11 +46,11 @@ const HELD_BACK_LOGS: u64 = 16;
 
 /// Whether the memory for nodes that are not on the medium becomes scarce.
 fn crowded(usage: &CacheUse) -> bool {
-    usage.pinned > usage.capacity / 2
+    usage.dirty > usage.capacity / 2
 }
 
 /// Limit of such nodes, including those of a checkpoint in progress.
-fn pinned_max(usage: &CacheUse) -> usize {
+fn dirty_max(usage: &CacheUse) -> usize {
     usage.capacity * 3 / 4
 }
 
@@ -103,9 +103,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let usage = self.store.cache_use();
         let owed = {
             let mut working = self.working.lock();
-            if working.space.wants_flush() || working.dying.len() > self.dying_max() {
-                self.flush_groups(&mut working)?;
-                while self.flush_dead(&mut working)? {}
+            if working.space.has_many_dirty_groups() || working.dying.len() > self.dying_max() {
+                self.put_bitmaps_into_tree(&mut working)?;
+                while self.put_dead_into_tree(&mut working)? {}
             }
             if crowded(&usage) && working.frozen.is_none() {
                 self.pay_out(&mut working)?;
@@ -116,7 +116,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.checkpoint_step(owed as u64 * self.node_bytes())?;
         }
         let usage = self.store.cache_use();
-        if usage.pinned <= pinned_max(&usage) {
+        if usage.dirty <= dirty_max(&usage) {
             return Ok(());
         }
         // Last resort: the whole checkpoint in the foreground.
@@ -131,11 +131,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn owed(&self, working: &Working, usage: &CacheUse) -> usize {
         let Some(frozen) = &working.frozen else { return 0 };
         let (left, log) = (frozen.nodes.len(), &working.log);
-        let changed = usage.pinned.saturating_sub(left);
+        let changed = usage.dirty.saturating_sub(left);
         let (_, end) = self.log_bounds(log);
         let rooms = [
             (log.used().saturating_sub(frozen.log_used), end.saturating_sub(frozen.log_used)),
-            (changed as u64, pinned_max(usage).saturating_sub(frozen.all) as u64),
+            (changed as u64, dirty_max(usage).saturating_sub(frozen.all) as u64),
             (frozen.available.saturating_sub(working.space.available()), frozen.available),
         ];
         let due = rooms.into_iter().map(|(used, room)| due(frozen.all + 1, used, room)).max();
@@ -170,7 +170,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// The medium's; `OutOfMemory`. The caller drops the replay.
     pub(crate) fn relieve_replay(&self, working: &mut Working) -> Result<()> {
         let usage = self.store.cache_use();
-        if usage.pinned <= pinned_max(&usage) || self.read_only || self.newer_state.is_some() {
+        if usage.dirty <= dirty_max(&usage) || self.read_only || self.newer_state.is_some() {
             return Ok(());
         }
         // Another writer may use blocks that are free to this one.

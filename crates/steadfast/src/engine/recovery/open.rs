@@ -85,37 +85,37 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !SNAPSHOTS && !plain && !options.read_only {
             return Err(NO_SNAPSHOTS);
         }
-        let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
-        volume.will_read_state(&metaroot);
-        volume.superblock_damaged = damaged;
-        let found = volume.read_log(&metaroot)?;
-        volume.newer_state = match slots
+        let mut engine = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
+        engine.will_read_state(&metaroot);
+        engine.superblock_damaged = damaged;
+        let found = engine.read_log(&metaroot)?;
+        engine.newer_state = match slots
             .newer_is_damaged()
             .then_some(NewerState::Metaroot { left: metaroot.generation })
         {
-            None => volume.find_newer_records(&found)?,
+            None => engine.find_newer_records(&found)?,
             newer => newer,
         };
-        if let Some(newer) = volume.newer_state.filter(|_| !options.read_only && !options.recover) {
+        if let Some(newer) = engine.newer_state.filter(|_| !options.read_only && !options.recover) {
             // An unreadable medium may become readable again, so its error has precedence.
             return Err(found.unreadable.unwrap_or(Error::NewerStateLost(newer)));
         }
         // The remains of a newer state are the evidence of it until it is given up, so they are not
         // erased.
-        if !options.read_only && volume.newer_state.is_none() {
-            let store = &volume.store;
+        if !options.read_only && engine.newer_state.is_none() {
+            let store = &engine.store;
             slots.mend(&Retry(&store.medium), &store.superblock, &store.platform)?;
         }
         drop(slots);
-        volume.replayed_records = found.points();
-        volume.commit.get_mut().last_ms = volume.store.platform.monotonic_ms();
-        volume.go_on_behind(&mut volume.working.lock(), &found)?;
-        volume.begin_to_watch(&volume.working.lock());
-        volume.show(found)?;
-        if volume.newer_state.is_some() && !options.read_only {
-            volume.give_up_newer()?;
+        engine.replayed_records = found.points();
+        engine.commit.get_mut().last_ms = engine.store.platform.monotonic_ms();
+        engine.go_on_behind(&mut engine.working.lock(), &found)?;
+        engine.begin_to_watch(&engine.working.lock());
+        engine.show(found)?;
+        if engine.newer_state.is_some() && !options.read_only {
+            engine.give_up_newer()?;
         }
-        Ok(volume)
+        Ok(engine)
     }
 
     /// Announces the next reads: the log, and the root of the tree.
@@ -223,7 +223,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         for index in 0..found.len() {
             self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
             working.space.mark();
-            while working.dying.len() > self.dying_max() && self.flush_dead(working)? {}
+            while working.dying.len() > self.dying_max() && self.put_dead_into_tree(working)? {}
         }
         if planted(Sabotage::ReplayTwice) && found.len() > 1 {
             self.apply(working, found.mutations(&self.store, 0)?, Origin::Replay)?;

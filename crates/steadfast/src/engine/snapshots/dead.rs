@@ -50,19 +50,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Puts some of the waiting entries into the newest snapshot's dead list. Returns `true` if
     /// there were any.
-    pub(crate) fn flush_dead(&self, working: &mut Working) -> Result<bool> {
+    pub(crate) fn put_dead_into_tree(&self, working: &mut Working) -> Result<bool> {
         if !SNAPSHOTS {
             return Ok(false);
         }
         let value = entries_max(value_len_max(self.store.superblock.node_size as usize));
-        match self.flush_dead_entries(working, value * ROUND_VALUES) {
+        match self.put_dead_entries(working, value * ROUND_VALUES) {
             // A plan reserves more nodes than it uses, and a long plan more than a short one.
-            Err(Error::NoSpace) => self.flush_dead_entries(working, value),
+            Err(Error::NoSpace) => self.put_dead_entries(working, value),
             other => other,
         }
     }
 
-    fn flush_dead_entries(&self, working: &mut Working, limit: usize) -> Result<bool> {
+    fn put_dead_entries(&self, working: &mut Working, limit: usize) -> Result<bool> {
         let entries = working.dying.first(limit)?;
         if entries.is_empty() {
             return Ok(false);
@@ -98,7 +98,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut key = first;
         let mut rest = entries;
         if let Some((newest, value)) = self.store.previous(root, &first, &last)? {
-            // Continues where the list ends, so many small flushes make no more keys than few large
+            // Continues where the list ends, so many small calls make no more keys than few large
             // ones.
             let mut list = self.decode_dead_list(&value)?;
             let room = limit.saturating_sub(list.len()).min(rest.len());

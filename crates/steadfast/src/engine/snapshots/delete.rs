@@ -68,7 +68,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         {
             let mut working = self.working.lock();
             // Waiting entries belong to the list of the snapshot that is the newest now.
-            while self.flush_dead(&mut working)? {}
+            while self.put_dead_into_tree(&mut working)? {}
             let root = self.view.read().root;
             let record = self.snapshot_record(&root, name)?.ok_or(Error::NotFound)?;
             let before = (working.snapshots, working.held_data);
@@ -178,8 +178,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         loop {
             match self.try_delete_unit(working, entries) {
                 Err(Error::NoSpace) if entries == UNIT_ENTRIES => {
-                    // Flushing now needs less than the room that is set aside for it.
-                    while self.flush_groups(working)? || self.flush_dead(working)? {}
+                    // This needs less now than the room that is set aside for it.
+                    while self.put_bitmaps_into_tree(working)?
+                        || self.put_dead_into_tree(working)?
+                    {}
                 }
                 Err(Error::NoSpace) if entries > 1 => {}
                 result => return result,

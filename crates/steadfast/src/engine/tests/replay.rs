@@ -153,7 +153,7 @@ fn only_a_reader_holds_more_nodes_than_the_cache() {
     let medium = Arc::new(SimMedium::on(&image, simulator()));
     let read_only = open(&medium, true).unwrap();
     let cache = read_only.activity().unwrap().cache;
-    assert!(cache.pinned > 2 * cache.capacity, "{} of {}", cache.pinned, cache.capacity);
+    assert!(cache.dirty > 2 * cache.capacity, "{} of {}", cache.dirty, cache.capacity);
     assert_eq!(medium.counters().writes, 0);
 }
 

@@ -278,15 +278,15 @@ fn memory_that_fills_up_makes_nobody_wait_for_all_of_it() {
         // About 300 nodes; half of them may be dirty before the cache is crowded.
         let volume = open_with(medium.clone(), 230 << 10);
         let capacity = volume.engine.store.cache_use().capacity;
-        let mut pinned = 0;
+        let mut dirty = 0;
         let most = most_written(&medium, &volume, &files, |_| {
             if commits {
                 volume.fsync().unwrap();
             }
-            pinned = pinned.max(volume.engine.store.cache_use().pinned);
+            dirty = dirty.max(volume.engine.store.cache_use().dirty);
         });
         assert!(most <= PAID + OWN, "{most}, commits: {commits}");
-        assert!(pinned > capacity / 3 && pinned <= capacity * 3 / 4, "{pinned} of {capacity}");
+        assert!(dirty > capacity / 3 && dirty <= capacity * 3 / 4, "{dirty} of {capacity}");
         let checkpoints = volume.activity().unwrap().checkpoints;
         assert_eq!(checkpoints > 0, commits, "{checkpoints}");
         volume.checkpoint().unwrap();

@@ -32,8 +32,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(crate) fn tamper_counts(&self, change: impl FnOnce(&mut SnapshotCounts)) {
         let mut working = self.engine.working.lock();
         // Waiting entries go into the list of the right snapshot first.
-        while self.engine.flush_groups(&mut working).unwrap()
-            || self.engine.flush_dead(&mut working).unwrap()
+        while self.engine.put_bitmaps_into_tree(&mut working).unwrap()
+            || self.engine.put_dead_into_tree(&mut working).unwrap()
         {}
         change(&mut working.snapshots);
         working.pending.set_overflow();
