@@ -106,7 +106,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             && sync.handle.is_sync()
             && self.volume.mask().contains(TransactionMask::SYNC_WRITE)
         {
-            self.volume.transact()?;
+            self.volume.synchronous_write()?;
         } else {
             self.volume.fsync()?;
         }

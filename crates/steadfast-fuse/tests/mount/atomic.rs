@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
 use steadfast::TransactionMask;
@@ -44,8 +45,16 @@ fn commit_abort_and_lost_descriptors() {
     assert_eq!(errno(open.sync_all().and_then(|()| open.write_all(b"more"))), libc::ESTALE);
     drop(open);
 
-    // Committed while an open file has dirty pages.
+    // Committed while an open file has dirty pages. Synchronous writes are no exception: they become
+    // durable with the commit.
     ioctl::atomic_begin(&holder).unwrap();
+    let synchronous = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .custom_flags(libc::O_SYNC)
+        .open(mounted.path("synchronous"));
+    synchronous.unwrap().write_all(b"whole").unwrap();
+    assert_ne!(mounted.volume().info().uncommitted, 0);
     let mut open = File::create(mounted.path("kept")).unwrap();
     open.write_all(b"dirty").unwrap();
     ioctl::atomic_commit(&holder).unwrap();
@@ -53,6 +62,7 @@ fn commit_abort_and_lost_descriptors() {
     drop(open);
     ioctl::rollback(&root, true).unwrap();
     assert_eq!(read("kept").as_deref(), Some("dirty"));
+    assert_eq!(read("synchronous").as_deref(), Some("whole"));
     drop(holder);
 
     // The holder ends without a commit. A duplicate of its descriptor keeps the lease until it is

@@ -90,6 +90,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.event(TransactionMask::FSYNC)
     }
 
+    /// A write to a file that is open with O_SYNC or O_DSYNC has arrived in parts: a transaction
+    /// point if the mask has `sync-write`. [`write`](Self::write) itself does this for a whole one.
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn synchronous_write(&self) -> Result<()> {
+        self.engine.event(TransactionMask::SYNC_WRITE)
+    }
+
     /// Call this when a descriptor that was open for writing is closed: a transaction point if the
     /// mask has `close`.
     ///
