@@ -9,7 +9,7 @@ trap 'status=$?; set +e; kill -9 "${PIDS[@]}" 2>/dev/null; more_cleanup; (exit "
 # node_start NAME: a node that mounts the volume, or stands by. NODE_OPTIONS follow its address, and
 # NODE_IN stands in front of the command. NODE_MOUNT are options of the mount.
 NODE_IN=()
-NODE_MOUNT=allow_other,suid,dev
+NODE_MOUNT=${NODE_MOUNT:-allow_other,suid,dev}
 node_start() {
     umount -l "$WORK/$1" 2>/dev/null || true
     mkdir -p "$WORK/$1"

@@ -17,9 +17,9 @@ use steadfast::{InodeNumber, Volume};
 use steadfast_fuse::cluster::{Authority, Door, Hub, Link, SharedMount, Standing, Target};
 use steadfast_fuse::metrics::{Kind, Metrics};
 use steadfast_fuse::{IoUring, MountOptions, UnmountHandle};
-use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform};
+use steadfast_host::{BackgroundThread, FileMedium, HostPlatform};
 
-use crate::support::{Place, QUIET, can_mount, wait_for};
+use crate::support::{Place, QUIET, can_mount, open, wait_for};
 
 type HostVolume = Volume<FileMedium, HostPlatform>;
 type Close = Arc<dyn Fn() + Send + Sync>;
@@ -63,9 +63,7 @@ fn link(stream: UnixStream, seed: u64) -> Link {
 
 impl Nodes {
     fn new(place: &Place, count: usize, delegations: bool) -> Nodes {
-        let medium = FileMedium::open(place.image(), &FileOptions::default()).unwrap();
-        let volume = Volume::open(medium, steadfast::OpenOptions::default(), HostPlatform::new());
-        let volume = Arc::new(volume.unwrap());
+        let volume = open(&place.image(), false);
         let door: Arc<Mutex<Option<Door>>> = Arc::default();
         let open: Arc<Mutex<Vec<Close>>> = Arc::default();
         let mut nodes = Nodes {
