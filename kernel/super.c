@@ -183,8 +183,11 @@ void sf_read_mask(struct sf_info *info)
 	kfree(about);
 }
 
-/* Properties that the VFS wants to know, and options that change the volume. */
-static int set_up(struct sf_info *info)
+/*
+ * Properties that the VFS wants to know. With options for them, mask and timer are stored: a mount
+ * that fails must leave them as they were, so that comes last.
+ */
+static int set_up(struct sf_info *info, bool store)
 {
 	struct super_block *sb = info->sb;
 	struct sfk_info *about = kmalloc(sizeof(*about), GFP_KERNEL);
@@ -197,12 +200,12 @@ static int set_up(struct sf_info *info)
 		memcpy(&sb->s_uuid, about->uuid, sizeof(sb->s_uuid));
 		info->unit = max_t(u64, about->block_size, PAGE_SIZE);
 		info->mask = about->mask;
+	}
+	if (!result && store && (info->options.mask || info->options.timer_ms)) {
 		if (info->options.mask)
 			sfk_parse_mask(info->options.mask, &info->mask);
-		if (!info->core_read_only && (info->options.mask || info->options.timer_ms))
-			result = SF_CORE(info, sfk_set_mask(info->volume, info->mask,
-							    info->options.timer_ms ?:
-							    about->timer_ms));
+		result = SF_CORE(info, sfk_set_mask(info->volume, info->mask,
+						    info->options.timer_ms ?: about->timer_ms));
 	}
 	kfree(about);
 	return result;
@@ -230,7 +233,7 @@ static int sf_fill_super(struct super_block *sb, struct fs_context *fc)
 	result = open_volume(info, fc);
 	if (result)
 		return result;
-	result = set_up(info);
+	result = set_up(info, false);
 	if (!result)
 		result = SF_CORE(info, sfk_attributes_get(info->volume, ROOT, &found));
 	if (result)
@@ -246,7 +249,7 @@ static int sf_fill_super(struct super_block *sb, struct fs_context *fc)
 		goto fail;
 	}
 	if (!info->core_read_only)
-		result = start_background(info);
+		result = start_background(info) ?: set_up(info, true);
 	/* With a root the VFS itself calls put_super. */
 	return result;
 fail:
