@@ -4,7 +4,8 @@
 # and the medium is a file. `stat` is of files that the node has just made; `stat again` of files that
 # it has looked at for a while, and `by another` of such files right after another node changed them.
 #
-#   ROUNDS   rounds (default 9)
+#   ROUNDS      rounds (default 9)
+#   NODE_MOUNT  options of the nodes' mounts, such as allow_other,suid,dev,delegations
 source "$(dirname "${BASH_SOURCE[0]}")/../tests/lib.sh"
 NAME=bench-peers
 need etcd python3
