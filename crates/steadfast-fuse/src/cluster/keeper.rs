@@ -52,6 +52,8 @@ struct Settled {
     nodes: HashMap<u64, Known>,
     /// When everything was recalled last.
     all: Option<Instant>,
+    /// Until when the kernel may keep names.
+    names_until: Option<Instant>,
 }
 
 /// An answer with attributes that the owner has delegated.
@@ -94,7 +96,13 @@ impl Keeper {
                 false => Duration::ZERO,
             }
         };
-        let names = |valid| if late { Duration::ZERO } else { valid };
+        let names = |valid| {
+            if late {
+                return Duration::ZERO;
+            }
+            self.settled().pass_names(valid, now);
+            valid
+        };
         validity::limit(request, answer, names, attributes);
     }
 
@@ -115,14 +123,20 @@ impl Keeper {
     /// Has the kernel drop the attributes of nodes, and all names if `names`. Returns whether it
     /// has.
     pub(super) fn recall(&self, nodes: &[u64], names: bool) -> bool {
-        let kept = self.settled().recall(nodes, Instant::now());
+        let (kept, names) = {
+            let (mut settled, now) = (self.settled(), Instant::now());
+            (settled.recall(nodes, now), names && settled.recall_names(now))
+        };
         self.drop_from_kernel(&kept, names)
     }
 
     /// Has the kernel drop everything that it keeps.
     pub(super) fn recall_all(&self) {
-        let kept = self.settled().recall_all(Instant::now());
-        self.drop_from_kernel(&kept, true);
+        let (kept, names) = {
+            let (mut settled, now) = (self.settled(), Instant::now());
+            (settled.recall_all(now), settled.recall_names(now))
+        };
+        self.drop_from_kernel(&kept, names);
     }
 
     /// None of this waits for anything.
@@ -214,6 +228,16 @@ impl Settled {
         kept
     }
 
+    fn pass_names(&mut self, valid: Duration, now: Instant) {
+        self.names_until = self.names_until.max(Some(now + valid));
+    }
+
+    /// Whether the kernel may keep names. If not, no new epoch is begun: that would detach what is
+    /// mounted inside the volume.
+    fn recall_names(&mut self, now: Instant) -> bool {
+        self.names_until.take().is_some_and(|until| now < until + SETTLING)
+    }
+
     /// Returns the nodes of which the kernel may keep attributes.
     fn recall_all(&mut self, now: Instant) -> Vec<u64> {
         self.all = Some(now);
@@ -272,6 +296,18 @@ mod tests {
         assert_eq!(keeps(&mut settled, 7, 3, 2700, 2701), (false, false));
         assert_eq!(keeps(&mut settled, 7, 3, 2800, 2801), (false, false));
         assert_eq!(keeps(&mut settled, 7, 3, 3302, 3303), (true, true));
+    }
+
+    #[test]
+    fn names_expire_only_where_the_kernel_may_keep_some() {
+        let start = Instant::now();
+        let mut settled = Settled::default();
+        assert!(!settled.recall_names(start), "none was passed on");
+        settled.pass_names(VALID, start);
+        assert!(settled.recall_names(start + VALID));
+        assert!(!settled.recall_names(start + VALID), "the epoch is new");
+        settled.pass_names(VALID, start);
+        assert!(!settled.recall_names(start + VALID + SETTLING), "their time is over");
     }
 
     #[test]

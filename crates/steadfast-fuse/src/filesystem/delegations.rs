@@ -137,7 +137,8 @@ impl Delegations {
         granted.then_some(valid)
     }
 
-    /// Begins a change by a kernel: recalls the delegations of the others, and its own if they must go, too.
+    /// Begins a change by a kernel: recalls the delegations of the others, and its own if they must
+    /// go, too.
     pub(super) fn change(&self, kernel: u64, affected: Affected, reach: Reach<'_>) -> Change<'_> {
         let Affected { inodes, names, own } = affected;
         let mark = if own { ALL } else { kernel };
