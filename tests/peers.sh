@@ -50,6 +50,18 @@ for number in $(seq 60); do
     mv "$WORK/$to/counter" "$WORK/$to/other" && [ ! -e "$WORK/$from/counter" ] || die "a name stays on node $from"
     mv "$WORK/$from/other" "$WORK/$from/counter"
 done
+# What a node has mounted inside the volume stays there.
+mkdir "$WORK/a/inside" "$WORK/other"
+mount --bind "$WORK/other" "$WORK/b/inside"
+for name in one two; do
+    stat "$WORK/b/inside" >/dev/null
+    mkdir "$WORK/a/$name"
+    rmdir "$WORK/c/$name"
+done
+stat "$WORK/b/inside" >/dev/null
+mountpoint -q "$WORK/b/inside" || die "a change of names has unmounted what was mounted inside the volume"
+umount "$WORK/b/inside"
+rmdir "$WORK/c/inside"
 ok "a change on one node is seen on the others at once"
 
 # Appending from all nodes loses no line, and joins none.
