@@ -6,11 +6,19 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use steadfast_host::{FileMedium, FileOptions, LockMode, OpenError};
 use steadfast_media::{FailureModel, Medium};
 
 const SIZE: u64 = 4 << 20;
+
+/// Lets one test run at a time: a process that a test forks holds a copy of every descriptor
+/// until it executes, also of a device that another test has just closed.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A loop device with its own file. Dropping it detaches the device by name.
 struct Loop {
@@ -58,6 +66,7 @@ impl Drop for Loop {
 
 #[test]
 fn block_device_behaves_like_memory() {
+    let _alone = alone();
     for (seed, sector) in [(1, 512), (2, 4096)] {
         let Some(device) = Loop::new(sector) else { return };
         for (direct, cached_above) in [(false, false), (false, true), (true, false)] {
@@ -78,6 +87,7 @@ fn block_device_behaves_like_memory() {
 
 #[test]
 fn a_device_has_one_owner() {
+    let _alone = alone();
     let Some(device) = Loop::new(512) else { return };
     let options = FileOptions::default();
     let medium = FileMedium::open(device.path(), &options).unwrap();
@@ -100,6 +110,7 @@ fn a_device_has_one_owner() {
 
 #[test]
 fn units_of_a_device_are_its_blocks() {
+    let _alone = alone();
     let Some(device) = Loop::new(4096) else { return };
     for unit in [512, 1 << 17] {
         let options = FileOptions { atomic_unit: Some(unit), ..FileOptions::default() };
@@ -116,51 +127,41 @@ fn units_of_a_device_are_its_blocks() {
 
 #[test]
 fn a_device_and_the_file_below_have_one_owner() {
+    let _alone = alone();
     let Some(device) = Loop::new(512) else { return };
     let writing = FileOptions::default();
     let reading = FileOptions { read_only: true, ..writing.clone() };
-    // A process that another test has just forked may briefly hold the device.
-    let open = |path: &Path, options: &FileOptions| {
-        let mut opened = FileMedium::open(path, options);
-        for _ in 0..1000 {
-            if !matches!(opened, Err(OpenError::DeviceInUse(_))) {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            opened = FileMedium::open(path, options);
-        }
-        opened
-    };
-
-    let below = open(&device.file, &writing).unwrap();
+    let below = FileMedium::open(&device.file, &writing).unwrap();
     for options in [&writing, &reading] {
-        let error = open(device.path(), options).unwrap_err();
+        let error = FileMedium::open(device.path(), options).unwrap_err();
         let OpenError::InUseBelow { below, owner: Some(owner), .. } = &error else {
             panic!("{error}")
         };
         assert_eq!((below, owner.pid), (&device.file, std::process::id()));
     }
-    open(device.path(), &FileOptions { lock: LockMode::None, ..reading.clone() }).unwrap();
+    FileMedium::open(device.path(), &FileOptions { lock: LockMode::None, ..reading.clone() })
+        .unwrap();
     drop(below);
 
-    let above = open(device.path(), &writing).unwrap();
+    let above = FileMedium::open(device.path(), &writing).unwrap();
     for options in [&writing, &reading] {
-        assert!(matches!(open(&device.file, options), Err(OpenError::InUse { .. })));
+        assert!(matches!(FileMedium::open(&device.file, options), Err(OpenError::InUse { .. })));
     }
     // The kernel may have the device, but the file is still in use.
     above.release_claim();
-    assert!(matches!(open(&device.file, &writing), Err(OpenError::InUse { .. })));
+    assert!(matches!(FileMedium::open(&device.file, &writing), Err(OpenError::InUse { .. })));
     drop(above);
 
-    let above = open(device.path(), &reading).unwrap();
-    open(&device.file, &reading).unwrap();
-    assert!(matches!(open(&device.file, &writing), Err(OpenError::InUse { .. })));
+    let above = FileMedium::open(device.path(), &reading).unwrap();
+    FileMedium::open(&device.file, &reading).unwrap();
+    assert!(matches!(FileMedium::open(&device.file, &writing), Err(OpenError::InUse { .. })));
     drop(above);
-    open(&device.file, &writing).unwrap();
+    FileMedium::open(&device.file, &writing).unwrap();
 }
 
 #[test]
 fn parts_of_a_file_are_media_of_their_own() {
+    let _alone = alone();
     let Some(whole) = Loop::new(512) else { return };
     let half = SIZE / 2;
     let part = |offset: u64, size: u64| {
