@@ -22,7 +22,7 @@ pub(super) fn suite(effort: Effort) -> Outcome<PlannedSuite> {
         answers:
             "OCFS2 and ext3 on one node: Linux 2.6.6, Pentium 3 900 MHz, IDE disk, IOzone 3.217"
                 .into(),
-        missing: vec!["a cluster: Steadfast has none yet, so this is one node without one".into()],
+        missing: vec!["nodes of a cluster: bench/cluster.sh runs this suite on them".into()],
         workloads: iozone_words(&format!("-s {file} {records} -i 0 -i 1 -i 2 -i 3 -i 4 -i 5"))?,
     })
 }
