@@ -164,14 +164,14 @@ struct State {
     over: bool,
 }
 
-type Listener = Box<dyn Fn(Event) + Send>;
+type EventCallback = Box<dyn Fn(Event) + Send>;
 
 struct Shared {
     cluster: Cluster,
     node: Node,
     state: Mutex<State>,
     wake: Condvar,
-    events: Mutex<Option<Listener>>,
+    events: Mutex<Option<EventCallback>>,
 }
 
 /// Tells whether a term goes on. Cheap to clone.

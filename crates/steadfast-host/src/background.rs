@@ -91,12 +91,12 @@ struct Signals {
 }
 
 #[derive(Default)]
-struct Shared {
+struct WakeSignals {
     signals: Mutex<Signals>,
     changed: Condvar,
 }
 
-impl Shared {
+impl WakeSignals {
     /// Waits at most `pause` for a signal. Returns whether to continue.
     fn wait(&self, pause: Duration) -> bool {
         let mut signals = self.signals.lock();
@@ -116,7 +116,7 @@ impl Shared {
 
 /// Makes the volume's next turn start immediately. Cheap to clone; may outlive the thread.
 #[derive(Clone)]
-pub struct Waker(Arc<Shared>);
+pub struct Waker(Arc<WakeSignals>);
 
 impl Waker {
     /// Ends the pause of the background thread.
@@ -129,7 +129,7 @@ impl Waker {
 /// after the running turn.
 #[must_use = "the thread ends when this is dropped"]
 pub struct BackgroundThread {
-    shared: Arc<Shared>,
+    shared: Arc<WakeSignals>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -160,7 +160,7 @@ impl BackgroundThread {
         work: impl FnMut() -> Result<bool> + Send + 'static,
         on_failure: impl FnMut(BackgroundFailure) + Send + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WakeSignals::default());
         let thread = thread::Builder::new().name("steadfast-bg".into()).spawn({
             let shared = shared.clone();
             move || run(&shared, work, on_failure)
@@ -199,7 +199,7 @@ impl Drop for BackgroundThread {
 }
 
 fn run(
-    shared: &Shared,
+    shared: &WakeSignals,
     mut work: impl FnMut() -> Result<bool>,
     mut on_failure: impl FnMut(BackgroundFailure),
 ) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use steadfast_lab::report::terminal::Part;
+use steadfast_lab::report::terminal::ReportPart;
 use steadfast_lab::result::{RunResult, Status};
 use steadfast_lab::run::{self, Effort, Plan, PlannedSuite, RunError, Stop};
 use steadfast_lab::target::{self, Backing, DirectoryTarget, Site, Target, cleanup};
@@ -129,7 +129,7 @@ pub fn run(args: &Args) -> Outcome {
     drop(scratch);
     let result = ended.map_err(|error| run_failure(&error, &args.out))?;
     if !args.quiet {
-        show::print(&result, None, Part::Summary, &args.out)?;
+        show::print(&result, None, ReportPart::Summary, &args.out)?;
     }
     // A partial result is useful too; the failure is reported below.
     show::write_report(&result, None, &args.out)?;

@@ -4,7 +4,7 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use steadfast_lab::report::terminal::{self, Part, Style};
+use steadfast_lab::report::terminal::{self, ReportPart, Style};
 use steadfast_lab::result::{self, RunResult};
 use steadfast_lab::statistics::Verdict;
 use steadfast_lab::{compare, report};
@@ -70,9 +70,9 @@ pub fn show(args: &ShowArgs) -> Outcome {
         return line(text.trim_end());
     }
     let part = match (args.full, args.iozone) {
-        (true, _) => Part::Full,
-        (_, true) => Part::Iozone,
-        _ => Part::Summary,
+        (true, _) => ReportPart::Full,
+        (_, true) => ReportPart::Iozone,
+        _ => ReportPart::Summary,
     };
     print(&run, args.peer.as_deref(), part, &args.file)?;
     match &args.report {
@@ -114,7 +114,7 @@ pub fn compare(args: &CompareArgs) -> Outcome {
 ///
 /// # Errors
 /// The result does not contain the peer.
-pub fn print(run: &RunResult, peer: Option<&str>, part: Part, place: &Path) -> Outcome {
+pub fn print(run: &RunResult, peer: Option<&str>, part: ReportPart, place: &Path) -> Outcome {
     let text = terminal::print(run, peer, part, style());
     let text = text.map_err(|what| no_peer(what, place))?;
     line(text.trim_end())

@@ -5,8 +5,8 @@ mod sample;
 use sample::{empty, measurement, suite, target, test};
 use steadfast_lab::report::comparison::View;
 use steadfast_lab::report::goals;
-use steadfast_lab::report::table::{Row, Table};
-use steadfast_lab::result::{Access, Better, Medium, Parameter, RunResult, Test, Unit};
+use steadfast_lab::report::table::{Table, TableRow};
+use steadfast_lab::result::{Access, Better, MediumTraffic, Parameter, RunResult, Test, Unit};
 use steadfast_lab::run::Effort;
 use steadfast_lab::suite as suites;
 
@@ -30,7 +30,7 @@ fn table(run: &RunResult) -> Table {
     goals::table(&View::new(run, None).expect("a view")).expect("the suite is there")
 }
 
-fn row<'t>(table: &'t Table, name: &str) -> Option<&'t Row> {
+fn row<'t>(table: &'t Table, name: &str) -> Option<&'t TableRow> {
     table.rows.iter().find(|row| row.name == name)
 }
 
@@ -160,7 +160,7 @@ fn the_floor_stands_beside_the_column_that_counts_and_the_peer_it_is_judged_by()
 fn what_is_counted_needs_no_rounds() {
     let mut one = overwrite(1, &[1000.0], &[1000.0]);
     // The sample has 1000 operations.
-    let medium = |writes| Medium {
+    let medium = |writes| MediumTraffic {
         bytes_asked: 1,
         bytes_written: 1,
         bytes_read: 0,
@@ -210,7 +210,7 @@ fn every_goal_has_its_tests_in_the_suite_and_no_two_tests_are_one() {
                 let mut found = measurement(target, &values);
                 found.memory =
                     Some(steadfast_lab::result::Memory { resident_most: 1 << 20, limit: None });
-                found.medium = Some(Medium {
+                found.medium = Some(MediumTraffic {
                     bytes_asked: 1,
                     bytes_written: 1,
                     bytes_read: 0,

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use resvg::usvg::roxmltree;
 use sample::*;
 use steadfast_lab::report::comparison::View;
-use steadfast_lab::report::terminal::{Part, Style};
+use steadfast_lab::report::terminal::{ReportPart, Style};
 use steadfast_lab::report::{self, ReportError, terminal};
 use steadfast_lab::result::*;
 use steadfast_lab::statistics::Verdict;
 
 const STYLE: Style = Style { width: 160, colour: false };
-const PARTS: [Part; 3] = [Part::Summary, Part::Full, Part::Iozone];
+const PARTS: [ReportPart; 3] = [ReportPart::Summary, ReportPart::Full, ReportPart::Iozone];
 
 /// Writes a report and checks the rules for every report. Pictures exist in both forms and are well
 /// formed. One page is self-contained. Tables have one line per row. With STEADFAST_REPORT_KEEP=DIR
@@ -118,7 +118,7 @@ fn an_ordinary_run_has_its_page_pictures_and_tables() {
     let curves = page.split("<figure id=\"b5-curves-write\"").nth(1).expect("the curves");
     let curves = curves.split("</figure>").next().expect("their end");
     assert_eq!(curves.matches("<svg").count(), 5);
-    let text = terminal::print(&run, None, Part::Summary, STYLE).expect("tables");
+    let text = terminal::print(&run, None, ReportPart::Summary, STYLE).expect("tables");
     assert!(text.contains("skipped btrfs: mkfs.btrfs is not installed"), "{text}");
     assert!(text.contains("Reliance to dosFs") && text.contains("1.39×"), "{text}");
 }
@@ -126,7 +126,7 @@ fn an_ordinary_run_has_its_page_pictures_and_tables() {
 #[test]
 fn iozones_table_is_iozones() {
     let run = rich(usual(), "ext4", Matrix::Small);
-    let text = terminal::print(&run, None, Part::Iozone, STYLE).expect("tables");
+    let text = terminal::print(&run, None, ReportPart::Iozone, STYLE).expect("tables");
     let mut lines = text.lines().skip_while(|line| !line.contains("reclen"));
     let head: Vec<&str> = lines.next().expect("a header").split_whitespace().collect();
     assert_eq!(head[..8], ["kB", "reclen", "write", "rewrite", "read", "reread", "read", "write"]);
@@ -177,7 +177,7 @@ fn a_planted_slow_target_is_seen_and_noise_is_no_win() {
     assert!(page.contains("▲ better in 0, ▼ worse in 20, ≈ within the noise in 0 of 20 tests"));
     assert!(page.contains("▲ better in 0, ▼ worse in 0, ≈ within the noise in 20 of 20 tests"));
     // Compared with the slow target, the others are twice as good.
-    let text = terminal::print(&run, Some("slow"), Part::Summary, STYLE).unwrap();
+    let text = terminal::print(&run, Some("slow"), ReportPart::Summary, STYLE).unwrap();
     assert!(text.contains("times better than slow") && text.contains("(▲20)"), "{text}");
 }
 
@@ -211,14 +211,14 @@ fn nothing_is_a_report_too() {
     run.progress.complete = false;
     let (page, _) = written(&run, "empty");
     assert!(page.contains("stopped before its end"));
-    let text = terminal::print(&run, None, Part::Summary, STYLE).unwrap();
+    let text = terminal::print(&run, None, ReportPart::Summary, STYLE).unwrap();
     assert!(text.contains("--resume goes on"), "{text}");
 }
 
 #[test]
 fn an_unknown_peer_is_refused_in_one_line() {
     let run = rich(usual(), "ext4", Matrix::Small);
-    let error = terminal::print(&run, Some("zfs"), Part::Summary, STYLE).unwrap_err();
+    let error = terminal::print(&run, Some("zfs"), ReportPart::Summary, STYLE).unwrap_err();
     assert_eq!(
         error,
         "'zfs' was not measured in this run; it has steadfast, steadfast-lib, ext4, xfs, fuse2fs"
@@ -231,7 +231,7 @@ fn an_unknown_peer_is_refused_in_one_line() {
     // The peer of the run was skipped: there are no factors, and no error.
     let mut run = rich(usual(), "btrfs", Matrix::Small);
     run.suites.truncate(1);
-    assert!(!terminal::print(&run, None, Part::Summary, STYLE).unwrap().contains('▲'));
+    assert!(!terminal::print(&run, None, ReportPart::Summary, STYLE).unwrap().contains('▲'));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn failures_are_said_and_not_measured() {
     run.suites.remove(0);
     let (page, _) = written(&run, "failed");
     assert!(page.contains("1 failure.") && page.contains("byte 4711 is wrong"));
-    let text = terminal::print(&run, None, Part::Summary, STYLE).unwrap();
+    let text = terminal::print(&run, None, ReportPart::Summary, STYLE).unwrap();
     assert!(
         text.contains("1 failure:\n  steadfast, mkdir, 1,000 files: byte 4711 is wrong"),
         "{text}"
@@ -363,7 +363,7 @@ fn a_factor_that_contradicts_the_medians_beside_it_is_explained() {
     let ours = [100.0, 200.0, 200.0, 50.0, 200.0];
     let theirs = [200.0, 100.0, 100.0, 400.0, 100.0];
     let run = two(Unit::OperationsPerMinute, Better::Higher, &ours, &theirs);
-    let text = terminal::print(&run, None, Part::Full, STYLE).expect("tables");
+    let text = terminal::print(&run, None, ReportPart::Full, STYLE).expect("tables");
     assert!(text.contains("≈*") && text.contains("* Taken round by round."), "{text}");
     let (page, _) = written(&run, "contradicting");
     assert!(page.contains("≈*") && page.contains("the two medians alone give 2.00×"));
@@ -374,7 +374,7 @@ fn a_factor_that_contradicts_the_medians_beside_it_is_explained() {
     // A factor that the medians give too needs no explanation, in either direction.
     for better in [Better::Higher, Better::Lower] {
         let run = two(Unit::Seconds, better, &[2.0, 2.2, 2.1], &[1.0, 1.1, 1.04]);
-        let text = terminal::print(&run, None, Part::Full, STYLE).expect("tables");
+        let text = terminal::print(&run, None, ReportPart::Full, STYLE).expect("tables");
         assert!(!text.contains('*'), "{text}");
     }
 }
@@ -403,7 +403,7 @@ fn noise_above_the_whole_is_a_factor_everywhere() {
     let mut run = rich(usual(), "ext4", Matrix::Small);
     run.noise.floor = 6.37;
     let (page, _) = written(&run, "noisy");
-    let text = terminal::print(&run, None, Part::Summary, STYLE).unwrap();
+    let text = terminal::print(&run, None, ReportPart::Summary, STYLE).unwrap();
     let markdown = report::markdown::print(&run, None).expect("a peer");
     for text in [page, text, markdown] {
         assert!(text.contains("7.37× in either direction") && !text.contains("637 %"), "{text}");

@@ -19,7 +19,7 @@ use super::behind::Behind;
 use super::device;
 use super::error::{OpenError, medium_error};
 use super::large::Large;
-use super::open::{FileOptions, Opened, create, open};
+use super::open::{FileOptions, OpenFile, create, open};
 use super::tally::Tally;
 use super::transfer::{self, Direct};
 
@@ -103,8 +103,8 @@ impl FileMedium {
         Ok(Self::new(path, create(path, size, options)?, options))
     }
 
-    fn new(path: &Path, opened: Opened, options: &FileOptions) -> Self {
-        let Opened { file, block_device, geometry, direct, large, behind, claim, below } = opened;
+    fn new(path: &Path, opened: OpenFile, options: &FileOptions) -> Self {
+        let OpenFile { file, block_device, geometry, direct, large, behind, claim, below } = opened;
         FileMedium {
             path: path.to_owned(),
             file,

@@ -65,7 +65,7 @@ impl Default for FileOptions {
 }
 
 /// The parts of a [`FileMedium`](crate::FileMedium).
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     pub(super) file: File,
     pub(super) block_device: bool,
     pub(super) geometry: Geometry,
@@ -83,7 +83,7 @@ const SECTOR: u32 = 512;
 /// Alignment of direct I/O on kernels that do not report it (before 6.1).
 const DIRECT_ALIGNMENT: u32 = 4096;
 
-pub(super) fn open(path: &Path, options: &FileOptions) -> Result<Opened, OpenError> {
+pub(super) fn open(path: &Path, options: &FileOptions) -> Result<OpenFile, OpenError> {
     let at = At { path, options };
     // Check before opening: the open of a FIFO would wait for its other end.
     let metadata = fs::metadata(path).map_err(|error| at.error("open", error))?;
@@ -97,7 +97,7 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<Opened, OpenErr
     at.finish(file, claim)
 }
 
-pub(super) fn create(path: &Path, size: u64, options: &FileOptions) -> Result<Opened, OpenError> {
+pub(super) fn create(path: &Path, size: u64, options: &FileOptions) -> Result<OpenFile, OpenError> {
     let at = At { path, options };
     let file = at
         .open_options()
@@ -178,7 +178,7 @@ impl At<'_> {
         })
     }
 
-    fn finish(&self, file: File, claim: Option<File>) -> Result<Opened, OpenError> {
+    fn finish(&self, file: File, claim: Option<File>) -> Result<OpenFile, OpenError> {
         // Check again on the open descriptor: the name may belong to another file by now.
         let metadata = file.metadata().map_err(|error| self.error("open", error))?;
         self.check_kind(&metadata)?;
@@ -232,7 +232,7 @@ impl At<'_> {
         let unit = self.atomic_unit(&file, block_device, direct.as_ref())?;
         let geometry = Geometry::new(size, unit, FailureModel::PowerSafe)
             .map_err(|error| self.error("use", io::Error::other(error)))?;
-        Ok(Opened { file, block_device, geometry, direct, large, behind, claim, below })
+        Ok(OpenFile { file, block_device, geometry, direct, large, behind, claim, below })
     }
 
     /// The requirements of direct I/O for this file.

@@ -20,7 +20,7 @@ use steadfast_flash::nand::{
 
 use super::NandOpenError;
 use super::abi::{self, Layout, OobRequest, Range, ReadRequest, Request, Statistics};
-use super::mtd_open::{OOB_CODE, Opened, open};
+use super::mtd_open::{OOB_CODE, OpenMtd, open};
 
 /// An MTD device. While open it is locked against other Steadfast programs. Opening it for writing
 /// fails while UBI or a mount uses it.
@@ -64,7 +64,7 @@ impl MtdNand {
     }
 
     fn open_with(path: &Path, writing: bool, locked: bool) -> Result<MtdNand, NandOpenError> {
-        let Opened { file, geometry } = open(path, writing, locked)?;
+        let OpenMtd { file, geometry } = open(path, writing, locked)?;
         let oob = vec![0xff; geometry.oob_size as usize + OOB_CODE.parity_bytes()];
         let mut nand = MtdNand { device: file, geometry, oob, reading: Reading::Together };
         // Kernels that do not know the request refuse it regardless of its contents.

@@ -27,14 +27,14 @@ pub(super) const OOB_CODE: Code = Code::Hamming256;
 const OOB_MAX: u32 = 64;
 
 /// An open device and its properties.
-pub(super) struct Opened {
+pub(super) struct OpenMtd {
     pub(super) file: File,
     pub(super) geometry: NandGeometry,
 }
 
 /// Opens and identifies the device. `locked`: takes an exclusive lock for writing, a shared lock
 /// for reading.
-pub(super) fn open(path: &Path, writing: bool, locked: bool) -> Result<Opened, NandOpenError> {
+pub(super) fn open(path: &Path, writing: bool, locked: bool) -> Result<OpenMtd, NandOpenError> {
     let opened = OpenOptions::new().read(true).write(writing).open(path);
     let file = opened.map_err(|error| open_error(path, writing, error))?;
     let failed = |action| move |source| NandOpenError::Io { path: path.to_owned(), action, source };
@@ -78,7 +78,7 @@ pub(super) fn open(path: &Path, writing: bool, locked: bool) -> Result<Opened, N
         }
     }
     let geometry = geometry(path, number, &info)?;
-    Ok(Opened { file, geometry })
+    Ok(OpenMtd { file, geometry })
 }
 
 fn open_error(path: &Path, writing: bool, error: io::Error) -> NandOpenError {

@@ -6,7 +6,7 @@ use super::{Change, Comparison, Difference};
 use crate::report::comparison::sign;
 use crate::report::format;
 use crate::report::format::one_line;
-use crate::report::table::{Row, Table, TableCell};
+use crate::report::table::{Table, TableCell, TableRow};
 use crate::report::terminal::{self, Style};
 use crate::statistics::Verdict;
 
@@ -77,7 +77,7 @@ fn table(comparison: &Comparison, shown: &[&Change]) -> Table {
         if peer.is_some() {
             cells.push(entry(change.beside_peer.as_ref().map_or_else(String::new, difference)));
         }
-        Row { name: format!("{}: {}", change.suite, change.title), cells }
+        TableRow { name: format!("{}: {}", change.suite, change.title), cells }
     });
     Table { corner: "test".to_owned(), head, rows: rows.collect() }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
-use crate::result::{Backing, Provenance};
+use crate::result::{BackingDescription, Provenance};
 use crate::target::mount_of;
 
 /// The description of this machine, for volumes below `backing`. Unknown facts are empty.
@@ -65,7 +65,7 @@ fn virtualisation() -> Option<String> {
     Some(line("/sys/class/dmi/id/sys_vendor").unwrap_or_else(|| "a hypervisor".into()))
 }
 
-fn describe(path: &Path) -> Backing {
+fn describe(path: &Path) -> BackingDescription {
     let whole = is_device(path);
     let file_system = mount_of(path).filter(|_| !whole).map(|(_, kind)| kind).unwrap_or_default();
     let device = device_of(path);
@@ -78,7 +78,7 @@ fn describe(path: &Path) -> Backing {
     } else {
         rustix::fs::statvfs(path).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize))
     };
-    Backing {
+    BackingDescription {
         path: path.display().to_string(),
         file_system,
         device: device.as_ref().map_or_else(String::new, |name| format!("/dev/{name}")),

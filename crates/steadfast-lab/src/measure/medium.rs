@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::result::Medium;
+use crate::result::MediumTraffic;
 
 /// Bytes of a sector in the counters, whatever the device's sector size.
 const SECTOR: u64 = 512;
@@ -24,8 +24,8 @@ impl MediumCounters {
     }
 
     /// The traffic between `self` and `later`.
-    pub fn until(&self, later: &MediumCounters, bytes_asked: u64) -> Medium {
-        Medium {
+    pub fn until(&self, later: &MediumCounters, bytes_asked: u64) -> MediumTraffic {
+        MediumTraffic {
             bytes_asked,
             bytes_written: later
                 .written_sectors
@@ -63,7 +63,7 @@ mod tests {
     fn the_kernels_words() {
         let before = parse("10 0 80 1 20 0 160 2 0 3 4 0 0 0 0 5 6").expect("counters");
         let after = parse("11 0 88 1 22 0 176 2 0 3 4 0 0 0 0 7 6").expect("counters");
-        let wanted = Medium {
+        let wanted = MediumTraffic {
             bytes_asked: 1,
             bytes_written: 8192,
             bytes_read: 4096,

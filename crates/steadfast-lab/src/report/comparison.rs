@@ -5,7 +5,7 @@
 //! factor is always "times better": 2 means twice the throughput, or half the time. The rule for a
 //! difference is that of [`crate::statistics`].
 
-use crate::result::{Better, Measurement, RunResult, Status, Suite, Target, Test};
+use crate::result::{Better, Measurement, RunResult, Status, Suite, TargetDescription, Test};
 use crate::statistics::{self, Summary, Verdict};
 
 /// A result and the target to which ratios are given.
@@ -14,7 +14,7 @@ pub struct View<'a> {
     /// The result.
     pub run: &'a RunResult,
     /// Targets with at least one measurement, the peer first.
-    pub targets: Vec<&'a Target>,
+    pub targets: Vec<&'a TargetDescription>,
     /// Whether the first of the targets is a peer for ratios.
     has_peer: bool,
 }
@@ -32,7 +32,7 @@ pub struct Against {
 
 /// The result of one test on one target.
 #[derive(Debug, Clone)]
-pub struct Cell<'a> {
+pub struct ComparisonCell<'a> {
     /// The measurement, if the target took part.
     pub measurement: Option<&'a Measurement>,
     /// Its rounds.
@@ -79,11 +79,11 @@ impl<'a> View<'a> {
     /// # Errors
     /// A sentence, if no target has this id.
     pub fn new(run: &'a RunResult, peer: Option<&str>) -> Result<Self, String> {
-        let took_part = |target: &Target| {
+        let took_part = |target: &TargetDescription| {
             let mut tests = run.suites.iter().flat_map(|suite| &suite.tests);
             tests.any(|test| test.measurement(&target.id).is_some())
         };
-        let mut targets: Vec<&Target> =
+        let mut targets: Vec<&TargetDescription> =
             run.targets.iter().filter(|target| took_part(target)).collect();
         let place = |peer: &str| targets.iter().position(|target| target.id == peer);
         let position = match peer {
@@ -103,18 +103,18 @@ impl<'a> View<'a> {
 
     /// The peer, if there is one and something to compare with it.
     #[must_use]
-    pub fn peer(&self) -> Option<&'a Target> {
+    pub fn peer(&self) -> Option<&'a TargetDescription> {
         if self.has_peer { self.targets.first().copied() } else { None }
     }
 
     /// The targets that are compared with the peer, with their index in [`View::targets`].
-    pub fn others(&self) -> impl Iterator<Item = (usize, &'a Target)> {
+    pub fn others(&self) -> impl Iterator<Item = (usize, &'a TargetDescription)> {
         self.targets.iter().copied().enumerate().skip(usize::from(self.has_peer))
     }
 
     /// The result of a test on a target.
     #[must_use]
-    pub fn cell(&self, test: &'a Test, target: &Target) -> Cell<'a> {
+    pub fn cell(&self, test: &'a Test, target: &TargetDescription) -> ComparisonCell<'a> {
         let measurement = test.measurement(&target.id);
         let good = measurement.filter(|measurement| measurement.status == Status::Ok);
         let summary = good.and_then(|measurement| statistics::summarise(&measurement.values()));
@@ -126,7 +126,7 @@ impl<'a> View<'a> {
             let quotient = if test.better == Better::Higher { quotient } else { 1.0 / quotient };
             against.is_doubted_by(quotient).then_some(quotient)
         });
-        Cell { measurement, summary, against, of_medians }
+        ComparisonCell { measurement, summary, against, of_medians }
     }
 
     /// The tests of a suite in groups, in their order.
@@ -144,7 +144,7 @@ impl<'a> View<'a> {
 
     /// A group on a target compared with the peer; `None` if none of its tests can be compared.
     #[must_use]
-    pub fn tally(&self, group: &Group<'a>, target: &Target) -> Option<Tally> {
+    pub fn tally(&self, group: &Group<'a>, target: &TargetDescription) -> Option<Tally> {
         let found: Vec<Against> =
             group.tests.iter().filter_map(|test| self.cell(test, target).against).collect();
         Tally::of(&found)

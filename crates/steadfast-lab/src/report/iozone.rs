@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::comparison::Group;
-use crate::result::{Status, Suite, Target, Test, Unit};
+use crate::result::{Status, Suite, TargetDescription, Test, Unit};
 use crate::statistics;
 
 /// Name of the lab's test, and the two header lines of IOzone's column; the columns are in IOzone's
@@ -44,7 +44,7 @@ fn belongs(test: &Test) -> bool {
 /// The tables of a suite for a target: one for each setting of the other parameters (threads,
 /// O_SYNC, …), with the setting as its title. Empty if there is no such test.
 #[must_use]
-pub fn tables(suite: &Suite, target: &Target) -> String {
+pub fn tables(suite: &Suite, target: &TargetDescription) -> String {
     let mut text = String::new();
     for group in settings(suite) {
         let setting = super::format::parameters(group.first, &["file_size", "record_size"]);
@@ -80,7 +80,7 @@ fn settings(suite: &Suite) -> Vec<Group<'_>> {
     groups
 }
 
-fn table(tests: &[&Test], target: &Target) -> String {
+fn table(tests: &[&Test], target: &TargetDescription) -> String {
     let kilobytes = |test: &&Test| {
         let measurement = test.measurement(&target.id).filter(|m| m.status == Status::Ok)?;
         Some(statistics::median(&measurement.values())? / 1024.0)

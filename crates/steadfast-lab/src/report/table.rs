@@ -1,6 +1,6 @@
 //! Tables of a run, for the terminal and for the page.
 
-use super::comparison::{Cell, Group, Tally, View, sign, why_not};
+use super::comparison::{ComparisonCell, Group, Tally, View, sign, why_not};
 use super::format;
 use crate::result::{Status, Suite, Test};
 use crate::statistics::Verdict;
@@ -13,12 +13,12 @@ pub struct Table {
     /// Names of the columns.
     pub head: Vec<String>,
     /// The rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
 }
 
 /// A row.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct TableRow {
     /// Its name.
     pub name: String,
     /// One cell per column.
@@ -52,7 +52,10 @@ pub const NOTE: &str = "* Taken round by round. The two medians alone give anoth
 
 impl Table {
     /// The cells of a row with the names of their columns.
-    pub fn named<'t>(&'t self, row: &'t Row) -> impl Iterator<Item = (&'t str, &'t TableCell)> {
+    pub fn named<'t>(
+        &'t self,
+        row: &'t TableRow,
+    ) -> impl Iterator<Item = (&'t str, &'t TableCell)> {
         self.head.iter().map(String::as_str).zip(&row.cells)
     }
 
@@ -88,7 +91,7 @@ pub fn summary<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
     let groups = view.groups(suite);
     let rows = groups.iter().map(|group| match group.tests.as_slice() {
         [only] => row(view, only),
-        _ => Row {
+        _ => TableRow {
             name: group_name(group),
             cells: view.targets.iter().map(|target| over_sizes(view, group, target)).collect(),
         },
@@ -116,12 +119,12 @@ pub fn group_name(group: &Group) -> String {
     }
 }
 
-fn row<'a>(view: &View<'a>, test: &'a Test) -> Row {
+fn row<'a>(view: &View<'a>, test: &'a Test) -> TableRow {
     let cells = view.targets.iter().map(|target| entry(test, &view.cell(test, target)));
-    Row { name: format::test(test), cells: cells.collect() }
+    TableRow { name: format::test(test), cells: cells.collect() }
 }
 
-fn entry(test: &Test, cell: &Cell) -> TableCell {
+fn entry(test: &Test, cell: &ComparisonCell) -> TableCell {
     let Some(summary) = cell.summary else {
         let tooltip = match cell.measurement.map(|measurement| &measurement.status) {
             Some(Status::Skipped { reason } | Status::Failed { reason }) => reason.clone(),
@@ -165,7 +168,7 @@ fn entry(test: &Test, cell: &Cell) -> TableCell {
 }
 
 /// All sizes of a group on a target.
-fn over_sizes(view: &View, group: &Group, target: &crate::result::Target) -> TableCell {
+fn over_sizes(view: &View, group: &Group, target: &crate::result::TargetDescription) -> TableCell {
     let medians: Vec<f64> = group
         .tests
         .iter()
@@ -233,7 +236,7 @@ pub fn cost<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
                 })
                 .collect();
             if cells.iter().any(|cell| cell.value != "–") {
-                rows.push(Row { name: format!("{name}: {what}"), cells });
+                rows.push(TableRow { name: format!("{name}: {what}"), cells });
             }
         }
     }
@@ -241,9 +244,9 @@ pub fn cost<'a>(view: &View<'a>, suite: &'a Suite) -> Table {
 }
 
 /// A cost of a group of tests on a target, if it was counted.
-type Measure = fn(&Group, &str) -> Option<String>;
+type CostOf = fn(&Group, &str) -> Option<String>;
 
-const MEASURES: [(&str, Measure); 3] = [
+const MEASURES: [(&str, CostOf); 3] = [
     ("processor time", |group, target| {
         let (mut seconds, mut bytes, mut operations) = (0.0, 0.0, 0.0);
         for measurement in group.tests.iter().filter_map(|test| test.measurement(target)) {

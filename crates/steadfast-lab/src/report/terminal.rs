@@ -22,7 +22,7 @@ pub struct Style {
 
 /// The part to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ReportPart {
     /// One row for tests that differ only in their sizes; the published table; the failures.
     Summary,
     /// One row per test, and the costs.
@@ -38,12 +38,12 @@ pub enum Part {
 pub fn print(
     run: &RunResult,
     peer: Option<&str>,
-    part: Part,
+    part: ReportPart,
     style: Style,
 ) -> Result<String, String> {
     let view = View::new(run, peer)?;
     let mut text = String::new();
-    if part == Part::Iozone {
+    if part == ReportPart::Iozone {
         for suite in &run.suites {
             for target in &view.targets {
                 text.push_str(&iozone::tables(suite, target));
@@ -69,11 +69,11 @@ pub fn print(
         if let Some(table) = goals {
             lay_out(&mut text, &goals::fitting(&table, style.width), style);
             let _ = writeln!(text, "goals: {}; --full has the tests", goals::count(&table));
-            if part == Part::Summary {
+            if part == ReportPart::Summary {
                 continue;
             }
         }
-        if part == Part::Summary {
+        if part == ReportPart::Summary {
             lay_out(&mut text, &table::summary(&view, suite), style);
             text.push_str(&beside(&view, suite, style));
         } else {
@@ -162,7 +162,7 @@ fn beside<'a>(view: &View<'a>, suite: &'a crate::result::Suite, style: Style) ->
             verdict: found.tally.map(|tally| tally.verdict()),
             ..table::TableCell::default()
         }));
-        table::Row { name: line.test.to_owned(), cells }
+        table::TableRow { name: line.test.to_owned(), cells }
     });
     let table = Table { corner: "published, and here".to_owned(), head, rows: rows.collect() };
     let mut text = String::new();

@@ -23,7 +23,7 @@ pub struct Measurement {
     pub memory: Option<Memory>,
     /// Traffic of the medium over all rounds, if it was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub medium: Option<Medium>,
+    pub medium: Option<MediumTraffic>,
     /// The data that was read and compared.
     #[serde(default)]
     pub verification: Verification,
@@ -159,7 +159,7 @@ pub struct Memory {
 
 /// The traffic of the medium below the file system, over all rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Medium {
+pub struct MediumTraffic {
     /// Bytes that the test asked the file system to write.
     pub bytes_asked: u64,
     /// Bytes written to the medium. `bytes_written / bytes_asked` is the write amplification.

@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 
 pub use file::{ResultError, read, write};
 pub use measurement::{
-    Bucket, Cache, Cpu, CpuPoint, CrossCheck, Latency, Measurement, Medium, Memory, Sample, Status,
-    Verification,
+    Bucket, Cache, Cpu, CpuPoint, CrossCheck, Latency, Measurement, MediumTraffic, Memory, Sample,
+    Status, Verification,
 };
-pub use provenance::{Backing, Noise, Probe, Progress, Provenance};
+pub use provenance::{BackingDescription, Noise, Probe, Progress, Provenance};
 
 use std::collections::BTreeMap;
 
@@ -49,8 +49,8 @@ pub struct RunResult {
     pub noise: Noise,
     /// The file systems, in the requested order. The first working one is not special; see
     /// [`RunResult::peer`].
-    pub targets: Vec<Target>,
-    /// The [`Target::id`] of the peer for ratios; `None` if there is only one target.
+    pub targets: Vec<TargetDescription>,
+    /// The [`TargetDescription::id`] of the peer for ratios; `None` if there is only one target.
     pub peer: Option<String>,
     /// The suites of the run.
     pub suites: Vec<Suite>,
@@ -60,7 +60,7 @@ pub struct RunResult {
 
 /// A file system under test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Target {
+pub struct TargetDescription {
     /// Unique in the run, as given to `--on`: `steadfast`, `ext4`, `dir:/mnt/data`.
     pub id: String,
     /// Its name in the report: `Steadfast (FUSE)`, `ext4`.
@@ -202,7 +202,7 @@ pub enum Better {
 
 impl RunResult {
     /// The target with this id.
-    pub fn target(&self, id: &str) -> Option<&Target> {
+    pub fn target(&self, id: &str) -> Option<&TargetDescription> {
         self.targets.iter().find(|target| target.id == id)
     }
 }

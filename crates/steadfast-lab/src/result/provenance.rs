@@ -40,12 +40,12 @@ pub struct Provenance {
     /// Free main memory at the start, bytes.
     pub memory_available: u64,
     /// The storage of the volumes.
-    pub backing: Backing,
+    pub backing: BackingDescription,
 }
 
 /// The storage of a run's volumes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Backing {
+pub struct BackingDescription {
     /// Directory of the image files, or the block device.
     pub path: String,
     /// File system of that directory; empty for a block device.

@@ -4,7 +4,8 @@ use super::plan::{Plan, PlannedSuite};
 use crate::Trouble;
 use crate::measure::Histogram;
 use crate::result::{
-    Cpu, CrossCheck, Measurement, Medium, Memory, RunResult, Status, Suite, Test, Verification,
+    Cpu, CrossCheck, Measurement, MediumTraffic, Memory, RunResult, Status, Suite, Test,
+    Verification,
 };
 use crate::statistics::{ratio_of_rounds, summarise};
 use crate::workload::{Finding, TestSpec};
@@ -147,7 +148,7 @@ fn join(measurement: &mut Measurement, finding: &Finding) {
     }
     if let Some(medium) = finding.medium {
         measurement.medium = Some(match measurement.medium {
-            Some(before) => Medium {
+            Some(before) => MediumTraffic {
                 bytes_asked: before.bytes_asked + medium.bytes_asked,
                 bytes_written: before.bytes_written + medium.bytes_written,
                 bytes_read: before.bytes_read + medium.bytes_read,

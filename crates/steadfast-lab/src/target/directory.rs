@@ -34,9 +34,9 @@ impl Target for DirectoryTarget {
         &self.id
     }
 
-    fn describe(&self) -> result::Target {
+    fn describe(&self) -> result::TargetDescription {
         let (mount, kind) = mount_of(&self.parent).unwrap_or_default();
-        result::Target {
+        result::TargetDescription {
             id: self.id.clone(),
             name: self.parent.display().to_string(),
             access: Access::Directory,

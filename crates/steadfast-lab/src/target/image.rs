@@ -15,12 +15,12 @@ use crate::{Outcome, Trouble};
 /// device.
 #[derive(Debug)]
 pub struct Image {
-    medium: Medium,
+    medium: ImageDevice,
     sparse: bool,
 }
 
 #[derive(Debug)]
-enum Medium {
+enum ImageDevice {
     // The fields are dropped in this order.
     Loop { device: Guard, file: Guard },
     Given(PathBuf),
@@ -34,12 +34,15 @@ impl Image {
     /// `Skip` if there is no room, or no permission to use loop devices.
     pub fn new(site: &Site, name: &str) -> Outcome<Image> {
         if let Some(device) = &site.device {
-            return Ok(Image { medium: Medium::Given(device.clone()), sparse: false });
+            return Ok(Image { medium: ImageDevice::Given(device.clone()), sparse: false });
         }
         let path = site.scratch.join(format!("{name}.img"));
         let guard = cleanup::file(&path);
         fill(&path, site.volume_size)?;
-        Ok(Image { medium: Medium::Loop { device: attach(&path)?, file: guard }, sparse: false })
+        Ok(Image {
+            medium: ImageDevice::Loop { device: attach(&path)?, file: guard },
+            sparse: false,
+        })
     }
 
     /// Makes `NAME.img` of another size, as a sparse file: only written data takes room.
@@ -57,7 +60,10 @@ impl Image {
         made.map_err(|error| {
             Trouble::Skip(format!("no sparse file of {size} bytes below --backing ({error})"))
         })?;
-        Ok(Image { medium: Medium::Loop { device: attach(&path)?, file: guard }, sparse: true })
+        Ok(Image {
+            medium: ImageDevice::Loop { device: attach(&path)?, file: guard },
+            sparse: true,
+        })
     }
 
     /// Whether it was made by [`Image::sparse`].
@@ -72,7 +78,7 @@ impl Image {
     /// # Errors
     /// `Skip` on a given block device, and without room for a copy.
     pub fn copy(&self) -> Outcome<Guard> {
-        let Medium::Loop { file, .. } = &self.medium else {
+        let ImageDevice::Loop { file, .. } = &self.medium else {
             return Err(Trouble::Skip("a block device that was given is not copied".into()));
         };
         let path = file.path().with_extension("cut");
@@ -92,21 +98,21 @@ impl Image {
     /// # Errors
     /// The replacement fails; the image is lost then.
     pub fn replaced(self, copy: Guard) -> Outcome<Image> {
-        let Medium::Loop { device, file } = self.medium else { return Ok(self) };
+        let ImageDevice::Loop { device, file } = self.medium else { return Ok(self) };
         let path = file.path().to_owned();
         // The device is detached while the file has its name, because the name identifies the
         // device.
         drop(device);
         std::fs::rename(copy.path(), &path).doing(|| format!("replace {}", path.display()))?;
         copy.done();
-        Ok(Image { medium: Medium::Loop { device: attach(&path)?, file }, ..self })
+        Ok(Image { medium: ImageDevice::Loop { device: attach(&path)?, file }, ..self })
     }
 
     /// The block device.
     pub fn device(&self) -> &Path {
         match &self.medium {
-            Medium::Loop { device, .. } => device.path(),
-            Medium::Given(path) => path,
+            ImageDevice::Loop { device, .. } => device.path(),
+            ImageDevice::Given(path) => path,
         }
     }
 

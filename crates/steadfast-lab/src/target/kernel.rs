@@ -171,10 +171,10 @@ impl Target for KernelTarget {
         self.recipe.id
     }
 
-    fn describe(&self) -> result::Target {
+    fn describe(&self) -> result::TargetDescription {
         let tool = version_of(self.recipe.mkfs, self.recipe.version).unwrap_or_default();
         let daemon = if self.recipe.kernel { None } else { version_of("fuse2fs", "-V") };
-        result::Target {
+        result::TargetDescription {
             id: self.recipe.id.into(),
             name: self.recipe.id.into(),
             access: if self.recipe.kernel { Access::Kernel } else { Access::Fuse },

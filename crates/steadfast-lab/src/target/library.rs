@@ -45,11 +45,11 @@ pub struct LibraryTarget {
     site: Site,
     cached: Cached,
     // The fields are dropped in this order.
-    opened: Option<Opened>,
+    opened: Option<OpenVolume>,
     image: Option<Image>,
 }
 
-struct Opened {
+struct OpenVolume {
     _background: BackgroundThread,
     files: LibraryFiles,
 }
@@ -100,7 +100,7 @@ impl Target for LibraryTarget {
         }
     }
 
-    fn describe(&self) -> result::Target {
+    fn describe(&self) -> result::TargetDescription {
         let (name, options, remark) = match self.cached {
             Cached::Yes => {
                 ("Steadfast (library)", "", "the page cache of the device is below the library")
@@ -111,7 +111,7 @@ impl Target for LibraryTarget {
                 "no page cache: data is read from the medium each time",
             ),
         };
-        result::Target {
+        result::TargetDescription {
             id: self.id().into(),
             name: name.into(),
             access: Access::Library,
@@ -147,7 +147,7 @@ impl Target for LibraryTarget {
 
     fn unmount(&mut self) -> Outcome {
         match self.opened.take() {
-            Some(Opened { _background: background, files }) => {
+            Some(OpenVolume { _background: background, files }) => {
                 drop(background);
                 files.volume.close().map_err(|error| failed("close the volume", &error))
             }
@@ -164,7 +164,7 @@ impl Target for LibraryTarget {
         let background = BackgroundThread::spawn(volume.clone(), |_| {});
         let background = background.doing(|| "start a thread".into())?;
         let time = start.elapsed();
-        self.opened = Some(Opened { _background: background, files: LibraryFiles { volume } });
+        self.opened = Some(OpenVolume { _background: background, files: LibraryFiles { volume } });
         Ok(time)
     }
 

@@ -71,7 +71,7 @@ pub trait Target {
     fn id(&self) -> &str;
 
     /// The description for the result. Mount options are known after the first mount.
-    fn describe(&self) -> result::Target;
+    fn describe(&self) -> result::TargetDescription;
 
     /// Makes a fresh, empty volume and mounts it; an earlier one is lost.
     ///

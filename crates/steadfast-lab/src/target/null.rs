@@ -76,8 +76,8 @@ impl Target for NullTarget {
         ID
     }
 
-    fn describe(&self) -> result::Target {
-        result::Target {
+    fn describe(&self) -> result::TargetDescription {
+        result::TargetDescription {
             id: ID.into(),
             name: "null (FUSE)".into(),
             access: Access::Fuse,

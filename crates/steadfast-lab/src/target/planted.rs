@@ -60,9 +60,9 @@ impl Planted {
         Planted { id, fault, directory: DirectoryTarget::new(parent), files: None }
     }
 
-    fn describe(&self) -> result::Target {
+    fn describe(&self) -> result::TargetDescription {
         let found = self.directory.describe();
-        result::Target { id: self.id.into(), name: self.id.into(), ..found }
+        result::TargetDescription { id: self.id.into(), name: self.id.into(), ..found }
     }
 
     fn make(&mut self) -> Outcome {
@@ -86,7 +86,7 @@ macro_rules! planted_target {
             fn id(&self) -> &str {
                 self.0.id
             }
-            fn describe(&self) -> result::Target {
+            fn describe(&self) -> result::TargetDescription {
                 self.0.describe()
             }
             fn make(&mut self) -> Outcome {

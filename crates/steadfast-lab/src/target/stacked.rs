@@ -121,9 +121,9 @@ impl Target for StackedTarget {
         self.layer.id()
     }
 
-    fn describe(&self) -> result::Target {
+    fn describe(&self) -> result::TargetDescription {
         let id = self.layer.id();
-        result::Target {
+        result::TargetDescription {
             id: id.into(),
             name: format!("{id} over ext4"),
             access: Access::Fuse,

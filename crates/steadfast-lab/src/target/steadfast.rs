@@ -78,8 +78,8 @@ impl Target for FuseTarget {
         self.name()
     }
 
-    fn describe(&self) -> result::Target {
-        result::Target {
+    fn describe(&self) -> result::TargetDescription {
+        result::TargetDescription {
             id: self.name().into(),
             name: match self.transactions {
                 Transactions::Default => "Steadfast (FUSE)".into(),

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::measure::{Histogram, MediumCounters, drop_caches, resident_most};
 use crate::result::{
-    Better, Cache, Cpu, CrossCheck, Medium, Memory, Parameter, Sample, Status, Unit, Verification,
+    Better, Cache, Cpu, CrossCheck, MediumTraffic, Memory, Parameter, Sample, Status, Unit,
+    Verification,
 };
 use crate::run::Stop;
 use crate::target::{Files, Target};
@@ -102,7 +103,7 @@ pub struct Finding {
     /// Memory, if counted.
     pub memory: Option<Memory>,
     /// Traffic of the medium, if counted.
-    pub medium: Option<Medium>,
+    pub medium: Option<MediumTraffic>,
     /// The data that was compared.
     pub verification: Verification,
     /// fio's value for the same.

@@ -40,14 +40,14 @@ pub struct DurableWrites {
 const RECORD: usize = 4096;
 
 /// The file of a thread.
-struct Part {
+struct ThreadFile {
     number: u64,
     state: u64,
     /// Number of writes of each record.
     versions: Vec<u64>,
 }
 
-impl Part {
+impl ThreadFile {
     fn path(&self) -> String {
         format!("durable.{}", self.number)
     }
@@ -64,7 +64,7 @@ impl DurableWrites {
             .with("threads", self.threads)
     }
 
-    fn prepare(&self, files: &dyn Files, part: &mut Part, content: &Content) -> Outcome {
+    fn prepare(&self, files: &dyn Files, part: &mut ThreadFile, content: &Content) -> Outcome {
         let path = part.path();
         let file = files.open(&path, Open::CREATE).doing(|| format!("open {path}"))?;
         if self.position == WritePosition::Inside {
@@ -83,7 +83,7 @@ impl DurableWrites {
         &self,
         files: &dyn Files,
         stop: &Stop,
-        part: &mut Part,
+        part: &mut ThreadFile,
         content: &Content,
     ) -> Outcome<Timed> {
         let path = part.path();
@@ -114,7 +114,7 @@ impl DurableWrites {
         Ok(timed)
     }
 
-    fn compare(&self, files: &dyn Files, part: &Part, content: &Content) -> Outcome<u64> {
+    fn compare(&self, files: &dyn Files, part: &ThreadFile, content: &Content) -> Outcome<u64> {
         let path = part.path();
         let file = files.open(&path, Open::READ).doing(|| format!("open {path}"))?;
         let (mut data, mut expected) = (vec![0; RECORD], vec![0; RECORD]);
@@ -140,9 +140,12 @@ impl Workload for DurableWrites {
 
     fn run(&self, bench: &mut Bench<'_>) -> Outcome {
         let content = Content::new(bench.seed, 0);
-        let part =
-            |number| Part { number, state: bench.seed.wrapping_add(number), versions: Vec::new() };
-        let mut parts: Vec<Part> = (0..self.threads.max(1)).map(part).collect();
+        let part = |number| ThreadFile {
+            number,
+            state: bench.seed.wrapping_add(number),
+            versions: Vec::new(),
+        };
+        let mut parts: Vec<ThreadFile> = (0..self.threads.max(1)).map(part).collect();
         for part in &mut parts {
             self.prepare(bench.files()?, part, &content)?;
         }

@@ -28,8 +28,8 @@ impl Chance {
     }
 }
 
-pub fn target(id: &str, name: &str, access: Access) -> Target {
-    Target {
+pub fn target(id: &str, name: &str, access: Access) -> TargetDescription {
+    TargetDescription {
         id: id.into(),
         name: name.into(),
         access,
@@ -47,7 +47,7 @@ pub fn target(id: &str, name: &str, access: Access) -> Target {
 }
 
 /// A run with these targets, without tests.
-pub fn empty(targets: Vec<Target>, peer: Option<&str>) -> RunResult {
+pub fn empty(targets: Vec<TargetDescription>, peer: Option<&str>) -> RunResult {
     RunResult {
         kind: KIND.into(),
         schema: SCHEMA,
@@ -71,7 +71,7 @@ pub fn empty(targets: Vec<Target>, peer: Option<&str>) -> RunResult {
             virtualisation: Some("kvm".into()),
             memory: 8 << 30,
             memory_available: 6 << 30,
-            backing: Backing {
+            backing: BackingDescription {
                 path: "/var/tmp".into(),
                 file_system: "ext4".into(),
                 device: "/dev/vda".into(),
@@ -219,7 +219,7 @@ pub enum Matrix {
 }
 
 /// A run with everything that the report can show, on these targets.
-pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
+pub fn rich(targets: Vec<TargetDescription>, peer: &str, matrix: Matrix) -> RunResult {
     let measured = targets.iter().filter(|target| target.status == Status::Ok);
     let ids: Vec<String> = measured.map(|target| target.id.clone()).collect();
     let speed = |id: &str| {
@@ -270,7 +270,7 @@ pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
                             })
                             .collect(),
                     });
-                    found.medium = Some(Medium {
+                    found.medium = Some(MediumTraffic {
                         bytes_asked: file,
                         bytes_written: file + file / 9,
                         bytes_read: 0,
@@ -374,7 +374,7 @@ pub fn rich(targets: Vec<Target>, peer: &str, matrix: Matrix) -> RunResult {
 }
 
 /// The targets of most runs.
-pub fn usual() -> Vec<Target> {
+pub fn usual() -> Vec<TargetDescription> {
     let mut btrfs = target("btrfs", "btrfs", Access::Kernel);
     btrfs.status =
         Status::Skipped { reason: "mkfs.btrfs is not installed: install btrfs-progs".into() };

@@ -16,10 +16,10 @@ const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 const NO_ID: u32 = u32::MAX;
 
-type Entry = (u16, u16, u32);
+type AclEntry = (u16, u16, u32);
 
 /// The attribute value for these entries (tag, bits, id).
-fn value(entries: &[Entry]) -> Vec<u8> {
+fn value(entries: &[AclEntry]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for &(tag, bits, id) in entries {
         bytes.extend(tag.to_le_bytes());
@@ -30,12 +30,12 @@ fn value(entries: &[Entry]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn set(path: &str, kind: &str, entries: &[Entry]) -> Verdict {
+fn set(path: &str, kind: &str, entries: &[AclEntry]) -> Verdict {
     supported("POSIX ACLs", set_attribute(path, kind, &value(entries)))
 }
 
 /// An ACL with one named user.
-fn with_user(id: u32, named: u16, owner: u16, group: u16, mask: u16, other: u16) -> Vec<Entry> {
+fn with_user(id: u32, named: u16, owner: u16, group: u16, mask: u16, other: u16) -> Vec<AclEntry> {
     vec![
         (USER_OBJ, owner, NO_ID),
         (NAMED_USER, named, id),
@@ -45,7 +45,7 @@ fn with_user(id: u32, named: u16, owner: u16, group: u16, mask: u16, other: u16)
     ]
 }
 
-fn minimal(owner: u16, group: u16, other: u16) -> Vec<Entry> {
+fn minimal(owner: u16, group: u16, other: u16) -> Vec<AclEntry> {
     vec![(USER_OBJ, owner, NO_ID), (GROUP_OBJ, group, NO_ID), (OTHER, other, NO_ID)]
 }
 

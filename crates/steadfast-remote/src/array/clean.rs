@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::record::{Meta, RecordHeader, Stream};
+use super::record::{Meta, RecordHeader, SegmentStream};
 use super::seal::Log;
 use super::{Array, ArrayError, BLOCK, Call, Fleet, Outcome};
 use crate::client::Ask;
@@ -82,7 +82,7 @@ impl<F: Fleet> Array<F> {
                 copy.copy_from_slice(bytes);
                 self.put(log, *block, Arc::new(copy));
             }
-            self.seal(log, Stream::Moved, false)?;
+            self.seal(log, SegmentStream::Moved, false)?;
         }
         self.tally.cleaned(1);
         self.tally.moved(blocks.len() as u64);

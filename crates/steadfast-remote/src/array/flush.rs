@@ -6,7 +6,7 @@
 
 use parking_lot::MutexGuard;
 
-use super::record::Stream;
+use super::record::SegmentStream;
 use super::seal::Log;
 use super::{Array, ArrayError, Call, Fleet, Outcome};
 use crate::client::Ask;
@@ -26,7 +26,7 @@ impl<F: Fleet> Array<F> {
 
     /// As [`flush_all`](Self::flush_all), with the log locked.
     pub(crate) fn flush_held(&self, log: &mut MutexGuard<'_, Log>) -> Result<(), ArrayError> {
-        self.seal(log, Stream::Fresh, true)?;
+        self.seal(log, SegmentStream::Fresh, true)?;
         self.flush_servers(log)?;
         self.alive()?;
         log.durable = log.next - 1;

@@ -10,7 +10,7 @@ use super::{BLOCK, Superblock, crc32c};
 /// What is appended to a segment. New blocks become obsolete sooner than moved ones, so they do not
 /// share segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Stream {
+pub(crate) enum SegmentStream {
     /// Blocks as they are written.
     #[default]
     Fresh,

@@ -16,7 +16,7 @@ use parking_lot::MutexGuard;
 
 use super::hold::HeldBlocks;
 use super::location::Bytes;
-use super::record::Stream;
+use super::record::SegmentStream;
 use super::shape::SECTOR;
 use super::{Array, ArrayError, BLOCK, Fleet};
 use crate::sabotage::{Sabotage, planted};
@@ -29,7 +29,7 @@ const DIRECT_MIN: usize = 128;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenSegment {
     /// The stream that is appended to it.
-    pub(crate) stream: Stream,
+    pub(crate) stream: SegmentStream,
     /// Its segment number on every server.
     pub(crate) slot: u32,
     /// Sequence number of its first record.
@@ -79,10 +79,10 @@ impl Log {
         (self.fresh, self.moved) = (None, None);
     }
 
-    fn open(&mut self, stream: Stream) -> &mut Option<OpenSegment> {
+    fn open(&mut self, stream: SegmentStream) -> &mut Option<OpenSegment> {
         match stream {
-            Stream::Fresh => &mut self.fresh,
-            Stream::Moved => &mut self.moved,
+            SegmentStream::Fresh => &mut self.fresh,
+            SegmentStream::Moved => &mut self.moved,
         }
     }
 }
@@ -117,7 +117,7 @@ impl<F: Fleet> Array<F> {
                     self.put(log, block + index as u32, Arc::new(copy));
                 }
                 if log.waiting.len() >= self.shape.batch() {
-                    self.seal(log, Stream::Fresh, false)?;
+                    self.seal(log, SegmentStream::Fresh, false)?;
                 }
                 taken
             };
@@ -138,7 +138,7 @@ impl<F: Fleet> Array<F> {
     /// Sends the first blocks of `data`, for block `first` and the following ones, without copying.
     /// Returns their number.
     fn seal_direct(&self, log: &mut Log, first: u32, data: &[u8]) -> Result<usize, ArrayError> {
-        let open = self.room(log, Stream::Fresh)?;
+        let open = self.room(log, SegmentStream::Fresh)?;
         let most = self.fits(&open).min(data.len() / BLOCK);
         // Whole stripes, or what fits if the segment has room for less than one.
         let count = if most >= self.shape.data { most - most % self.shape.data } else { most };
@@ -158,7 +158,7 @@ impl<F: Fleet> Array<F> {
     pub(crate) fn seal(
         &self,
         log: &mut Log,
-        stream: Stream,
+        stream: SegmentStream,
         durable: bool,
     ) -> Result<(), ArrayError> {
         while !log.waiting.is_empty() {
@@ -176,7 +176,7 @@ impl<F: Fleet> Array<F> {
             }
             bytes.resize(self.shape.stripe_bytes(count), 0);
             let last = count == log.waiting.len();
-            let keep = stream == Stream::Fresh && HeldBlocks::wants(&self.shape, count);
+            let keep = stream == SegmentStream::Fresh && HeldBlocks::wants(&self.shape, count);
             self.seal_record(log, open, &blocks, Cow::Borrowed(&bytes), keep, durable && last)?;
             log.gathered = bytes;
             log.waiting.drain(..count);
@@ -225,7 +225,7 @@ impl<F: Fleet> Array<F> {
     }
 
     /// The open segment of a stream if it has room for a record, or else the next one.
-    fn room(&self, log: &mut Log, stream: Stream) -> Result<OpenSegment, ArrayError> {
+    fn room(&self, log: &mut Log, stream: SegmentStream) -> Result<OpenSegment, ArrayError> {
         if let Some(open) = *log.open(stream)
             && self.fits(&open) > 0
         {
@@ -240,7 +240,7 @@ impl<F: Fleet> Array<F> {
         {
             let mut map = self.map.write();
             map.begin(slot, open.generation);
-            if stream == Stream::Fresh {
+            if stream == SegmentStream::Fresh {
                 map.hold.begin(slot);
             }
         }

@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use super::buffered::BufferedStream;
 use super::error::LinkError;
 use super::stream::{ClientTls, Transport};
-use super::wire::Wire;
 use crate::protocol::{
     ClientFlags, ExportInfo, InfoRequest, OptionKind, OptionReplyHeader, REQUEST_BYTES_MAX,
     ServerGreeting, option_request, wire,
@@ -36,7 +36,7 @@ impl Endpoint {
 
 /// A connection that is ready for requests.
 pub(super) struct Ready {
-    pub(super) stream: Wire,
+    pub(super) stream: BufferedStream,
     pub(super) info: ExportInfo,
     pub(super) structured: bool,
 }
@@ -67,7 +67,7 @@ pub(super) fn negotiate(
     endpoint: &Endpoint,
     deadline: Instant,
 ) -> Result<Ready, LinkError> {
-    let mut stream = Wire::new(transport);
+    let mut stream = BufferedStream::new(transport);
     stream.set_patience(deadline.saturating_duration_since(Instant::now()))?;
     let mut greeting = [0; ServerGreeting::BYTES];
     stream.read_exact(&mut greeting)?;
@@ -96,7 +96,7 @@ pub(super) fn negotiate(
 /// Sends an option and reads its replies. Returns whether it was granted, and the announced export
 /// information.
 fn ask(
-    stream: &mut Wire,
+    stream: &mut BufferedStream,
     kind: OptionKind,
     payload: &[u8],
     deadline: Instant,

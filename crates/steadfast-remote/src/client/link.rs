@@ -11,10 +11,10 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::time::{Duration, Instant};
 
+use super::buffered::BufferedStream;
 use super::error::LinkError;
 use super::handshake::{self, Endpoint};
 use super::stream::Transport;
-use super::wire::Wire;
 use crate::protocol::{
     Chunk, ChunkHeader, ChunkKind, Command, CommandFlags, ExportInfo, ProtocolError, ReplyHeader,
     Request, SimpleReply, parse_reply_header, wire,
@@ -53,7 +53,7 @@ impl<'a> Question<'a> {
 
 /// A connection to a server.
 pub struct Link {
-    stream: Wire,
+    stream: BufferedStream,
     info: ExportInfo,
     structured: bool,
     cookie: u64,
@@ -244,7 +244,10 @@ impl Link {
     }
 }
 
-fn write_all_vectored(stream: &mut Wire, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+fn write_all_vectored(
+    stream: &mut BufferedStream,
+    mut slices: &mut [IoSlice<'_>],
+) -> io::Result<()> {
     IoSlice::advance_slices(&mut slices, 0);
     while !slices.is_empty() {
         match stream.write_vectored(slices) {

@@ -1,11 +1,11 @@
 //! The NBD client: one connection with many requests in flight, and the servers of an array.
 
+mod buffered;
 mod error;
 mod handshake;
 mod link;
 mod stream;
 mod tcp;
-mod wire;
 
 pub use error::LinkError;
 pub use handshake::Endpoint;

@@ -76,28 +76,28 @@ impl Transport for TcpStream {
 }
 
 /// Plain or TLS.
-pub(super) enum Stream {
+pub(super) enum MaybeTlsStream {
     Plain(Box<dyn Transport>),
     Tls(Box<StreamOwned<ClientConnection, Box<dyn Transport>>>),
     /// Placeholder during the switch to TLS.
     Gone,
 }
 
-impl Stream {
+impl MaybeTlsStream {
     pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
         match self {
-            Stream::Plain(transport) => transport.set_patience(patience),
-            Stream::Tls(stream) => stream.sock.set_patience(patience),
-            Stream::Gone => Err(gone()),
+            MaybeTlsStream::Plain(transport) => transport.set_patience(patience),
+            MaybeTlsStream::Tls(stream) => stream.sock.set_patience(patience),
+            MaybeTlsStream::Gone => Err(gone()),
         }
     }
 
     /// As [`Transport::has_ended`].
     pub(super) fn has_ended(&self) -> bool {
         match self {
-            Stream::Plain(transport) => transport.has_ended(),
-            Stream::Tls(stream) => stream.sock.has_ended(),
-            Stream::Gone => true,
+            MaybeTlsStream::Plain(transport) => transport.has_ended(),
+            MaybeTlsStream::Tls(stream) => stream.sock.has_ended(),
+            MaybeTlsStream::Gone => true,
         }
     }
 
@@ -107,9 +107,9 @@ impl Stream {
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let session =
             ClientConnection::new(Arc::clone(&tls.config), name).map_err(io::Error::other)?;
-        match std::mem::replace(self, Stream::Gone) {
-            Stream::Plain(transport) => {
-                *self = Stream::Tls(Box::new(StreamOwned::new(session, transport)));
+        match std::mem::replace(self, MaybeTlsStream::Gone) {
+            MaybeTlsStream::Plain(transport) => {
+                *self = MaybeTlsStream::Tls(Box::new(StreamOwned::new(session, transport)));
                 Ok(())
             }
             _ => Err(io::ErrorKind::InvalidInput.into()),
@@ -121,38 +121,38 @@ fn gone() -> io::Error {
     io::ErrorKind::NotConnected.into()
 }
 
-impl Read for Stream {
+impl Read for MaybeTlsStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Plain(stream) => stream.read(buffer),
-            Stream::Tls(stream) => stream.read(buffer),
-            Stream::Gone => Err(gone()),
+            MaybeTlsStream::Plain(stream) => stream.read(buffer),
+            MaybeTlsStream::Tls(stream) => stream.read(buffer),
+            MaybeTlsStream::Gone => Err(gone()),
         }
     }
 }
 
-impl Write for Stream {
+impl Write for MaybeTlsStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Stream::Plain(stream) => stream.write(bytes),
-            Stream::Tls(stream) => stream.write(bytes),
-            Stream::Gone => Err(gone()),
+            MaybeTlsStream::Plain(stream) => stream.write(bytes),
+            MaybeTlsStream::Tls(stream) => stream.write(bytes),
+            MaybeTlsStream::Gone => Err(gone()),
         }
     }
 
     fn write_vectored(&mut self, bytes: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Stream::Plain(stream) => stream.write_vectored(bytes),
-            Stream::Tls(stream) => stream.write_vectored(bytes),
-            Stream::Gone => Err(gone()),
+            MaybeTlsStream::Plain(stream) => stream.write_vectored(bytes),
+            MaybeTlsStream::Tls(stream) => stream.write_vectored(bytes),
+            MaybeTlsStream::Gone => Err(gone()),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Stream::Plain(stream) => stream.flush(),
-            Stream::Tls(stream) => stream.flush(),
-            Stream::Gone => Err(gone()),
+            MaybeTlsStream::Plain(stream) => stream.flush(),
+            MaybeTlsStream::Tls(stream) => stream.flush(),
+            MaybeTlsStream::Gone => Err(gone()),
         }
     }
 }

@@ -91,14 +91,14 @@ impl Pool {
     }
 }
 
-struct Server {
+struct ServerConnections {
     pool: Mutex<Pool>,
     returned: Condvar,
 }
 
 /// Servers reached over TCP.
 pub struct TcpFleet {
-    servers: Vec<Server>,
+    servers: Vec<ServerConnections>,
     options: FleetOptions,
 }
 
@@ -113,7 +113,7 @@ impl TcpFleet {
     pub fn new(endpoints: Vec<Endpoint>, options: FleetOptions) -> TcpFleet {
         let servers = endpoints
             .into_iter()
-            .map(|endpoint| Server {
+            .map(|endpoint| ServerConnections {
                 pool: Mutex::new(Pool {
                     endpoint: Arc::new(endpoint),
                     idle: Vec::new(),
@@ -148,7 +148,7 @@ impl TcpFleet {
         }
     }
 
-    fn take(&self, server: &Server, deadline: Instant) -> Result<Taken, Outcome> {
+    fn take(&self, server: &ServerConnections, deadline: Instant) -> Result<Taken, Outcome> {
         let (endpoint, proof, generation) = {
             let mut pool = server.pool.lock();
             loop {
@@ -203,7 +203,7 @@ impl TcpFleet {
         }
     }
 
-    fn give_back(&self, server: &Server, taken: Taken) {
+    fn give_back(&self, server: &ServerConnections, taken: Taken) {
         let mut pool = server.pool.lock();
         pool.out = pool.out.saturating_sub(1);
         if taken.generation == pool.generation {
@@ -214,7 +214,7 @@ impl TcpFleet {
     }
 
     /// Drops an unusable connection.
-    fn give_up(&self, server: &Server, outcome: Outcome) {
+    fn give_up(&self, server: &ServerConnections, outcome: Outcome) {
         let mut pool = server.pool.lock();
         pool.out = pool.out.saturating_sub(1);
         if outcome != Outcome::Late {

@@ -25,7 +25,7 @@ pub struct Versioned<T> {
 
 /// A server of the list.
 #[derive(Debug, Clone, Default)]
-pub struct Server {
+pub struct ListedServer {
     /// The server's own record; `None` if the server is gone and only claims are left.
     pub record: Option<ServerRecord>,
     /// Revision and lease of the record.
@@ -34,7 +34,7 @@ pub struct Server {
     pub claims: Versioned<Claims>,
 }
 
-impl Server {
+impl ListedServer {
     /// Unclaimed bytes.
     pub fn free(&self) -> u64 {
         let claimed =
@@ -58,7 +58,7 @@ impl Server {
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
     /// Servers by name.
-    pub servers: BTreeMap<String, Server>,
+    pub servers: BTreeMap<String, ListedServer>,
     /// Arrays by name.
     pub arrays: BTreeMap<String, Versioned<ArrayRecord>>,
     /// Clients that have arrays open, by the name of the array.
@@ -128,9 +128,9 @@ impl Listing {
     fn pick(
         &self,
         count: usize,
-        fits: impl Fn(&Server) -> bool,
+        fits: impl Fn(&ListedServer) -> bool,
     ) -> Option<Vec<(&str, &ServerRecord)>> {
-        let mut open: Vec<(&str, &Server, &ServerRecord)> = self
+        let mut open: Vec<(&str, &ListedServer, &ServerRecord)> = self
             .servers
             .iter()
             .filter(|(_, server)| fits(server))

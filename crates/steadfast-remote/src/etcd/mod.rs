@@ -37,7 +37,7 @@ mod simulation;
 
 use std::time::Duration;
 
-pub use claims::{Listing, Server};
+pub use claims::{ListedServer, Listing};
 pub use gateway::Gateway;
 pub use registration::Registration;
 pub(crate) use session::Session;

@@ -28,7 +28,7 @@ pub(super) enum Security {
 }
 
 /// Result of a negotiation.
-pub(super) struct Session {
+pub(super) struct NegotiatedExport {
     pub(super) export: Arc<dyn Export>,
     pub(super) structured: bool,
     pub(super) allocation: bool,
@@ -36,7 +36,7 @@ pub(super) struct Session {
 
 /// How a negotiation ends.
 pub(super) enum Negotiated {
-    Transmit(Session),
+    Transmit(NegotiatedExport),
     StartTls,
     Over,
 }
@@ -147,7 +147,11 @@ pub(super) fn negotiate<S: Accepted>(
                 wire.put(&option_reply(kind, wire::REP_ACK, &[]))?;
                 if kind == OptionKind::Go {
                     let allocation = structured && allocation.as_deref() == Some(request.name);
-                    return Ok(Negotiated::Transmit(Session { export, structured, allocation }));
+                    return Ok(Negotiated::Transmit(NegotiatedExport {
+                        export,
+                        structured,
+                        allocation,
+                    }));
                 }
             }
             OptionKind::ListMetaContext | OptionKind::SetMetaContext => {
@@ -189,7 +193,11 @@ pub(super) fn negotiate<S: Accepted>(
                 let name = std::str::from_utf8(&payload).ok();
                 let allocation =
                     structured && allocation.is_some() && allocation.as_deref() == name;
-                return Ok(Negotiated::Transmit(Session { export, structured, allocation }));
+                return Ok(Negotiated::Transmit(NegotiatedExport {
+                    export,
+                    structured,
+                    allocation,
+                }));
             }
             OptionKind::Unknown(_) => refuse(wire::REP_ERR_UNSUP, "unknown option")?,
         }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::invalid;
-use super::negotiate::{ALLOCATION_CONTEXT, Session};
+use super::negotiate::{ALLOCATION_CONTEXT, NegotiatedExport};
 use super::stream::{Accepted, Next, PIECE, Wire};
 use crate::export::{Export, ExportError};
 use crate::protocol::{
@@ -19,7 +19,10 @@ const EXTENTS_MAX: usize = 512;
 const HOLE_MIN: u64 = 4096;
 
 /// Answers requests until the client disconnects.
-pub(super) fn transmit<S: Accepted>(wire: &mut Wire<'_, S>, session: &Session) -> io::Result<()> {
+pub(super) fn transmit<S: Accepted>(
+    wire: &mut Wire<'_, S>,
+    session: &NegotiatedExport,
+) -> io::Result<()> {
     let mut scratch = Vec::new();
     loop {
         let mut bytes = [0; Request::BYTES];
@@ -104,7 +107,7 @@ fn simple(export: &dyn Export, request: &Request) -> Result<(), u32> {
 /// A write: all of its bytes are read, whatever the result, at most one step at a time.
 fn write<S: Accepted>(
     wire: &mut Wire<'_, S>,
-    session: &Session,
+    session: &NegotiatedExport,
     request: &Request,
     scratch: &mut Vec<u8>,
 ) -> io::Result<Result<(), u32>> {
@@ -145,7 +148,7 @@ fn error_chunk<S: Accepted>(wire: &mut Wire<'_, S>, cookie: u64, number: u32) ->
 
 fn read<S: Accepted>(
     wire: &mut Wire<'_, S>,
-    session: &Session,
+    session: &NegotiatedExport,
     request: &Request,
 ) -> io::Result<()> {
     let export = &*session.export;
@@ -266,7 +269,7 @@ fn read_in_chunks<S: Accepted>(
 
 fn block_status<S: Accepted>(
     wire: &mut Wire<'_, S>,
-    session: &Session,
+    session: &NegotiatedExport,
     request: &Request,
 ) -> io::Result<()> {
     let export = &*session.export;

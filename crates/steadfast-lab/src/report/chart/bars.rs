@@ -27,7 +27,7 @@ pub struct Bar {
 
 /// A panel.
 #[derive(Debug, Clone)]
-pub struct Panel {
+pub struct BarPanel {
     /// Text above the bars.
     pub title: String,
     /// Text below the title: the measured quantity, and whether more or less is better.
@@ -43,7 +43,7 @@ pub struct Panel {
 const TOP: f64 = 46.0;
 const ROW: f64 = 22.0;
 
-impl Panel {
+impl BarPanel {
     /// Draws the panel.
     #[must_use]
     pub fn draw(&self) -> Drawing {

@@ -9,7 +9,7 @@ use super::theme::{Hue, SERIES};
 /// A mark: a ratio with its interval.
 #[derive(Debug, Clone)]
 pub struct Mark {
-    /// Its index in [`Panel::series`].
+    /// Its index in [`ForestPanel::series`].
     pub series: usize,
     /// How many times better (more than 1) or worse.
     pub ratio: f64,
@@ -23,7 +23,7 @@ pub struct Mark {
 
 /// A panel.
 #[derive(Debug, Clone)]
-pub struct Panel {
+pub struct ForestPanel {
     /// Text above the rows.
     pub title: String,
     /// The name at 1.
@@ -69,7 +69,7 @@ fn factor(value: f64) -> String {
     format!("{}×", (value * 1e6).round() / 1e6)
 }
 
-impl Panel {
+impl ForestPanel {
     /// Draws the panel.
     #[must_use]
     pub fn draw(&self) -> Drawing {
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use crate::report::chart::PANEL_WIDTH;
 
-    fn panel(noise: f64) -> Panel {
+    fn panel(noise: f64) -> ForestPanel {
         let mark = |ratio| Mark {
             series: 0,
             ratio,
@@ -232,7 +232,7 @@ mod tests {
             ("a name that reaches across the line of one".to_owned(), vec![mark(0.8)]),
             ("operations".to_owned(), vec![mark(2.5)]),
         ];
-        Panel {
+        ForestPanel {
             title: "b1".into(),
             baseline: "ext4".into(),
             series: vec![("steadfast".into(), Hue::Series(0))],

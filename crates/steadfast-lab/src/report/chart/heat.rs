@@ -17,7 +17,7 @@ pub struct HeatCell {
 
 /// A panel.
 #[derive(Debug, Clone)]
-pub struct Panel {
+pub struct HeatPanel {
     /// Text above the cells.
     pub title: String,
     /// Text below the title.
@@ -46,7 +46,7 @@ fn short(ratio: f64) -> String {
     }
 }
 
-impl Panel {
+impl HeatPanel {
     /// Draws the panel.
     #[must_use]
     pub fn draw(&self) -> Drawing {

@@ -35,7 +35,7 @@ pub struct Line {
 
 /// A panel.
 #[derive(Debug, Clone)]
-pub struct Panel {
+pub struct LinePanel {
     /// Text above the plot.
     pub title: String,
     /// The horizontal axis.
@@ -57,7 +57,7 @@ const TOP: f64 = 44.0;
 const BOTTOM: f64 = 40.0;
 const PLOT_HEIGHT: f64 = 190.0;
 
-impl Panel {
+impl LinePanel {
     /// Draws the panel.
     #[must_use]
     pub fn draw(&self) -> Drawing {

@@ -1,13 +1,13 @@
 //! Processor load over time: which part of the system works while a test runs.
 
 use super::{Figure, file_name};
-use crate::report::chart::lines::{Axis, Line, Panel};
+use crate::report::chart::lines::{Axis, Line, LinePanel};
 use crate::report::chart::scale::ScaleKind;
 use crate::report::chart::theme::Hue;
 use crate::report::chart::{Drawing, PANEL_WIDTH};
 use crate::report::comparison::{Group, View};
 use crate::report::format;
-use crate::result::{Cpu, CpuPoint, Suite, Target, Test};
+use crate::result::{Cpu, CpuPoint, Suite, TargetDescription, Test};
 
 /// The pictures of a suite: one per group of tests with curves, for the longest of its tests, with
 /// one panel per file system.
@@ -64,7 +64,7 @@ fn figure(view: &View, suite: &Suite, group: &Group, test: &Test, first: bool) -
     }
 }
 
-fn panel(test: &Test, target: &Target, longest: f64, busiest: f64) -> Option<Drawing> {
+fn panel(test: &Test, target: &TargetDescription, longest: f64, busiest: f64) -> Option<Drawing> {
     let cpu = curve(test, &target.id)?;
     let line = |label: &str, index: usize, value: fn(&CpuPoint) -> f64| Line {
         label: label.to_owned(),
@@ -72,7 +72,7 @@ fn panel(test: &Test, target: &Target, longest: f64, busiest: f64) -> Option<Dra
         points: cpu.curve.iter().map(|point| (point.at, value(point))).collect(),
         tooltips: Vec::new(),
     };
-    let panel = Panel {
+    let panel = LinePanel {
         title: target.name.clone(),
         x: Axis {
             label: "seconds".to_owned(),

@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 
 use super::{Figure, file_name, hue, listed};
-use crate::report::chart::lines::{Axis, Line, Panel};
+use crate::report::chart::lines::{Axis, Line, LinePanel};
 use crate::report::chart::scale::ScaleKind;
 use crate::report::chart::theme::Hue;
 use crate::report::chart::{Drawing, PANEL_WIDTH};
 use crate::report::comparison::{Group, View};
 use crate::report::format;
-use crate::result::{Status, Suite, Target, Test, Unit};
+use crate::result::{Status, Suite, TargetDescription, Test, Unit};
 use crate::statistics;
 
 /// The parameters that a curve may have as its axis, in the order of preference.
@@ -54,7 +54,7 @@ pub fn distinct(tests: &[&Test], key: &str) -> BTreeSet<u64> {
 }
 
 /// The median of a test on a target.
-fn median(test: &Test, target: &Target) -> Option<f64> {
+fn median(test: &Test, target: &TargetDescription) -> Option<f64> {
     let measurement =
         test.measurement(&target.id).filter(|measurement| measurement.status == Status::Ok)?;
     statistics::median(&measurement.values())
@@ -82,7 +82,7 @@ fn matrix(view: &View, suite: &Suite, group: &Group, first: bool) -> Figure {
     let files: Vec<f64> =
         distinct(&group.tests, "file_size").into_iter().map(|size| size as f64).collect();
     let unit = group.first.unit;
-    let panel = |target: &Target| {
+    let panel = |target: &TargetDescription| {
         let lines = records.iter().enumerate().map(|(index, record)| {
             let mut points: Vec<(f64, f64, String)> = group
                 .tests
@@ -108,7 +108,7 @@ fn matrix(view: &View, suite: &Suite, group: &Group, first: bool) -> Figure {
                 tooltips: points.into_iter().map(|(.., tooltip)| tooltip).collect(),
             }
         });
-        Panel {
+        LinePanel {
             title: target.name.clone(),
             x: Axis {
                 label: "file size".to_owned(),
@@ -222,7 +222,7 @@ fn axis_name(key: &str) -> &'static str {
     }
 }
 
-fn over(view: &View, first: &Test, tests: &[&Test], key: &str) -> Panel {
+fn over(view: &View, first: &Test, tests: &[&Test], key: &str) -> LinePanel {
     let lines = view.targets.iter().map(|target| {
         let mut points: Vec<(f64, f64)> = tests
             .iter()
@@ -241,7 +241,7 @@ fn over(view: &View, first: &Test, tests: &[&Test], key: &str) -> Panel {
     });
     let other = format::parameters(first, &[key, "seed"]);
     let is_size = matches!(key, "file_size" | "record_size" | "file_bytes");
-    Panel {
+    LinePanel {
         title: if other.is_empty() {
             first.title.clone()
         } else {

@@ -2,11 +2,11 @@
 
 use super::curves::{distinct, is_matrix};
 use super::{Figure, file_name};
-use crate::report::chart::heat::{HeatCell, Panel};
+use crate::report::chart::heat::{HeatCell, HeatPanel};
 use crate::report::chart::{Drawing, PANEL_WIDTH};
 use crate::report::comparison::{Group, View};
 use crate::report::format;
-use crate::result::{Suite, Target};
+use crate::result::{Suite, TargetDescription};
 
 /// The pictures of a suite: one for each file system except the peer, with one panel per test.
 pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
@@ -16,7 +16,7 @@ pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
     if matrices.is_empty() {
         return Vec::new();
     }
-    let figure = |index: usize, target: &Target| {
+    let figure = |index: usize, target: &TargetDescription| {
         let panels: Vec<Drawing> = matrices
             .iter()
             .filter_map(|group| panel(view, group, target))
@@ -38,7 +38,7 @@ pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
     view.others().enumerate().filter_map(|(index, (_, target))| figure(index, target)).collect()
 }
 
-fn panel(view: &View, group: &Group, target: &Target) -> Option<Panel> {
+fn panel(view: &View, group: &Group, target: &TargetDescription) -> Option<HeatPanel> {
     let files = distinct(&group.tests, "file_size");
     let records = distinct(&group.tests, "record_size");
     let mut any = false;
@@ -75,7 +75,7 @@ fn panel(view: &View, group: &Group, target: &Target) -> Option<Panel> {
     } else {
         format!("{}, {other}", group.first.title)
     };
-    any.then(|| Panel {
+    any.then(|| HeatPanel {
         title,
         subtitle: "rows: record size".to_owned(),
         columns: files.iter().map(|file| format::bytes_short(*file as f64)).collect(),

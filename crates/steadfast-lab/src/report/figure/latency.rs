@@ -1,7 +1,7 @@
 //! The distribution of the times of single operations; users notice its tail.
 
 use super::{Figure, file_name, hue};
-use crate::report::chart::lines::{Axis, Line, Panel};
+use crate::report::chart::lines::{Axis, Line, LinePanel};
 use crate::report::chart::scale::ScaleKind;
 use crate::report::chart::{Drawing, PANEL_WIDTH};
 use crate::report::comparison::View;
@@ -34,7 +34,7 @@ pub fn figures(view: &View, suite: &Suite) -> Vec<Figure> {
         .collect()
 }
 
-fn panel(view: &View, test: &Test) -> Option<Panel> {
+fn panel(view: &View, test: &Test) -> Option<LinePanel> {
     let lines: Vec<Line> = view
         .targets
         .iter()
@@ -52,7 +52,7 @@ fn panel(view: &View, test: &Test) -> Option<Panel> {
             Some(Line { label: target.id.clone(), hue: hue(view, &target.id), points, tooltips })
         })
         .collect();
-    (!lines.is_empty()).then(|| Panel {
+    (!lines.is_empty()).then(|| LinePanel {
         title: format::test(test),
         x: Axis {
             label: "share of the operations that take no longer".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{Figure, hue};
 use crate::report::chart::PANEL_WIDTH;
-use crate::report::chart::forest::{self, Mark, Panel};
+use crate::report::chart::forest::{self, ForestPanel, Mark};
 use crate::report::comparison::{Group, Tally, View};
 use crate::report::table::group_name;
 use crate::report::{format, goals};
@@ -17,7 +17,7 @@ pub fn figure(view: &View) -> Option<Figure> {
     let suites: Vec<_> = suites.map(|suite| (suite, rows(view, suite))).collect();
     let suites: Vec<_> = suites.into_iter().filter(|(_, rows)| !rows.is_empty()).collect();
     let most = most_rows(&suites.iter().map(|(_, rows)| rows.len()).collect::<Vec<_>>());
-    let panels: Vec<Panel> =
+    let panels: Vec<ForestPanel> =
         suites.into_iter().flat_map(|(suite, rows)| panels(view, suite, rows, most)).collect();
     if panels.is_empty() {
         return None;
@@ -31,7 +31,7 @@ pub fn figure(view: &View) -> Option<Figure> {
             format::noise(view.run.noise.floor)
         ),
         alternative: format!("Ratios of every test to {}", peer.name),
-        panels: panels.iter().map(Panel::draw).collect(),
+        panels: panels.iter().map(ForestPanel::draw).collect(),
         columns: COLUMNS,
         first: true,
     })
@@ -68,13 +68,18 @@ fn rows(view: &View, suite: &Suite) -> Vec<(String, Vec<Mark>)> {
 }
 
 /// The panels of a suite: one, or several of about equal length with the same axis.
-fn panels(view: &View, suite: &Suite, rows: Vec<(String, Vec<Mark>)>, most: usize) -> Vec<Panel> {
+fn panels(
+    view: &View,
+    suite: &Suite,
+    rows: Vec<(String, Vec<Mark>)>,
+    most: usize,
+) -> Vec<ForestPanel> {
     let Some(peer) = view.peer() else { return Vec::new() };
     let count = rows.len().div_ceil(most).max(1);
     let range = forest::range(&rows);
     let parts = rows.chunks(rows.len().div_ceil(count).max(1)).enumerate();
     parts
-        .map(|(index, rows)| Panel {
+        .map(|(index, rows)| ForestPanel {
             title: match count {
                 1 => format!("{} · {}", suite.id, suite.title),
                 _ => format!("{} · {} ({} of {count})", suite.id, suite.title, index + 1),

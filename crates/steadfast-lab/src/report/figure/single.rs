@@ -2,7 +2,7 @@
 
 use super::curves::{is_matrix, is_on_a_curve};
 use super::{Figure, file_name, hue};
-use crate::report::chart::bars::{Bar, Panel};
+use crate::report::chart::bars::{Bar, BarPanel};
 use crate::report::chart::{Drawing, PANEL_WIDTH};
 use crate::report::comparison::{Against, View, sign, why_not};
 use crate::report::format;
@@ -59,7 +59,7 @@ fn figure(view: &View, suite: &Suite, workload: &str, tests: &[&Test]) -> Figure
     }
 }
 
-fn panel(view: &View, test: &Test, include: Vec<f64>) -> Panel {
+fn panel(view: &View, test: &Test, include: Vec<f64>) -> BarPanel {
     let bars = view.targets.iter().map(|target| {
         let cell = view.cell(test, target);
         let value = cell.summary.map(|summary| summary.median);
@@ -91,7 +91,7 @@ fn panel(view: &View, test: &Test, include: Vec<f64>) -> Panel {
         Better::Higher => "longer is better",
         Better::Lower => "shorter is better",
     };
-    Panel {
+    BarPanel {
         title: format::test(test),
         subtitle: format!("{}, {direction}", format::unit(test.unit)),
         bars: bars.collect(),

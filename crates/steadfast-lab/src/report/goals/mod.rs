@@ -22,7 +22,7 @@ mod reached;
 
 use super::comparison::View;
 use super::format;
-use super::table::{Row, Table, TableCell};
+use super::table::{Table, TableCell, TableRow};
 use crate::result::{RunResult, Suite};
 use crate::statistics::Verdict;
 pub use crate::suite::goals::ID;
@@ -34,7 +34,7 @@ use reached::{Judged, Reached};
 #[must_use]
 pub fn table(view: &View) -> Option<Table> {
     let suite = suite(view.run)?;
-    let rows: Vec<Row> =
+    let rows: Vec<TableRow> =
         list::goals().iter().filter_map(|goal| row(view.run, suite, goal)).collect();
     let head = ["asked", "reached", "95 % interval", "", "floor", "worst of"];
     Some(Table { corner: "goal".into(), head: head.map(String::from).into(), rows })
@@ -53,8 +53,10 @@ pub fn fitting(table: &Table, width: u16) -> Table {
     fn only<T: Clone>(all: &[T], kept: &[usize]) -> Vec<T> {
         kept.iter().filter_map(|place| all.get(*place).cloned()).collect()
     }
-    let rows =
-        table.rows.iter().map(|row| Row { name: row.name.clone(), cells: only(&row.cells, kept) });
+    let rows = table
+        .rows
+        .iter()
+        .map(|row| TableRow { name: row.name.clone(), cells: only(&row.cells, kept) });
     Table { corner: table.corner.clone(), head: only(&table.head, kept), rows: rows.collect() }
 }
 
@@ -83,7 +85,7 @@ fn suite(run: &RunResult) -> Option<&Suite> {
 }
 
 /// A goal's row; `None` if its target did not take part.
-fn row(run: &RunResult, suite: &Suite, goal: &Goal) -> Option<Row> {
+fn row(run: &RunResult, suite: &Suite, goal: &Goal) -> Option<TableRow> {
     // Of several requirements, the one nearest to being met counts.
     let judged = goal.asked.iter().filter_map(|asked| {
         let reached = reached::of(run, suite, goal, asked)?;
@@ -91,7 +93,7 @@ fn row(run: &RunResult, suite: &Suite, goal: &Goal) -> Option<Row> {
     });
     let (asked, best) =
         judged.max_by(|(_, one), (_, other)| one.margin.total_cmp(&other.margin))?;
-    Some(Row { name: goal.name.into(), cells: cells(goal, asked, &best) })
+    Some(TableRow { name: goal.name.into(), cells: cells(goal, asked, &best) })
 }
 
 fn cells(goal: &Goal, asked: &Asked, reached: &Reached) -> Vec<TableCell> {

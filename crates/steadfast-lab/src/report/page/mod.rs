@@ -14,7 +14,7 @@ use super::chart::svg;
 use super::chart::theme::{self, Use};
 use super::comparison::{View, sign};
 use super::figure::Figure;
-use super::published::{self, Found, Line};
+use super::published::{self, AnsweredRow, Found};
 use super::table::{self, Table};
 use super::{format, goals};
 use crate::result::Suite;
@@ -78,12 +78,12 @@ struct Score {
     name: String,
     sentence: String,
     /// The count of each verdict.
-    parts: Vec<Part>,
+    parts: Vec<ScoreShare>,
 }
 
 /// A part of the bar of a score: class, share in percent, number, and whether the number fits into
 /// it.
-struct Part {
+struct ScoreShare {
     class: &'static str,
     share: String,
     count: usize,
@@ -229,7 +229,7 @@ fn beside<'a>(
     let says = |found: &Found| found.tally.is_some() || !found.value.is_empty();
     let shown = |index: &usize| lines.iter().any(|line| line.found.get(*index).is_some_and(says));
     let shown: Vec<usize> = (0..view.targets.len()).filter(shown).collect();
-    let row = |mut line: Line| BesideRow {
+    let row = |mut line: AnsweredRow| BesideRow {
         test: line.test,
         ours: line.ours,
         published: published.columns.iter().copied().zip(line.published).collect(),
@@ -267,7 +267,7 @@ fn beside<'a>(
 
 fn scores(view: &View) -> Vec<Score> {
     let Some(peer) = view.peer() else { return Vec::new() };
-    let score = |target: &crate::result::Target| {
+    let score = |target: &crate::result::TargetDescription| {
         let tests = view.run.suites.iter().flat_map(|suite| &suite.tests);
         let found: Vec<Verdict> =
             tests.filter_map(|test| Some(view.cell(test, target).against?.verdict)).collect();
@@ -278,7 +278,7 @@ fn scores(view: &View) -> Vec<Score> {
         let part = |class: &'static str, verdict| {
             let count = count(verdict);
             let share = count as f64 / found.len() as f64;
-            Part { class, share: format!("{:.2}", share * 100.0), count, wide: share >= 0.04 }
+            ScoreShare { class, share: format!("{:.2}", share * 100.0), count, wide: share >= 0.04 }
         };
         let (better, worse) = (count(Verdict::Better), count(Verdict::Worse));
         let (same, unknown) = (count(Verdict::WithinNoise), count(Verdict::Unknown));

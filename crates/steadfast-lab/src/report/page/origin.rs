@@ -3,7 +3,7 @@
 use crate::report::chart::theme;
 use crate::report::comparison::View;
 use crate::report::format;
-use crate::result::{Status, Target};
+use crate::result::{Status, TargetDescription};
 
 /// A target, for the list of measured targets.
 pub struct Subject {
@@ -50,7 +50,7 @@ pub fn facts(view: &View) -> Vec<(&'static str, String)> {
 
 /// The targets that were measured or skipped.
 pub fn subjects(view: &View) -> Vec<Subject> {
-    let subject = |(index, target): (usize, &Target)| {
+    let subject = |(index, target): (usize, &TargetDescription)| {
         let (status, status_class) = match &target.status {
             Status::Ok => (String::new(), ""),
             Status::Skipped { reason } => (format!("skipped: {reason}"), "same"),

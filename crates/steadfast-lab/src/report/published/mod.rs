@@ -9,7 +9,7 @@ mod tables;
 
 use super::comparison::{Tally, View, why_not};
 use super::format;
-use crate::result::{Better, Parameter, Suite, Target, Test};
+use crate::result::{Better, Parameter, Suite, TargetDescription, Test};
 
 /// A published comparison.
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +25,14 @@ pub struct Published {
     /// The column that the publication is about, and the column that it is compared with.
     pub factor: (usize, usize),
     /// The rows.
-    pub rows: &'static [Row],
+    pub rows: &'static [PublishedRow],
     /// The conclusion from it.
     pub lesson: &'static str,
 }
 
 /// A row of a comparison.
 #[derive(Debug, Clone, Copy)]
-pub struct Row {
+pub struct PublishedRow {
     /// The test, in the words of the publication.
     pub test: &'static str,
     /// Unit of its figures; empty for words.
@@ -42,7 +42,7 @@ pub struct Row {
     /// A value for each column.
     pub values: &'static [Value],
     /// The tests that answer it.
-    pub answer: Answer,
+    pub answer: TestSelection,
 }
 
 /// A value of a publication.
@@ -58,7 +58,7 @@ pub enum Value {
 
 /// The test that answers a row.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer {
+pub struct TestSelection {
     /// The family of tests.
     pub workload: &'static str,
     /// The names of the tests.
@@ -74,7 +74,7 @@ pub struct Answer {
 
 /// A published row next to the lab's results.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct AnsweredRow {
     /// The test, in the words of the publication.
     pub test: &'static str,
     /// The published values, column by column.
@@ -107,10 +107,10 @@ pub fn of_suite(suite: &str) -> Option<&'static Published> {
 impl Published {
     /// The rows next to the results of a suite.
     #[must_use]
-    pub fn beside<'a>(&self, view: &View<'a>, suite: &'a Suite) -> Vec<Line> {
-        let line = |row: &Row| {
+    pub fn beside<'a>(&self, view: &View<'a>, suite: &'a Suite) -> Vec<AnsweredRow> {
+        let line = |row: &PublishedRow| {
             let tests = row.answer.tests(suite);
-            Line {
+            AnsweredRow {
                 test: row.test,
                 published: (0..self.columns.len()).map(|index| row.text(index)).collect(),
                 factor: self.row_factor(row),
@@ -123,7 +123,7 @@ impl Published {
 
     /// How many times better the publication's subject is, if it has figures.
     #[must_use]
-    pub fn row_factor(&self, row: &Row) -> Option<f64> {
+    pub fn row_factor(&self, row: &PublishedRow) -> Option<f64> {
         let figure = |index: usize| match row.values.get(index) {
             Some(Value::Is(value)) => value.parse::<f64>().ok(),
             _ => None,
@@ -136,7 +136,7 @@ impl Published {
     }
 }
 
-impl Row {
+impl PublishedRow {
     /// The text of a column.
     fn text(&self, column: usize) -> String {
         match self.values.get(column) {
@@ -147,7 +147,7 @@ impl Row {
     }
 }
 
-impl Answer {
+impl TestSelection {
     /// The tests of a suite that answer.
     fn tests<'a>(&self, suite: &'a Suite) -> Vec<&'a Test> {
         let fits = |test: &&Test| {
@@ -197,7 +197,7 @@ fn describe(tests: &[&Test]) -> String {
     }
 }
 
-fn found<'a>(view: &View<'a>, tests: &[&'a Test], target: &Target) -> Found {
+fn found<'a>(view: &View<'a>, tests: &[&'a Test], target: &TargetDescription) -> Found {
     let cells: Vec<_> = tests.iter().map(|test| view.cell(test, target)).collect();
     let against: Vec<_> = cells.iter().filter_map(|cell| cell.against).collect();
     let value = match (tests, cells.as_slice()) {

@@ -1,15 +1,18 @@
 //! The published tables as data.
 
 use super::Value::{Is, Nothing, Said};
-use super::{Answer, Published, Row, Value};
+use super::{Published, PublishedRow, TestSelection, Value};
 use crate::result::Better::{Higher, Lower};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
 /// One test of IOzone's set at these sizes.
-const fn iozone(names: &'static [&'static str], near: &'static [(&'static str, u64)]) -> Answer {
-    Answer { workload: "iozone", names, near, condition: "", limited: None }
+const fn iozone(
+    names: &'static [&'static str],
+    near: &'static [(&'static str, u64)],
+) -> TestSelection {
+    TestSelection { workload: "iozone", names, near, condition: "", limited: None }
 }
 
 /// All comparisons that suites answer.
@@ -20,8 +23,8 @@ const fn curve(
     test: &'static str,
     values: &'static [Value],
     names: &'static [&'static str],
-) -> Row {
-    Row { test, unit: "", better: Higher, values, answer: iozone(names, &[]) }
+) -> PublishedRow {
+    PublishedRow { test, unit: "", better: Higher, values, answer: iozone(names, &[]) }
 }
 
 /// The same for tests with a memory limit, or for those without.
@@ -30,9 +33,9 @@ const fn configuration(
     limited: bool,
     values: &'static [Value],
     names: &'static [&'static str],
-) -> Row {
-    let answer = Answer { limited: Some(limited), ..iozone(names, &[]) };
-    Row { test, unit: "", better: Higher, values, answer }
+) -> PublishedRow {
+    let answer = TestSelection { limited: Some(limited), ..iozone(names, &[]) };
+    PublishedRow { test, unit: "", better: Higher, values, answer }
 }
 
 const B1: Published = Published {
@@ -43,21 +46,21 @@ const B1: Published = Published {
     columns: &["Reliance", "dosFs", "dosFs, transactional", "Reliance, 128 KiB records"],
     factor: (0, 1),
     rows: &[
-        Row {
+        PublishedRow {
             test: "sequential write, 100 MB, records of 8 KiB",
             unit: "MB/s",
             better: Higher,
             values: &[Is("2.04"), Is("1.47"), Is("0.04"), Is("2.95")],
             answer: iozone(&["write"], &[("file_size", 100 * MIB), ("record_size", 8 * KIB)]),
         },
-        Row {
+        PublishedRow {
             test: "sequential read",
             unit: "MB/s",
             better: Higher,
             values: &[Is("2.70"), Is("2.56"), Is("2.04"), Is("2.81")],
             answer: iozone(&["read"], &[("file_size", 100 * MIB), ("record_size", 8 * KIB)]),
         },
-        Row {
+        PublishedRow {
             test: "random write, \"database\" of 10 MB",
             unit: "MB/s",
             better: Higher,
@@ -65,19 +68,19 @@ const B1: Published = Published {
             values: &[Is("0.91"), Is("0.53"), Is("0.02"), Is("2.93")],
             answer: iozone(&["random-write"], &[("file_size", 10 * MIB), ("record_size", 8 * KIB)]),
         },
-        Row {
+        PublishedRow {
             test: "random read",
             unit: "MB/s",
             better: Higher,
             values: &[Is("0.83"), Is("0.67"), Is("0.59"), Is("2.47")],
             answer: iozone(&["random-read"], &[("file_size", 10 * MIB), ("record_size", 8 * KIB)]),
         },
-        Row {
+        PublishedRow {
             test: "general file operations, 5 minutes",
             unit: "/min",
             better: Higher,
             values: &[Is("1393"), Is("1934"), Is("418"), Nothing],
-            answer: Answer {
+            answer: TestSelection {
                 workload: "general",
                 names: &["operations"],
                 near: &[],
@@ -85,12 +88,12 @@ const B1: Published = Published {
                 limited: None,
             },
         },
-        Row {
+        PublishedRow {
             test: "boot: mount, volume of 1 GB",
             unit: "s",
             better: Lower,
             values: &[Is("0.05"), Is("0.20"), Is("7.3"), Is("0.05")],
-            answer: Answer {
+            answer: TestSelection {
                 workload: "mount",
                 names: &["mount"],
                 near: &[],
@@ -130,12 +133,12 @@ const B3: Published = Published {
     columns: &["remote memory", "magnetic disk"],
     factor: (0, 1),
     rows: &[
-        Row {
+        PublishedRow {
             test: "create 16,384 files, each",
             unit: "ms",
             better: Lower,
             values: &[Is("7.601"), Is("12.629")],
-            answer: Answer {
+            answer: TestSelection {
                 workload: "lat_fs",
                 names: &["create"],
                 near: &[("files", 16_384), ("file_bytes", 2048)],
@@ -143,12 +146,12 @@ const B3: Published = Published {
                 limited: None,
             },
         },
-        Row {
+        PublishedRow {
             test: "delete them in random order",
             unit: "",
             better: Lower,
             values: &[Said("ahead in every version"), Nothing],
-            answer: Answer {
+            answer: TestSelection {
                 workload: "lat_fs",
                 names: &["delete-random", "random-delete"],
                 near: &[("files", 16_384), ("file_bytes", 2048)],
@@ -168,12 +171,12 @@ const B4: Published = Published {
     columns: &["TargetFS-LKM", "JFFS2", "UBIFS"],
     factor: (0, 1),
     rows: &[
-        Row {
+        PublishedRow {
             test: "load the module, attach",
             unit: "s",
             better: Lower,
             values: &[Is("0.17"), Nothing, Is("0.39")],
-            answer: Answer {
+            answer: TestSelection {
                 workload: "mount",
                 names: &["attach"],
                 near: &[],
@@ -181,12 +184,12 @@ const B4: Published = Published {
                 limited: None,
             },
         },
-        Row {
+        PublishedRow {
             test: "mount, full",
             unit: "s",
             better: Lower,
             values: &[Is("0.47"), Is("18.75"), Is("0.12")],
-            answer: Answer {
+            answer: TestSelection {
                 workload: "mount",
                 names: &["mount"],
                 near: &[],
@@ -194,12 +197,12 @@ const B4: Published = Published {
                 limited: None,
             },
         },
-        Row {
+        PublishedRow {
             test: "both",
             unit: "s",
             better: Lower,
             values: &[Is("0.64"), Is("18.75"), Is("0.51")],
-            answer: Answer {
+            answer: TestSelection {
                 workload: "mount",
                 names: &["attach-and-mount"],
                 near: &[],

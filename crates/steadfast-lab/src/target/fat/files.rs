@@ -126,7 +126,7 @@ impl Files for FatFiles {
         if how.direct {
             return unsupported();
         }
-        let cell = Opened::try_new(self.system.clone(), |system| {
+        let cell = OpenFatFile::try_new(self.system.clone(), |system| {
             let root = system.root_dir();
             let file = if how.create { root.create_file(path) } else { root.open_file(path) };
             let mut file = file.map_err(translate)?;
@@ -297,7 +297,7 @@ type Owner = Rc<FileSystem<Shared>>;
 type Inner<'s> = RefCell<Positioned<'s>>;
 
 self_cell!(
-    struct Opened {
+    struct OpenFatFile {
         owner: Owner,
         #[not_covariant]
         dependent: Inner,
@@ -305,7 +305,7 @@ self_cell!(
 );
 
 struct FatFile {
-    cell: Opened,
+    cell: OpenFatFile,
     position: u64,
     sync: bool,
 }

@@ -109,7 +109,7 @@ impl Target for FatTarget {
         }
     }
 
-    fn describe(&self) -> result::Target {
+    fn describe(&self) -> result::TargetDescription {
         let (name, remark) = match self.on {
             FatOn::Device => {
                 ("FAT (library)", "nothing of it survives a power cut in a known state")
@@ -119,7 +119,7 @@ impl Target for FatTarget {
                 "FAT with a transactional layer: in a file of a Steadfast volume, each flush is a transaction point",
             ),
         };
-        result::Target {
+        result::TargetDescription {
             id: self.id().into(),
             name: name.into(),
             access: Access::Library,

@@ -33,7 +33,7 @@ const READ_AHEAD: u64 = 32;
 /// Maximum number of pages written at once.
 const RUN_MOST: usize = 256;
 
-struct Page {
+struct CachedPage {
     data: Box<[u8]>,
     dirty: bool,
     /// Time of the last use.
@@ -43,7 +43,7 @@ struct Page {
 /// A cache of pages.
 pub(super) struct Pages<B> {
     below: B,
-    pages: BTreeMap<u64, Page>,
+    pages: BTreeMap<u64, CachedPage>,
     position: u64,
     /// Counts uses.
     now: u64,
@@ -66,14 +66,16 @@ impl<B: Below> Pages<B> {
 
     /// The page with this number, from memory or from below. `whole`: the caller overwrites all of
     /// it, so the contents below do not matter.
-    fn page(&mut self, number: u64, whole: bool) -> io::Result<&mut Page> {
+    fn page(&mut self, number: u64, whole: bool) -> io::Result<&mut CachedPage> {
         self.now += 1;
         let now = self.now;
         if !self.pages.contains_key(&number) {
             self.make_room()?;
             if whole {
-                self.pages
-                    .insert(number, Page { data: vec![0; PAGE].into(), dirty: false, used: now });
+                self.pages.insert(
+                    number,
+                    CachedPage { data: vec![0; PAGE].into(), dirty: false, used: now },
+                );
             } else {
                 self.read_in(number)?;
             }
@@ -93,7 +95,7 @@ impl<B: Below> Pages<B> {
         self.below.read(number * PAGE as u64, &mut data)?;
         let now = self.now;
         for (next, page) in (number..).zip(data.chunks(PAGE)) {
-            self.pages.insert(next, Page { data: page.into(), dirty: false, used: now });
+            self.pages.insert(next, CachedPage { data: page.into(), dirty: false, used: now });
         }
         self.expected = number + count as u64;
         Ok(())

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::super::Timed;
 use super::super::content::Content;
 use super::options::Options;
-use super::pass::{Cell, Context, Pass};
+use super::pass::{Context, Pass, RecordFile};
 use crate::measure::Histogram;
 use crate::result::{Latency, Verification};
 use crate::run::Stop;
@@ -110,7 +110,7 @@ pub fn serve(mut input: impl BufRead, mut output: impl Write) -> std::io::Result
     let job: Job = serde_json::from_str(&line)?;
     let content = Content::new(job.seed, job.options.dedupable);
     let mut cell =
-        Cell::new(job.file, &content, &job.options, job.file_size, job.record_size, job.seed);
+        RecordFile::new(job.file, &content, &job.options, job.file_size, job.record_size, job.seed);
     let files = SystemFiles::new(&job.directory);
     let stop = Stop::new();
     loop {

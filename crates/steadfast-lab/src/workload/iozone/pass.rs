@@ -48,7 +48,7 @@ pub(super) struct Pass {
 }
 
 /// One file with one record size.
-pub(super) struct Cell<'c> {
+pub(super) struct RecordFile<'c> {
     /// Number of the file; in throughput mode, that of the thread.
     file: u64,
     name: String,
@@ -63,7 +63,7 @@ pub(super) struct Cell<'c> {
     expected: Aligned,
 }
 
-impl<'c> Cell<'c> {
+impl<'c> RecordFile<'c> {
     /// A cell without any written data.
     pub fn new(
         file: u64,
@@ -72,9 +72,9 @@ impl<'c> Cell<'c> {
         file_size: u64,
         record_size: u64,
         seed: u64,
-    ) -> Cell<'c> {
+    ) -> RecordFile<'c> {
         let length = usize::try_from(record_size).unwrap_or(0);
-        Cell {
+        RecordFile {
             file,
             name: format!("iozone.{file}"),
             content,

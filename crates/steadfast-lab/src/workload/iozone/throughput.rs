@@ -8,7 +8,7 @@ use super::super::content::Content;
 use super::super::{Bench, Timed, parallel};
 use super::Iozone;
 use super::child::Order;
-use super::pass::{Cell, Context, Pass};
+use super::pass::{Context, Pass, RecordFile};
 use super::processes::Processes;
 use crate::Outcome;
 use crate::result::Unit;
@@ -16,7 +16,7 @@ use crate::result::Unit;
 /// The workers of a test, on files of one record size.
 pub(super) struct Crew<'c> {
     /// The files. With processes, they serve only to remove the files.
-    cells: Vec<Cell<'c>>,
+    cells: Vec<RecordFile<'c>>,
     processes: Option<Processes>,
 }
 
@@ -32,7 +32,8 @@ impl<'c> Crew<'c> {
         record_size: u64,
     ) -> Outcome<Self> {
         let (options, file_size) = (&iozone.options, iozone.file_size);
-        let cell = |file| Cell::new(file, content, options, file_size, record_size, bench.seed);
+        let cell =
+            |file| RecordFile::new(file, content, options, file_size, record_size, bench.seed);
         let apart = options.threads > 1 && options.processes;
         Ok(Crew {
             cells: (0..options.threads.max(1)).map(cell).collect(),

@@ -1,27 +1,27 @@
-//! [`Wire`]: a stream with an input buffer, so that a reply takes one system call instead of four.
+//! [`BufferedStream`]: a stream with an input buffer, so that a reply takes one system call instead of four.
 //! Time limits are set only when they change.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use super::stream::{ClientTls, Stream, Transport};
+use super::stream::{ClientTls, MaybeTlsStream, Transport};
 
 /// Most bytes read ahead. Longer payloads go directly to their destination.
 const AHEAD: usize = 16 << 10;
 
 /// A buffered connection.
-pub(super) struct Wire {
-    stream: Stream,
+pub(super) struct BufferedStream {
+    stream: MaybeTlsStream,
     input: Box<[u8]>,
     start: usize,
     end: usize,
     patience: Duration,
 }
 
-impl Wire {
-    pub(super) fn new(transport: Box<dyn Transport>) -> Wire {
-        Wire {
-            stream: Stream::Plain(transport),
+impl BufferedStream {
+    pub(super) fn new(transport: Box<dyn Transport>) -> BufferedStream {
+        BufferedStream {
+            stream: MaybeTlsStream::Plain(transport),
             input: vec![0; AHEAD].into_boxed_slice(),
             start: 0,
             end: 0,
@@ -56,7 +56,7 @@ impl Wire {
     }
 }
 
-impl Read for Wire {
+impl Read for BufferedStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.start == self.end {
             if buffer.len() >= self.input.len() {
@@ -75,7 +75,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for BufferedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.write(bytes)
     }
