@@ -47,7 +47,7 @@ impl Random {
 
 /// One file, as the kernel knows it.
 #[derive(Default)]
-struct File {
+struct ModelFile {
     inode: u64,
     /// The contents as a reader sees them.
     bytes: Vec<u8>,
@@ -63,7 +63,7 @@ struct File {
 /// The kernel and the volume below it.
 struct World {
     volume: Volume<MemoryMedium, HostPlatform>,
-    files: RefCell<BTreeMap<u64, File>>,
+    files: RefCell<BTreeMap<u64, ModelFile>>,
     limit: Cell<u64>,
     lost: Cell<u64>,
 }
@@ -212,7 +212,7 @@ impl Run {
         let append = if self.random.one_in(3) { libc::O_APPEND } else { 0 };
         let handle = Handle::new((libc::O_RDWR | libc::O_CREAT | append) as u32).0;
         let asks = self.admission.asks();
-        let file = File { inode: made.inode.0, handle, asks, ..File::default() };
+        let file = ModelFile { inode: made.inode.0, handle, asks, ..ModelFile::default() };
         self.world.files.borrow_mut().insert(nodeid, file);
         self.looked();
     }

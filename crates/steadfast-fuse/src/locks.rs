@@ -66,12 +66,12 @@ struct Waiting {
 }
 
 #[derive(Default)]
-struct File {
+struct LockedFile {
     held: Vec<Lock>,
     waiting: VecDeque<Waiting>,
 }
 
-impl File {
+impl LockedFile {
     fn conflict(&self, wanted: &Lock) -> Option<Lock> {
         self.held.iter().find(|held| held.conflicts(wanted)).copied()
     }
@@ -133,13 +133,13 @@ impl File {
 }
 
 #[derive(Default)]
-struct Table {
-    files: HashMap<u64, File>,
+struct LockTable {
+    files: HashMap<u64, LockedFile>,
     /// Requests, by kernel and number, that a signal has ended before they began to wait.
     interrupted: HashSet<(u64, u64)>,
 }
 
-impl Table {
+impl LockTable {
     /// Whether the holders of what blocks `wanted` wait for its owner, directly or through others.
     fn is_deadlock(&self, inode: u64, wanted: &Lock) -> bool {
         let mut blocked = vec![(inode, *wanted)];
@@ -159,7 +159,7 @@ impl Table {
     }
 
     fn waits_of(&self, owner: Owner) -> Vec<(u64, Lock)> {
-        let of_file = |(inode, file): (&u64, &File)| -> Vec<(u64, Lock)> {
+        let of_file = |(inode, file): (&u64, &LockedFile)| -> Vec<(u64, Lock)> {
             let own = file.waiting.iter().map(|waiting| waiting.wanted);
             own.filter(|wanted| wanted.owner == owner && !wanted.flock)
                 .map(|wanted| (*inode, wanted))
@@ -191,10 +191,10 @@ pub(crate) enum Taken {
 
 /// All locks of a volume.
 #[derive(Default)]
-pub(crate) struct Locks(Mutex<Table>);
+pub(crate) struct Locks(Mutex<LockTable>);
 
 impl Locks {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, LockTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -129,12 +129,12 @@ pub fn status(file: &File) -> io::Result<ScrubStatus> {
 /// The state of scrubbing, and requests for passes.
 #[derive(Debug)]
 pub(crate) struct Scrubber {
-    shared: Mutex<Shared>,
+    shared: Mutex<ScrubProgress>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ScrubProgress {
     state: ScrubState,
     rate: u64,
     started: Instant,
@@ -148,7 +148,7 @@ struct Shared {
 
 impl Scrubber {
     pub(crate) fn new() -> Scrubber {
-        let shared = Shared {
+        let shared = ScrubProgress {
             state: ScrubState::Never,
             rate: 0,
             started: Instant::now(),
@@ -160,7 +160,7 @@ impl Scrubber {
         Scrubber { shared: Mutex::new(shared), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, ScrubProgress> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -287,7 +287,7 @@ impl Scrubber {
     }
 
     /// Waits until the rate allows more reading; `true` if the pass shall stop.
-    fn pause(&self, mut shared: MutexGuard<'_, Shared>) -> bool {
+    fn pause(&self, mut shared: MutexGuard<'_, ScrubProgress>) -> bool {
         loop {
             if shared.stop || shared.end {
                 return true;

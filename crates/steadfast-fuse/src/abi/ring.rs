@@ -14,7 +14,7 @@ pub(crate) const ARGUMENT_MAX: usize = 128;
 /// The start of the last 80 bytes of a command.
 #[derive(Debug, Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
-pub(crate) struct Command {
+pub(crate) struct RingCommand {
     pub(crate) flags: u64,
     pub(crate) commit_id: u64,
     pub(crate) queue: u16,
@@ -39,6 +39,6 @@ pub(crate) struct Headers {
 }
 
 const _: () = {
-    assert!(size_of::<Command>() == 24);
+    assert!(size_of::<RingCommand>() == 24);
     assert!(size_of::<Headers>() == 288);
 };

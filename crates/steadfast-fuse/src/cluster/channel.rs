@@ -13,7 +13,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::frame::{Answer, Kind, NUMBERS_MAX, Request as Frame};
+use super::frame::{AnswerFrame, FrameKind, NUMBERS_MAX, RequestFrame, Writer};
 use super::session::may_repeat;
 use super::unsynced::Unsynced;
 use crate::abi::opcode;
@@ -70,9 +70,7 @@ fn fate(opcode: u32) -> Fate {
     }
 }
 
-type Writer = Arc<Mutex<Box<dyn Write + Send>>>;
-
-struct State {
+struct ChannelState {
     /// Number of the last request.
     number: u64,
     pending: BTreeMap<u64, Pending>,
@@ -85,11 +83,11 @@ struct State {
 }
 
 /// See the module.
-pub(super) struct Channel(Mutex<State>);
+pub(super) struct Channel(Mutex<ChannelState>);
 
 impl Channel {
     pub(super) fn new() -> Channel {
-        Channel(Mutex::new(State {
+        Channel(Mutex::new(ChannelState {
             number: 0,
             pending: BTreeMap::new(),
             arrived: Vec::new(),
@@ -99,7 +97,7 @@ impl Channel {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ChannelState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +122,7 @@ impl Channel {
             let Some((writer, _)) = &state.connection else { return Ok(()) };
             let writer = Arc::clone(writer);
             let numbers = state.take_arrived();
-            (Frame { kind: Kind::Request, number, numbers, bytes }, writer)
+            (RequestFrame { kind: FrameKind::Request, number, numbers, bytes }, writer)
         };
         self.send(&writer, &frame);
         Ok(())
@@ -138,7 +136,10 @@ impl Channel {
             None => return,
         };
         let bytes = request.bytes.to_vec();
-        self.send(&writer, &Frame { kind: Kind::OneWay, number: 0, numbers: Vec::new(), bytes });
+        self.send(
+            &writer,
+            &RequestFrame { kind: FrameKind::OneWay, number: 0, numbers: Vec::new(), bytes },
+        );
     }
 
     /// A signal for a program that waits for the request `unique`. Returns whether the owner has to
@@ -160,7 +161,7 @@ impl Channel {
         false
     }
 
-    fn send(&self, writer: &Writer, frame: &Frame) {
+    fn send(&self, writer: &Writer, frame: &RequestFrame) {
         let bytes = frame.encode();
         let sent = writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes);
         if sent.is_err() {
@@ -176,8 +177,8 @@ impl Channel {
         let writer = present.map(|(writer, _)| Arc::clone(writer));
         drop(state);
         if let Some(writer) = writer {
-            let (kind, numbers, bytes) = (Kind::Recalled, Vec::new(), Vec::new());
-            self.send(&writer, &Frame { kind, number, numbers, bytes });
+            let (kind, numbers, bytes) = (FrameKind::Recalled, Vec::new(), Vec::new());
+            self.send(&writer, &RequestFrame { kind, number, numbers, bytes });
         }
     }
 
@@ -190,7 +191,7 @@ impl Channel {
     ) -> u64 {
         let writer = Arc::new(Mutex::new(writer));
         let connection;
-        let frames: Vec<Frame> = {
+        let frames: Vec<RequestFrame> = {
             let mut state = self.state();
             state.connections += 1;
             connection = state.connections;
@@ -199,7 +200,7 @@ impl Channel {
             let again = |(number, pending): (&u64, &mut Pending)| {
                 pending.sent = true;
                 let (number, bytes) = (*number, pending.bytes.clone());
-                Frame { kind: Kind::Request, number, numbers: Vec::new(), bytes }
+                RequestFrame { kind: FrameKind::Request, number, numbers: Vec::new(), bytes }
             };
             let numbers: Vec<u64> = state.pending.keys().copied().collect();
             let frames = state.pending.iter_mut().map(again).collect();
@@ -207,7 +208,8 @@ impl Channel {
             if numbers.len() > NUMBERS_MAX {
                 frames
             } else {
-                let resume = Frame { kind: Kind::Resume, number: 0, numbers, bytes: Vec::new() };
+                let resume =
+                    RequestFrame { kind: FrameKind::Resume, number: 0, numbers, bytes: Vec::new() };
                 std::iter::once(resume).chain(frames).collect()
             }
         };
@@ -230,7 +232,7 @@ impl Channel {
                 .map(|(number, _)| *number)
                 .collect();
             // What was not sent may not confirm what is lost, either.
-            let State { pending, unsynced, .. } = &mut *state;
+            let ChannelState { pending, unsynced, .. } = &mut *state;
             let confirms: Vec<u64> = pending
                 .iter()
                 .filter(|(_, pending)| !pending.sent)
@@ -263,7 +265,7 @@ impl Channel {
     /// when the request has arrived.
     pub(super) fn receive(
         &self,
-        mut answer: Answer,
+        mut answer: AnswerFrame,
         limit: impl FnOnce(&Request<'_>, &mut [u8], Instant),
     ) {
         let pending = {
@@ -308,7 +310,7 @@ impl Channel {
     }
 }
 
-impl State {
+impl ChannelState {
     fn take_arrived(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.arrived)
     }

@@ -24,12 +24,12 @@ impl Write for Sent {
 }
 
 impl Sent {
-    fn frames(&self) -> Vec<Frame> {
+    fn frames(&self) -> Vec<RequestFrame> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap());
         let mut rest = &bytes[..];
         let mut frames = Vec::new();
         while !rest.is_empty() {
-            frames.push(Frame::read(&mut rest).unwrap());
+            frames.push(RequestFrame::read(&mut rest).unwrap());
         }
         frames
     }
@@ -57,7 +57,7 @@ fn connect(channel: &Channel) -> Sent {
 fn answer(channel: &Channel, number: u64, accepted: u64) {
     let progress = Progress { accepted, durable: 0 };
     let (told, bytes) = (Told::Answer, b"done".to_vec());
-    channel.receive(Answer { told, number, error: 0, progress, bytes }, |_, _, _| {});
+    channel.receive(AnswerFrame { told, number, error: 0, progress, bytes }, |_, _, _| {});
 }
 
 #[test]
@@ -66,13 +66,13 @@ fn what_is_not_answered_is_sent_again_over_the_next_connection() {
     let first = connect(&channel);
     let (_, one) = ask(&channel, 10, opcode::MKDIR, 1);
     let (_, two) = ask(&channel, 12, opcode::MKDIR, 1);
-    assert_eq!(first.frames().iter().filter(|frame| frame.kind == Kind::Request).count(), 2);
+    assert_eq!(first.frames().iter().filter(|frame| frame.kind == FrameKind::Request).count(), 2);
     answer(&channel, 1, 1);
     assert_eq!(one.try_recv(), Ok(Ok(b"done".to_vec())));
     channel.close(None);
     let (_, three) = ask(&channel, 14, opcode::RMDIR, 1);
     let frames = connect(&channel).frames();
-    assert_eq!((frames[0].kind, frames[0].numbers.clone()), (Kind::Resume, vec![2, 3]));
+    assert_eq!((frames[0].kind, frames[0].numbers.clone()), (FrameKind::Resume, vec![2, 3]));
     assert_eq!(frames[1..].iter().map(|frame| frame.number).collect::<Vec<_>>(), [2, 3]);
     answer(&channel, 2, 2);
     // A second answer to the same request is none.

@@ -6,6 +6,7 @@
 //! ([`super::hello`]) refuses another one.
 
 use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex};
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -19,7 +20,7 @@ pub(super) const NUMBERS_MAX: usize = 4096;
 /// What a peer sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// A request that is answered. The numbers are those of answers that have arrived.
     Request = 1,
     /// A request without an answer (FORGET, INTERRUPT).
@@ -29,6 +30,9 @@ pub(super) enum Kind {
     /// The recall with this number is done.
     Recalled = 4,
 }
+
+/// The way to the other node. A frame is written whole under its lock.
+pub(super) type Writer = Arc<Mutex<Box<dyn Write + Send>>>;
 
 /// The start of a frame from a peer. `numbers` numbers and the request follow.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -43,8 +47,8 @@ struct RequestHead {
 
 /// A frame from a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) kind: Kind,
+pub(super) struct RequestFrame {
+    pub(super) kind: FrameKind,
     pub(super) number: u64,
     pub(super) numbers: Vec<u64>,
     pub(super) bytes: Vec<u8>,
@@ -86,7 +90,7 @@ pub(super) struct Progress {
 
 /// A frame from the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct AnswerFrame {
     pub(super) told: Told,
     pub(super) number: u64,
     /// 0, or an errno.
@@ -112,7 +116,7 @@ fn structure<T: FromBytes + FromZeros + IntoBytes>(reader: &mut dyn Read) -> io:
     Ok(value)
 }
 
-impl Request {
+impl RequestFrame {
     /// Bytes of the frame.
     pub(super) fn encode(&self) -> Vec<u8> {
         let head = RequestHead {
@@ -125,9 +129,9 @@ impl Request {
         [head.as_bytes(), self.numbers.as_bytes(), &self.bytes].concat()
     }
 
-    pub(super) fn read(reader: &mut dyn Read) -> io::Result<Request> {
+    pub(super) fn read(reader: &mut dyn Read) -> io::Result<RequestFrame> {
         let head: RequestHead = structure(reader)?;
-        let kind = [Kind::Request, Kind::OneWay, Kind::Resume, Kind::Recalled]
+        let kind = [FrameKind::Request, FrameKind::OneWay, FrameKind::Resume, FrameKind::Recalled]
             .into_iter()
             .find(|kind| *kind as u32 == head.kind)
             .ok_or_else(garbled)?;
@@ -137,11 +141,11 @@ impl Request {
         }
         let mut numbers = vec![0_u64; count];
         reader.read_exact(numbers.as_mut_bytes())?;
-        Ok(Request { kind, number: head.number, numbers, bytes: body(reader, head.length)? })
+        Ok(RequestFrame { kind, number: head.number, numbers, bytes: body(reader, head.length)? })
     }
 }
 
-impl Answer {
+impl AnswerFrame {
     pub(super) fn write(&self, writer: &mut dyn Write) -> io::Result<()> {
         let head = AnswerHead {
             length: self.bytes.len() as u32,
@@ -155,7 +159,7 @@ impl Answer {
         writer.write_all(&[head.as_bytes(), &self.bytes].concat())
     }
 
-    pub(super) fn read(reader: &mut dyn Read) -> io::Result<Answer> {
+    pub(super) fn read(reader: &mut dyn Read) -> io::Result<AnswerFrame> {
         let head: AnswerHead = structure(reader)?;
         let progress = Progress { accepted: head.accepted, durable: head.durable };
         let told = [Told::Answer, Told::Recall, Told::RecallNames]
@@ -163,12 +167,12 @@ impl Answer {
             .find(|told| *told as u32 == head.told)
             .ok_or_else(garbled)?;
         let bytes = body(reader, head.length)?;
-        Ok(Answer { told, number: head.number, error: head.error, progress, bytes })
+        Ok(AnswerFrame { told, number: head.number, error: head.error, progress, bytes })
     }
 
     /// The recall of the attributes of nodes, and of all names if `names`.
-    pub(super) fn recall(number: u64, nodes: &[u64], names: bool) -> Answer {
-        Answer {
+    pub(super) fn recall(number: u64, nodes: &[u64], names: bool) -> AnswerFrame {
+        AnswerFrame {
             told: if names { Told::RecallNames } else { Told::Recall },
             number,
             error: 0,
@@ -190,16 +194,16 @@ mod tests {
 
     #[test]
     fn frames_survive_the_wire() {
-        let request = Request {
-            kind: Kind::Request,
+        let request = RequestFrame {
+            kind: FrameKind::Request,
             number: 7,
             numbers: vec![3, 5],
             bytes: b"request".to_vec(),
         };
         let bytes = request.encode();
-        assert_eq!(Request::read(&mut &bytes[..]).unwrap(), request);
+        assert_eq!(RequestFrame::read(&mut &bytes[..]).unwrap(), request);
         let progress = Progress { accepted: 9, durable: 8 };
-        let answer = Answer {
+        let answer = AnswerFrame {
             told: Told::Answer,
             number: 7,
             error: libc::ENOENT,
@@ -208,12 +212,12 @@ mod tests {
         };
         let mut bytes = Vec::new();
         answer.write(&mut bytes).unwrap();
-        assert_eq!(Answer::read(&mut &bytes[..]).unwrap(), answer);
+        assert_eq!(AnswerFrame::read(&mut &bytes[..]).unwrap(), answer);
     }
 
     #[test]
     fn frames_that_make_no_sense_are_refused_without_memory_for_them() {
-        let refused = |bytes: &[u8]| Request::read(&mut &*bytes).unwrap_err().kind();
+        let refused = |bytes: &[u8]| RequestFrame::read(&mut &*bytes).unwrap_err().kind();
         let head =
             |kind, numbers, length| RequestHead { kind, numbers, length, reserved: 0, number: 1 };
         assert_eq!(refused(head(9, 0, 0).as_bytes()), io::ErrorKind::InvalidData);
@@ -229,7 +233,7 @@ mod tests {
             told: 1,
             reserved: 0,
         };
-        let found = Answer::read(&mut answer.as_bytes()).unwrap_err().kind();
+        let found = AnswerFrame::read(&mut answer.as_bytes()).unwrap_err().kind();
         assert_eq!(found, io::ErrorKind::InvalidData);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::frame;
 use super::hello::{Hello, Welcome};
 use super::link::{Authority, Link};
-use super::session::{Guest, Session};
+use super::session::{Guest, PeerSession};
 use crate::init::Agreement;
 use crate::log::{log_info, log_warning};
 
@@ -23,11 +23,11 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(super) type Make = Box<dyn Fn(Agreement) -> Arc<dyn Guest> + Send + Sync>;
 
 struct Sessions {
-    by_id: HashMap<u64, Arc<Session>>,
+    by_id: HashMap<u64, Arc<PeerSession>>,
     over: bool,
 }
 
-struct Shared {
+struct HubState {
     epoch: u64,
     authority: Authority,
     make: Make,
@@ -37,18 +37,18 @@ struct Shared {
 
 /// See the module. Dropping it ends all sessions.
 pub struct Hub {
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
     reaper: Option<JoinHandle<()>>,
 }
 
 /// Serves connections of peers. Cheap to clone.
 #[derive(Clone)]
-pub struct Door(Arc<Shared>);
+pub struct Door(Arc<HubState>);
 
 impl Hub {
     pub(super) fn start(epoch: u64, authority: Authority, make: Make) -> io::Result<Hub> {
         let sessions = Mutex::new(Sessions { by_id: HashMap::new(), over: false });
-        let shared = Arc::new(Shared { epoch, authority, make, sessions, wake: Condvar::new() });
+        let shared = Arc::new(HubState { epoch, authority, make, sessions, wake: Condvar::new() });
         let reaps = Arc::clone(&shared);
         let reaper = Builder::new().name("peers".into()).spawn(move || reaps.reap())?;
         Ok(Hub { shared, reaper: Some(reaper) })
@@ -101,7 +101,7 @@ impl Door {
         if self.0.sessions().over {
             close();
         }
-        while let Ok(frame) = frame::Request::read(&mut *reader) {
+        while let Ok(frame) = frame::RequestFrame::read(&mut *reader) {
             if !session.receive(frame) {
                 break;
             }
@@ -112,9 +112,9 @@ impl Door {
     }
 }
 
-impl Shared {
+impl HubState {
     /// The session of a peer, old or new.
-    fn session(&self, hello: &Hello) -> Result<Arc<Session>, Welcome> {
+    fn session(&self, hello: &Hello) -> Result<Arc<PeerSession>, Welcome> {
         let mut sessions = self.sessions();
         if sessions.over || hello.epoch != self.epoch {
             return Err(Welcome::OtherTerm);
@@ -126,7 +126,7 @@ impl Shared {
             return Err(Welcome::Gone);
         }
         let guest = (self.make)(Agreement::of_peer(hello.minor, hello.flags));
-        let session = Session::start(hello.name.clone(), guest, Arc::clone(&self.authority));
+        let session = PeerSession::start(hello.name.clone(), guest, Arc::clone(&self.authority));
         let session = session.map_err(|error| {
             log_warning!("no threads for node {}: {error}", hello.name);
             Welcome::Gone

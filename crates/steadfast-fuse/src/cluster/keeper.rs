@@ -58,7 +58,7 @@ struct Settled {
 
 /// An answer with attributes that the owner has delegated.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct DelegatedAnswer {
     nodeid: u64,
     /// Stands for the attributes.
     same: u64,
@@ -90,7 +90,7 @@ impl Keeper {
         let taken = first || request.header.opcode == opcode::LOOKUP;
         let attributes = |delegated: validity::Delegated| {
             let validity::Delegated { nodeid, same, valid } = delegated;
-            let told = Told { nodeid, same, first, asked, valid };
+            let told = DelegatedAnswer { nodeid, same, first, asked, valid };
             match !late && taken && self.settled().may_keep(told, now) {
                 true => valid,
                 false => Duration::ZERO,
@@ -164,7 +164,7 @@ impl Keeper {
 
 impl Settled {
     /// Whether the kernel may keep the attributes in an answer that is given `now`.
-    fn may_keep(&mut self, told: Told, now: Instant) -> bool {
+    fn may_keep(&mut self, told: DelegatedAnswer, now: Instant) -> bool {
         let overtaken =
             |recall: Option<Instant>| recall.is_some_and(|at| told.asked < at + SETTLING);
         if overtaken(self.all) || !self.has_place(told.nodeid, now) {
@@ -261,9 +261,9 @@ mod tests {
     const VALID: Duration = Duration::from_millis(400);
 
     /// An answer to GETATTR, and one to LOOKUP.
-    fn told(nodeid: u64, same: u64, asked: Instant) -> [Told; 2] {
-        let told = Told { nodeid, same, first: true, asked, valid: VALID };
-        [told, Told { first: false, ..told }]
+    fn told(nodeid: u64, same: u64, asked: Instant) -> [DelegatedAnswer; 2] {
+        let told = DelegatedAnswer { nodeid, same, first: true, asked, valid: VALID };
+        [told, DelegatedAnswer { first: false, ..told }]
     }
 
     #[test]

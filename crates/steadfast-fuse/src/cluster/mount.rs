@@ -11,12 +11,12 @@ use std::time::Duration;
 use steadfast::{Platform, Volume};
 use steadfast_media::Medium;
 
-use super::frame::{Answer, Progress, Told};
+use super::frame::{AnswerFrame, Progress, Told};
 use super::hello::{Hello, Welcome};
 use super::hub::Hub;
 use super::keeper::Keeper;
 use super::link::{Authority, Link, Standing};
-use super::session::{Guest, Session};
+use super::session::{Guest, PeerSession};
 use super::switch::Switch;
 use crate::commands::Commands;
 use crate::device::Device;
@@ -58,7 +58,7 @@ struct Wish {
     over: bool,
 }
 
-struct Shared {
+struct MountState {
     switch: Arc<Switch>,
     device: Device,
     agreement: Agreement,
@@ -77,14 +77,14 @@ type Attendants = Box<dyn FnOnce(bool) + Send>;
 
 /// The mount of one node of a cluster. [`run`](Self::run) serves it until the end.
 pub struct SharedMount {
-    shared: Arc<Shared>,
+    shared: Arc<MountState>,
     workers: Workers,
     follower: Option<JoinHandle<()>>,
 }
 
 /// Gives a mount its role. Cheap to clone.
 #[derive(Clone)]
-pub struct Ownership(Arc<Shared>);
+pub struct Ownership(Arc<MountState>);
 
 impl SharedMount {
     /// Mounts on `directory`. Requests wait until [`Ownership::follow`] or [`Ownership::own`] tells
@@ -122,7 +122,7 @@ impl SharedMount {
             error
         };
         let listeners = started.map_err(|error| fail(error, &mut workers))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MountState {
             switch,
             device,
             agreement,
@@ -246,7 +246,7 @@ impl Ownership {
             }
         };
         let filesystem = make(Some(shared.device.clone()), shared.agreement);
-        filesystem.reached_by(Arc::new(Here(Arc::downgrade(&shared.switch))));
+        filesystem.reached_by(Arc::new(OwnerKernel(Arc::downgrade(&shared.switch))));
         let hub = Hub::start(
             epoch,
             Arc::clone(&authority),
@@ -288,9 +288,9 @@ impl Ownership {
 }
 
 /// The kernel of the owner's node. The switch has the file system, which has this.
-struct Here(Weak<Switch>);
+struct OwnerKernel(Weak<Switch>);
 
-impl Recaller for Here {
+impl Recaller for OwnerKernel {
     fn recall(&self, nodes: &[u64], names: bool, done: Done) {
         match self.0.upgrade().is_none_or(|switch| switch.keeper.recall(nodes, names)) {
             true => drop(done),
@@ -300,7 +300,7 @@ impl Recaller for Here {
 }
 
 /// The kernel of a peer.
-struct There(Weak<Session>);
+struct There(Weak<PeerSession>);
 
 impl Recaller for There {
     fn recall(&self, nodes: &[u64], names: bool, done: Done) {
@@ -323,7 +323,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
         Filesystem::depart(self);
     }
 
-    fn reached_by(&self, session: Weak<Session>) {
+    fn reached_by(&self, session: Weak<PeerSession>) {
         Filesystem::reached_by(self, Arc::new(There(session)));
     }
 
@@ -337,7 +337,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
     }
 }
 
-impl Shared {
+impl MountState {
     fn wish(&self) -> MutexGuard<'_, Wish> {
         self.wish.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -462,7 +462,7 @@ impl Shared {
             }
             let Switch { channel, keeper, .. } = &*self.switch;
             let connection = channel.connect(writer, Arc::clone(&close));
-            while let Ok(answer) = Answer::read(&mut *reader) {
+            while let Ok(answer) = AnswerFrame::read(&mut *reader) {
                 match answer.told {
                     Told::Answer => channel.receive(answer, |request, bytes, asked| {
                         keeper.limit(request, bytes, asked);

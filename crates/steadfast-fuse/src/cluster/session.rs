@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::frame::{Answer, Kind, Progress, Request as Frame, Told};
+use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told, Writer};
 use super::link::{Authority, wait_until_sure};
 use crate::abi::opcode;
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
@@ -23,7 +23,7 @@ use crate::filesystem::delegations::Done;
 use crate::io_flusher::set_io_flusher;
 use crate::log::log_warning;
 use crate::request::Request;
-use crate::service::{Answer as Outcome, Answering, Return, Service};
+use crate::service::{Answer, Answering, Return, Service};
 
 /// How long the owner keeps what a peer holds after its connection broke.
 pub const SESSION_TIME: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub(super) trait Guest: Service {
     fn depart(&self);
 
     /// The session through which the kernel is reached.
-    fn reached_by(&self, session: Weak<Session>);
+    fn reached_by(&self, session: Weak<PeerSession>);
 
     /// Ends the locks of a request that closes a file. The kernel does not wait for that request,
     /// so those that it sends later must not overtake this.
@@ -50,16 +50,14 @@ pub(super) trait Guest: Service {
     fn progress(&self) -> Progress;
 }
 
-enum State {
+enum RequestState {
     /// Not answered yet.
     Running,
     /// The peer may not have this answer.
-    Answered(Answer),
+    Answered(AnswerFrame),
 }
 
-type Writer = Arc<Mutex<Box<dyn Write + Send>>>;
-
-struct Connection {
+struct PeerConnection {
     /// Tells connections apart.
     number: u64,
     writer: Writer,
@@ -67,12 +65,12 @@ struct Connection {
 }
 
 struct Inner {
-    requests: HashMap<u64, State>,
-    connection: Option<Connection>,
+    requests: HashMap<u64, RequestState>,
+    connection: Option<PeerConnection>,
     connections: u64,
     /// When the connection broke.
     alone_since: Instant,
-    queue: Option<SyncSender<Frame>>,
+    queue: Option<SyncSender<RequestFrame>>,
     /// What the peer was told last without having asked.
     told: Progress,
     /// Recalls that the peer has not confirmed.
@@ -81,11 +79,11 @@ struct Inner {
     recalled: u64,
     /// Recalls have a thread of their own, because a peer that takes nothing must not make others
     /// wait.
-    recall_queue: Option<Sender<Answer>>,
+    recall_queue: Option<Sender<AnswerFrame>>,
 }
 
 /// See the module.
-pub(super) struct Session {
+pub(super) struct PeerSession {
     name: String,
     guest: Arc<dyn Guest>,
     authority: Authority,
@@ -93,12 +91,12 @@ pub(super) struct Session {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Session {
+impl PeerSession {
     pub(super) fn start(
         name: String,
         guest: Arc<dyn Guest>,
         authority: Authority,
-    ) -> std::io::Result<Arc<Session>> {
+    ) -> std::io::Result<Arc<PeerSession>> {
         let (queue, received) = sync_channel(QUEUE);
         let (recall_queue, recalls) = channel();
         let inner = Inner {
@@ -112,7 +110,7 @@ impl Session {
             recalled: 0,
             recall_queue: Some(recall_queue),
         };
-        let session = Arc::new(Session {
+        let session = Arc::new(PeerSession {
             name,
             guest,
             authority,
@@ -126,8 +124,8 @@ impl Session {
 
     fn start_threads(
         self: &Arc<Self>,
-        received: Receiver<Frame>,
-        recalls: Receiver<Answer>,
+        received: Receiver<RequestFrame>,
+        recalls: Receiver<AnswerFrame>,
     ) -> std::io::Result<()> {
         let received = Arc::new(Mutex::new(received));
         for number in 0..THREADS {
@@ -161,7 +159,7 @@ impl Session {
         inner.told = Progress::default();
         // A peer keeps nothing when it greets again.
         let _recalled = std::mem::take(&mut inner.recalls);
-        let connection = Connection { number, writer: Arc::new(Mutex::new(writer)), close };
+        let connection = PeerConnection { number, writer: Arc::new(Mutex::new(writer)), close };
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
         }
@@ -188,18 +186,18 @@ impl Session {
 
     /// A frame of the peer. Waits while too many requests wait for a thread. Returns whether the
     /// connection goes on.
-    pub(super) fn receive(self: &Arc<Self>, frame: Frame) -> bool {
+    pub(super) fn receive(self: &Arc<Self>, frame: RequestFrame) -> bool {
         let again = {
             let mut inner = self.inner();
             match frame.kind {
-                Kind::Resume => {
+                FrameKind::Resume => {
                     let pending: HashSet<u64> = frame.numbers.iter().copied().collect();
                     inner.requests.retain(|number, state| {
-                        matches!(state, State::Running) || pending.contains(number)
+                        matches!(state, RequestState::Running) || pending.contains(number)
                     });
                     return true;
                 }
-                Kind::Recalled => {
+                FrameKind::Recalled => {
                     let done = inner.recalls.remove(&frame.number);
                     drop(inner);
                     drop(done);
@@ -211,14 +209,14 @@ impl Session {
                     }
                 }
             }
-            if frame.kind == Kind::Request {
+            if frame.kind == FrameKind::Request {
                 match inner.requests.get(&frame.number) {
                     // The answer comes over the present connection.
-                    Some(State::Running) => return true,
-                    Some(State::Answered(answer)) => Some(answer.clone()),
+                    Some(RequestState::Running) => return true,
+                    Some(RequestState::Answered(answer)) => Some(answer.clone()),
                     None if inner.requests.len() >= REQUESTS_MAX => return false,
                     None => {
-                        inner.requests.insert(frame.number, State::Running);
+                        inner.requests.insert(frame.number, RequestState::Running);
                         None
                     }
                 }
@@ -239,7 +237,7 @@ impl Session {
         queue.is_some_and(|queue| queue.send(frame).is_ok())
     }
 
-    fn execute(self: &Arc<Self>, frame: &Frame, memory: &mut [u8]) {
+    fn execute(self: &Arc<Self>, frame: &RequestFrame, memory: &mut [u8]) {
         let Some(request) = Request::parse(&frame.bytes) else {
             return self.finish(frame.number, opcode::DESTROY, Err(Errno(libc::EINVAL)));
         };
@@ -248,15 +246,15 @@ impl Session {
         let back = || {
             let number = frame.number;
             let session: Arc<dyn Answering> =
-                Arc::new(Later { session: Arc::clone(self), number, opcode });
+                Arc::new(SessionReturn { session: Arc::clone(self), number, opcode });
             Ok(Return::Peer(session))
         };
         let result = match self.guest.serve(&back, &request, &mut out) {
-            Ok(Outcome::Ready) => Ok(out.filled()),
-            Ok(Outcome::Silent | Outcome::Later) => return,
+            Ok(Answer::Ready) => Ok(out.filled()),
+            Ok(Answer::Silent | Answer::Later) => return,
             Err(errno) => Err(errno),
         };
-        if frame.kind == Kind::Request {
+        if frame.kind == FrameKind::Request {
             self.finish(frame.number, opcode, result);
         }
     }
@@ -271,13 +269,13 @@ impl Session {
             return;
         }
         let (told, progress) = (Told::Answer, self.guest.progress());
-        let answer = Answer { told, number, error, progress, bytes };
+        let answer = AnswerFrame { told, number, error, progress, bytes };
         {
             let mut inner = self.inner();
             if may_repeat(opcode) {
                 inner.requests.remove(&number);
             } else if let Some(state) = inner.requests.get_mut(&number) {
-                *state = State::Answered(answer.clone());
+                *state = RequestState::Answered(answer.clone());
             }
         }
         self.send(&answer);
@@ -289,11 +287,11 @@ impl Session {
         let known = std::mem::replace(&mut self.inner().told, progress);
         if known != progress && (self.authority)().is_sure() {
             let (told, bytes) = (Told::Answer, Vec::new());
-            self.send(&Answer { told, number: 0, error: 0, progress, bytes });
+            self.send(&AnswerFrame { told, number: 0, error: 0, progress, bytes });
         }
     }
 
-    fn send(&self, answer: &Answer) {
+    fn send(&self, answer: &AnswerFrame) {
         let connection = {
             let inner = self.inner();
             let Some(connection) = &inner.connection else { return };
@@ -341,7 +339,7 @@ impl Session {
     }
 }
 
-fn execute_all(session: &Weak<Session>, received: &Mutex<Receiver<Frame>>) {
+fn execute_all(session: &Weak<PeerSession>, received: &Mutex<Receiver<RequestFrame>>) {
     set_io_flusher();
     let Ok(mut memory) = Pages::new(DATA_MAX / PAGE) else { return };
     loop {
@@ -352,19 +350,19 @@ fn execute_all(session: &Weak<Session>, received: &Mutex<Receiver<Frame>>) {
 }
 
 /// The way of an answer that another thread gives.
-struct Later {
-    session: Arc<Session>,
+struct SessionReturn {
+    session: Arc<PeerSession>,
     number: u64,
     opcode: u32,
 }
 
-impl Session {
+impl PeerSession {
     /// Has the peer's kernel drop what it keeps, see [`Recaller`](crate::filesystem::delegations::Recaller).
     pub(super) fn recall(&self, nodes: &[u64], names: bool, done: Done) {
         let mut inner = self.inner();
         inner.recalled += 1;
         let number = inner.recalled;
-        let recall = Answer::recall(number, nodes, names);
+        let recall = AnswerFrame::recall(number, nodes, names);
         let queue = inner.recall_queue.clone().filter(|_| inner.connection.is_some());
         match queue.is_some_and(|queue| queue.send(recall).is_ok()) {
             true => drop(inner.recalls.insert(number, done)),
@@ -373,7 +371,7 @@ impl Session {
     }
 }
 
-impl Answering for Later {
+impl Answering for SessionReturn {
     fn answer(&self, result: Result<&[u8], Errno>) {
         self.session.finish(self.number, self.opcode, result);
     }

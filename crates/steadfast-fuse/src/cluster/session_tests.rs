@@ -23,7 +23,7 @@ impl Service for Counter {
             return Err(Errno(libc::ENOTEMPTY));
         }
         out.put(&number);
-        Ok(Outcome::Ready)
+        Ok(Answer::Ready)
     }
 }
 
@@ -32,7 +32,7 @@ impl Guest for Counter {
         self.departed.store(true, Ordering::SeqCst);
     }
 
-    fn reached_by(&self, _: Weak<Session>) {}
+    fn reached_by(&self, _: Weak<PeerSession>) {}
 
     fn end_locks(&self, _: &Request<'_>) {
         self.ended.fetch_add(1, Ordering::SeqCst);
@@ -62,7 +62,7 @@ impl Write for Wire {
 
 struct Peer {
     guest: Arc<Counter>,
-    session: Arc<Session>,
+    session: Arc<PeerSession>,
     sure: Arc<AtomicBool>,
 }
 
@@ -74,7 +74,8 @@ impl Peer {
             true => crate::cluster::Standing::Sure(Duration::from_secs(1)),
             false => crate::cluster::Standing::Unsure,
         });
-        let session = Session::start("n".into(), Arc::clone(&guest) as Arc<dyn Guest>, authority);
+        let session =
+            PeerSession::start("n".into(), Arc::clone(&guest) as Arc<dyn Guest>, authority);
         Peer { guest, session: session.unwrap(), sure }
     }
 
@@ -83,40 +84,40 @@ impl Peer {
         (self.session.connect(Box::new(Wire(sends)), Arc::new(|| {})), received)
     }
 
-    fn send(&self, kind: Kind, number: u64, opcode: u32, numbers: &[u64]) -> bool {
+    fn send(&self, kind: FrameKind, number: u64, opcode: u32, numbers: &[u64]) -> bool {
         let len = size_of::<InHeader>() as u32;
         let (uid, gid, pid) = (0, 0, 0);
         let header =
             InHeader { len, opcode, unique: number, nodeid: 1, uid, gid, pid, extensions: 0 };
         let (bytes, numbers) = (header.as_bytes().to_vec(), numbers.to_vec());
-        self.session.receive(Frame { kind, number, numbers, bytes })
+        self.session.receive(RequestFrame { kind, number, numbers, bytes })
     }
 }
 
-fn answer(received: &Receiver<Vec<u8>>) -> Answer {
+fn answer(received: &Receiver<Vec<u8>>) -> AnswerFrame {
     let bytes = received.recv_timeout(Duration::from_secs(60)).unwrap();
-    Answer::read(&mut &bytes[..]).unwrap()
+    AnswerFrame::read(&mut &bytes[..]).unwrap()
 }
 
 #[test]
 fn a_change_that_is_sent_again_gets_the_answer_of_its_one_execution() {
     let peer = Peer::new();
     let (number, received) = peer.connect();
-    assert!(peer.send(Kind::Request, 1, opcode::MKDIR, &[]));
+    assert!(peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]));
     let first = answer(&received);
-    assert!(peer.send(Kind::Request, 2, opcode::RMDIR, &[]));
+    assert!(peer.send(FrameKind::Request, 2, opcode::RMDIR, &[]));
     let refused = answer(&received);
     assert_eq!(refused.error, libc::ENOTEMPTY);
     peer.session.disconnect(number);
     let (_, received) = peer.connect();
-    peer.send(Kind::Resume, 0, 0, &[1, 2]);
-    peer.send(Kind::Request, 1, opcode::MKDIR, &[]);
-    peer.send(Kind::Request, 2, opcode::RMDIR, &[]);
+    peer.send(FrameKind::Resume, 0, 0, &[1, 2]);
+    peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]);
+    peer.send(FrameKind::Request, 2, opcode::RMDIR, &[]);
     assert_eq!((answer(&received), answer(&received)), (first, refused));
     assert_eq!(peer.guest.executed.load(Ordering::SeqCst), 2);
     peer.session.end();
     assert!(peer.guest.departed.load(Ordering::SeqCst));
-    assert!(!peer.send(Kind::Request, 3, opcode::MKDIR, &[]), "the session has ended");
+    assert!(!peer.send(FrameKind::Request, 3, opcode::MKDIR, &[]), "the session has ended");
 }
 
 #[test]
@@ -124,13 +125,13 @@ fn answers_are_kept_until_they_have_arrived_and_those_of_reads_are_not() {
     let peer = Peer::new();
     let (_, received) = peer.connect();
     for number in 1..=3 {
-        peer.send(Kind::Request, number, opcode::MKDIR, &[]);
+        peer.send(FrameKind::Request, number, opcode::MKDIR, &[]);
         answer(&received);
     }
-    peer.send(Kind::Request, 4, opcode::READ, &[1]);
+    peer.send(FrameKind::Request, 4, opcode::READ, &[1]);
     answer(&received);
     assert_eq!(peer.session.inner().requests.len(), 2, "one has arrived, and a read is not kept");
-    peer.send(Kind::Resume, 0, 0, &[3]);
+    peer.send(FrameKind::Resume, 0, 0, &[3]);
     assert_eq!(peer.session.inner().requests.len(), 1);
     peer.session.end();
 }
@@ -140,7 +141,7 @@ fn nothing_is_answered_while_the_owner_is_not_sure() {
     let peer = Peer::new();
     let (_, received) = peer.connect();
     peer.sure.store(false, Ordering::SeqCst);
-    peer.send(Kind::Request, 1, opcode::GETATTR, &[]);
+    peer.send(FrameKind::Request, 1, opcode::GETATTR, &[]);
     peer.session.tell_progress();
     assert!(received.recv_timeout(Duration::from_millis(50)).is_err());
     peer.sure.store(true, Ordering::SeqCst);
@@ -157,7 +158,7 @@ fn nothing_is_answered_while_the_owner_is_not_sure() {
 fn a_close_ends_locks_before_later_requests_are_executed() {
     let peer = Peer::new();
     let (_, received) = peer.connect();
-    assert!(peer.send(Kind::Request, 1, opcode::RELEASE, &[]));
+    assert!(peer.send(FrameKind::Request, 1, opcode::RELEASE, &[]));
     assert_eq!(peer.guest.ended.load(Ordering::SeqCst), 1);
     assert_eq!(answer(&received).number, 1);
     peer.session.end();

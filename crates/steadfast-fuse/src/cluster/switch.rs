@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::service::{Answer, Check, Later, Outcome, Return, Service};
 
 /// The file system of this node's kernel, where this node is the owner.
-struct Here {
+struct LocalService {
     service: Arc<dyn Service>,
     authority: Authority,
 }
@@ -26,7 +26,7 @@ struct Here {
 pub(super) struct Switch {
     pub(super) channel: Channel,
     pub(super) keeper: Keeper,
-    here: OnceLock<Here>,
+    here: OnceLock<LocalService>,
 }
 
 impl Switch {
@@ -38,7 +38,7 @@ impl Switch {
     pub(super) fn own(&self, service: Arc<dyn Service>, authority: Authority) {
         self.channel.lose_session();
         self.keeper.recall_all();
-        let _ = self.here.set(Here { service, authority });
+        let _ = self.here.set(LocalService { service, authority });
         // A worker may have looked before, and adds its request only now; then it looks again.
         self.serve_pending();
     }
@@ -67,7 +67,7 @@ impl Switch {
     }
 }
 
-impl Here {
+impl LocalService {
     /// An answer that another thread gives has to wait, too.
     fn return_path(&self, back: Return) -> Return {
         let authority = Arc::clone(&self.authority);

@@ -14,7 +14,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::frame::{Answer, Progress};
+use super::frame::{AnswerFrame, Progress};
 use crate::abi::input::{CopyFileRangeIn, LinkIn, OpenIn, RenameIn};
 use crate::abi::opcode;
 use crate::abi::output::EntryOut;
@@ -64,7 +64,7 @@ impl Unsynced {
     }
 
     /// The owner has answered a request. Call [`reached`](Self::reached) first.
-    pub(super) fn answered(&mut self, request: &Request<'_>, answer: &Answer) {
+    pub(super) fn answered(&mut self, request: &Request<'_>, answer: &AnswerFrame) {
         if answer.error != 0 {
             return;
         }

@@ -14,7 +14,8 @@ fn request(opcode: u32, inode: u64, body: &[u8]) -> Vec<u8> {
 
 fn answered(unsynced: &mut Unsynced, bytes: &[u8], accepted: u64, durable: u64) {
     let progress = Progress { accepted, durable };
-    let answer = Answer { told: Told::Answer, number: 1, error: 0, progress, bytes: Vec::new() };
+    let answer =
+        AnswerFrame { told: Told::Answer, number: 1, error: 0, progress, bytes: Vec::new() };
     unsynced.reached(progress);
     unsynced.answered(&Request::parse(bytes).unwrap(), &answer);
 }
@@ -71,8 +72,13 @@ fn what_failed_has_changed_nothing() {
     let mut unsynced = Unsynced::default();
     let bytes = request(opcode::UNLINK, 7, b"name\0");
     let progress = Progress { accepted: 1, durable: 0 };
-    let answer =
-        Answer { told: Told::Answer, number: 1, error: libc::ENOENT, progress, bytes: Vec::new() };
+    let answer = AnswerFrame {
+        told: Told::Answer,
+        number: 1,
+        error: libc::ENOENT,
+        progress,
+        bytes: Vec::new(),
+    };
     unsynced.answered(&Request::parse(&bytes).unwrap(), &answer);
     unsynced.owner_changed();
     assert!(!fails(&mut unsynced, opcode::FSYNCDIR, 7));

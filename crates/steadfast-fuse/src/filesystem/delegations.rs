@@ -78,7 +78,7 @@ struct Record {
 /// Stands for all kernels.
 const ALL: u64 = u64::MAX;
 
-struct Table {
+struct DelegationTable {
     by_inode: HashMap<InodeNumber, Record>,
     /// An inode without a record may have been changed at this time.
     forgotten: Option<Instant>,
@@ -88,7 +88,7 @@ struct Table {
 
 /// See the module.
 pub(crate) struct Delegations {
-    table: Mutex<Table>,
+    table: Mutex<DelegationTable>,
     lasting: Lasting,
     metrics: Arc<Metrics>,
 }
@@ -116,7 +116,7 @@ struct Notice {
 
 impl Delegations {
     pub(crate) fn new(lasting: Lasting, metrics: Arc<Metrics>) -> Delegations {
-        Delegations { table: Mutex::new(Table::new(Instant::now())), lasting, metrics }
+        Delegations { table: Mutex::new(DelegationTable::new(Instant::now())), lasting, metrics }
     }
 
     /// How long a kernel may keep what an answer tells of an inode, if it may. `asked`: when the
@@ -187,7 +187,7 @@ impl Delegations {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, DelegationTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -263,10 +263,10 @@ impl Notice {
     }
 }
 
-impl Table {
-    fn new(now: Instant) -> Table {
+impl DelegationTable {
+    fn new(now: Instant) -> DelegationTable {
         // An earlier owner may just have changed any inode.
-        Table { by_inode: HashMap::new(), forgotten: Some(now), stopped: 0 }
+        DelegationTable { by_inode: HashMap::new(), forgotten: Some(now), stopped: 0 }
     }
 
     /// Whether a kernel may keep for `valid` what was read of an inode since `asked`.

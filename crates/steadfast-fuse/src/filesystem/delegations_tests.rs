@@ -12,8 +12,8 @@ const INODE: InodeNumber = InodeNumber(16);
 fn what_no_other_kernel_changes_is_delegated() {
     let start = Instant::now();
     let at = |time| start + ms(time);
-    let mut table = Table::new(at(0));
-    let grant = |table: &mut Table, kernel, time| {
+    let mut table = DelegationTable::new(at(0));
+    let grant = |table: &mut DelegationTable, kernel, time| {
         table.grant(kernel, INODE, (at(time), What::Names), at(time), VALID)
     };
     assert!(!grant(&mut table, 1, 499), "an earlier owner may have changed it");
@@ -54,7 +54,7 @@ fn what_no_other_kernel_changes_is_delegated() {
 fn nothing_is_delegated_while_all_of_it_is_stopped() {
     let start = Instant::now();
     let at = |time| start + ms(time);
-    let mut table = Table::new(at(0));
+    let mut table = DelegationTable::new(at(0));
     assert!(table.grant(1, INODE, (at(600), What::Names), at(600), VALID));
     let notices = table.stop(at(700));
     assert_eq!(notices[&1].inodes, [INODE]);
@@ -77,7 +77,7 @@ fn nothing_is_delegated_while_all_of_it_is_stopped() {
 fn records_are_bounded() {
     let start = Instant::now();
     let at = |time| start + ms(time);
-    let mut table = Table::new(start);
+    let mut table = DelegationTable::new(start);
     let inodes: Vec<_> = (0..INODES_MAX as u64).map(|number| InodeNumber(100 + number)).collect();
     let (first, more) = (inodes[0], InodeNumber(16));
     table.begin(1, &inodes, at(1000));
@@ -159,7 +159,7 @@ fn no_kernel_keeps_an_old_version() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let mut now = Instant::now();
-        let mut table = Table::new(now);
+        let mut table = DelegationTable::new(now);
         let mut versions: HashMap<InodeNumber, u64> = HashMap::new();
         let mut kernels: Vec<Kernel> = (0..3).map(|_| Kernel::default()).collect();
         let (mut changes, mut reads): (Vec<Changing>, Vec<Reading>) = (Vec::new(), Vec::new());

@@ -39,17 +39,17 @@ struct Sync {
 }
 
 #[derive(Default)]
-struct Queue {
+struct SyncQueue {
     waiting: VecDeque<(Sync, Ticket)>,
     led: bool,
 }
 
 /// The requests that wait for the leader.
 #[derive(Default)]
-pub(super) struct Syncs(Mutex<Queue>);
+pub(super) struct Syncs(Mutex<SyncQueue>);
 
 impl Syncs {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, SyncQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

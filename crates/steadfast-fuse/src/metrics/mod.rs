@@ -28,16 +28,16 @@ const SHARDS_MAX: usize = 8;
 
 /// Counters of one kind in one shard.
 #[derive(Debug)]
-struct Slot {
+struct KindCounters {
     errors: AtomicU64,
     nanoseconds: AtomicU64,
     longest: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
 }
 
-impl Default for Slot {
-    fn default() -> Slot {
-        Slot {
+impl Default for KindCounters {
+    fn default() -> KindCounters {
+        KindCounters {
             errors: AtomicU64::new(0),
             nanoseconds: AtomicU64::new(0),
             longest: AtomicU64::new(0),
@@ -49,7 +49,7 @@ impl Default for Slot {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
-    kinds: [Slot; Kind::COUNT],
+    kinds: [KindCounters; Kind::COUNT],
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
 }

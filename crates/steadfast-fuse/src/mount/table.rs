@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct MountEntry {
     /// Device number of the file system, major and minor.
     pub(crate) device: (u32, u32),
     /// The mount point.
@@ -14,18 +14,18 @@ pub(crate) struct Entry {
 }
 
 /// The topmost mount at exactly this canonical path.
-pub(crate) fn find(directory: &Path) -> Option<Entry> {
+pub(crate) fn find(directory: &Path) -> Option<MountEntry> {
     let table = std::fs::read("/proc/self/mountinfo").ok()?;
     table.split(|byte| *byte == b'\n').filter_map(parse).rfind(|entry| entry.directory == directory)
 }
 
-fn parse(line: &[u8]) -> Option<Entry> {
+fn parse(line: &[u8]) -> Option<MountEntry> {
     // "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw"
     let mut fields = line.split(|byte| *byte == b' ').skip(2);
     let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
     let device = (major.parse().ok()?, minor.parse().ok()?);
     let directory = unescape(fields.nth(1)?);
-    Some(Entry { device, directory: PathBuf::from(OsString::from_vec(directory)) })
+    Some(MountEntry { device, directory: PathBuf::from(OsString::from_vec(directory)) })
 }
 
 /// The table has space, tab, newline and backslash as three octal digits.
@@ -60,7 +60,7 @@ mod tests {
         let entry =
             parse(br"36 35 0:51 / /mnt/a\040b\134c rw,noatime master:1 - fuse.steadfast x rw")
                 .unwrap();
-        assert_eq!(entry, Entry { device: (0, 51), directory: PathBuf::from(r"/mnt/a b\c") });
+        assert_eq!(entry, MountEntry { device: (0, 51), directory: PathBuf::from(r"/mnt/a b\c") });
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct NullSession {
 }
 
 /// The state that the workers share.
-struct Shared {
+struct NullFilesystem {
     tree: RwLock<Tree>,
 }
 
@@ -51,7 +51,7 @@ pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Res
     };
     let (_, rings) = init::handshake(&device, options).map_err(undo)?;
     let owner = (mount::effective_uid(), mount::effective_gid());
-    let shared = Arc::new(Shared { tree: RwLock::new(Tree::new(capacity, owner)) });
+    let shared = Arc::new(NullFilesystem { tree: RwLock::new(Tree::new(capacity, owner)) });
     let mut session = NullSession { mount, workers: Workers::default() };
     let place = (&device, directory);
     let started = session.workers.start(&shared, "null", place, options.threads, rings, false);
@@ -84,7 +84,7 @@ impl Drop for NullSession {
     }
 }
 
-impl Shared {
+impl NullFilesystem {
     /// Locks the tree for reading.
     fn reading(&self) -> std::sync::RwLockReadGuard<'_, Tree> {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)

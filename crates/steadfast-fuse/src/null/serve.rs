@@ -3,7 +3,7 @@
 use steadfast::Timestamp;
 use steadfast::fs::{Attributes, FileKind};
 
-use super::Shared;
+use super::NullFilesystem;
 use super::tree::{Body, New, now};
 use crate::abi::flags::{fopen, setattr as valid};
 use crate::abi::input::{
@@ -23,7 +23,7 @@ use crate::service::{Answer, Later, Outcome, Service};
 /// `renameat2`: fail if the new name exists.
 const RENAME_NOREPLACE: u32 = 1;
 
-impl Service for Shared {
+impl Service for NullFilesystem {
     fn serve(&self, _later: Later<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         match request.header.opcode {
             // The kernel does not wait for these.
@@ -42,7 +42,7 @@ impl Service for Shared {
     }
 }
 
-impl Shared {
+impl NullFilesystem {
     fn dispatch(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Result<(), Errno> {
         let id = request.header.nodeid;
         match request.header.opcode {

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::input::InHeader;
 use crate::abi::output::OutHeader;
-use crate::abi::ring::{COMMIT_AND_FETCH, Command, Headers, REGISTER};
+use crate::abi::ring::{COMMIT_AND_FETCH, Headers, REGISTER, RingCommand};
 use crate::buffer::{DATA_MAX, PAGE, Pages};
 use crate::device::Device;
 use crate::errno::Errno;
@@ -27,7 +27,7 @@ const PAGES: usize = 1 + DATA_MAX / PAGE;
 
 type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 
-/// Result of [`Entry::next`].
+/// Result of [`RingEntry::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// The entry contains a request.
@@ -37,7 +37,7 @@ pub(super) enum Next {
 }
 
 /// See the module.
-pub(super) struct Entry {
+pub(super) struct RingEntry {
     ring: Ring,
     /// The allocation, and the first page in it.
     allocation: NonNull<[u8]>,
@@ -51,16 +51,16 @@ pub(super) struct Entry {
 
 // SAFETY: only the entry refers to the memory and to its contents, and nothing in it is bound to a
 // thread.
-unsafe impl Send for Entry {}
+unsafe impl Send for RingEntry {}
 
-impl Entry {
+impl RingEntry {
     /// Creates an entry for a queue of the connection, which the kernel does not know yet. The
     /// thread that calls [`register`](Self::register) must use the entry from then on.
     ///
     /// # Errors
     /// io_uring is not available (ENOSYS, EPERM by seccomp or `kernel.io_uring_disabled`, EINVAL if
     /// too old), or memory is exhausted.
-    pub(super) fn new(device: &Device, queue: u16) -> io::Result<Entry> {
+    pub(super) fn new(device: &Device, queue: u16) -> io::Result<RingEntry> {
         let ring: Ring =
             IoUring::builder().dontfork().setup_r_disabled().setup_single_issuer().build(1)?;
         ring.submitter().register_files(&[device.as_raw_fd()])?;
@@ -74,7 +74,7 @@ impl Entry {
         let buffer =
             |start: NonNull<u8>, iov_len| libc::iovec { iov_base: start.as_ptr().cast(), iov_len };
         let buffers = Box::new([buffer(memory, size_of::<Headers>()), buffer(payload, DATA_MAX)]);
-        Ok(Entry { ring, allocation, memory, buffers, queue, lent: false, commit_id: 0 })
+        Ok(RingEntry { ring, allocation, memory, buffers, queue, lent: false, commit_id: 0 })
     }
 
     /// Registers the entry with the kernel; `false`: the file system has already been unmounted.
@@ -187,9 +187,9 @@ impl Entry {
 
     fn push(&mut self, operation: u32) -> io::Result<()> {
         let (flags, padding) = (0, [0; 6]);
-        let command = Command { flags, commit_id: self.commit_id, queue: self.queue, padding };
+        let command = RingCommand { flags, commit_id: self.commit_id, queue: self.queue, padding };
         let mut bytes = [0; 80];
-        bytes[..size_of::<Command>()].copy_from_slice(command.as_bytes());
+        bytes[..size_of::<RingCommand>()].copy_from_slice(command.as_bytes());
         let address =
             if operation == REGISTER { Some(self.buffers.as_ptr().addr() as u64) } else { None };
         let mut entry =
@@ -212,7 +212,7 @@ fn is_end(errno: i32) -> bool {
     matches!(errno, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED)
 }
 
-impl Drop for Entry {
+impl Drop for RingEntry {
     fn drop(&mut self) {
         // Leak memory that the kernel may still write to.
         if !self.lent {

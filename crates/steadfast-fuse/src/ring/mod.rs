@@ -48,7 +48,7 @@ use crate::log::{log_error, log_info, log_warning};
 use crate::request::Request;
 use crate::service::{Answer, Return, Service};
 
-use entry::{Entry, Next};
+use entry::{Next, RingEntry};
 
 /// Approximate number of threads of all queues together; each has a descriptor.
 const THREADS: usize = 128;
@@ -61,7 +61,7 @@ const QUEUES_MAX: usize = THREADS;
 /// The rings of a mount, created before the kernel knows of them.
 pub(crate) struct Rings {
     /// The entries of each queue.
-    entries: Vec<Vec<Entry>>,
+    entries: Vec<Vec<RingEntry>>,
     /// The mount must not fall back to the device.
     required: bool,
 }
@@ -76,7 +76,7 @@ impl Rings {
                 io::Error::other(format!("not 1 to {QUEUES_MAX} possible processors"))
             })?;
         let crew = (THREADS / usize::from(queues)).clamp(CREW_MIN, CREW_MAX);
-        let entries = |queue| (0..crew).map(|_| Entry::new(device, queue)).collect();
+        let entries = |queue| (0..crew).map(|_| RingEntry::new(device, queue)).collect();
         Ok(Rings { entries: (0..queues).map(entries).collect::<io::Result<_>>()?, required })
     }
 
@@ -87,7 +87,7 @@ impl Rings {
 }
 
 /// The state that the threads of one queue share.
-struct Queue<S> {
+struct RingQueue<S> {
     service: Arc<S>,
     number: u16,
     /// Threads that do not wait for the control thread.
@@ -116,7 +116,7 @@ pub(crate) fn start<S: Service>(
     let last = rings.entries.len().saturating_sub(1);
     for (index, entries) in rings.entries.into_iter().enumerate() {
         let (report, reports) = mpsc::channel();
-        let queue = Arc::new(Queue {
+        let queue = Arc::new(RingQueue {
             service: service.clone(),
             number: index as u16,
             free: AtomicUsize::new(entries.len()),
@@ -164,11 +164,11 @@ fn settle(queue: u16, directory: &Path) {
     });
 }
 
-impl<S: Service> Queue<S> {
+impl<S: Service> RingQueue<S> {
     /// Serves requests until the mount ends.
     fn run(
         &self,
-        mut entry: Entry,
+        mut entry: RingEntry,
         mut spare: Pages,
         report: Sender<io::Result<()>>,
     ) -> io::Result<()> {
@@ -205,7 +205,7 @@ type Late = Receiver<Result<Vec<u8>, Errno>>;
 
 /// The place of one thread in a queue.
 struct Seat<'a, S> {
-    queue: &'a Queue<S>,
+    queue: &'a RingQueue<S>,
     /// The channel for the answer of another thread.
     late: Cell<Option<Late>>,
 }
@@ -213,7 +213,7 @@ struct Seat<'a, S> {
 impl<S: Service> Seat<'_, S> {
     /// Executes the request in the entry and stores the answer there. Returns its length in the
     /// payload.
-    fn serve(&self, entry: &mut Entry, spare: &mut Pages) -> Result<usize, Errno> {
+    fn serve(&self, entry: &mut RingEntry, spare: &mut Pages) -> Result<usize, Errno> {
         let Some((bytes, payload)) = entry.request() else { return Err(nonsense()) };
         let in_place = payload.is_some();
         let Some(request) = Request::parse(bytes) else { return Err(nonsense()) };

@@ -61,7 +61,7 @@ struct Slot {
     gone: bool,
 }
 
-struct Table<P: Platform + Clone + 'static> {
+struct ViewTable<P: Platform + Clone + 'static> {
     /// The number of the first slot.
     first: u16,
     slots: Vec<Slot>,
@@ -72,13 +72,13 @@ struct Table<P: Platform + Clone + 'static> {
 /// See the module.
 pub(crate) struct Snapshots<M: Medium + 'static, P: Platform + Clone + 'static> {
     volume: Arc<Volume<M, P>>,
-    table: Mutex<Table<P>>,
+    table: Mutex<ViewTable<P>>,
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
     /// Slots get numbers from `first` on: a kernel may have node ids of an earlier table.
     pub(crate) fn new(volume: Arc<Volume<M, P>>, first: u16) -> Self {
-        let table = Mutex::new(Table { first, slots: Vec::new(), views: Vec::new() });
+        let table = Mutex::new(ViewTable { first, slots: Vec::new(), views: Vec::new() });
         Snapshots { volume, table }
     }
 
@@ -167,12 +167,12 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
         self.table().forget(keep);
     }
 
-    fn table(&self) -> MutexGuard<'_, Table<P>> {
+    fn table(&self) -> MutexGuard<'_, ViewTable<P>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<P: Platform + Clone + 'static> Table<P> {
+impl<P: Platform + Clone + 'static> ViewTable<P> {
     fn forget(&mut self, keep: impl Fn(&Snapshot) -> bool) {
         for slot in &mut self.slots {
             slot.gone |= !keep(&slot.snapshot);
