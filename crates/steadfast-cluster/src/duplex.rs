@@ -1,7 +1,7 @@
 //! Connections between the nodes of a shared volume: TCP, or TLS over it.
 //!
-//! One thread reads and others write at the same time, so a TLS connection is taken apart: the
-//! state of the encryption is behind a lock that is held only while bytes are encrypted or
+//! One thread reads and others write at the same time, so a TLS connection is taken apart. The
+//! state of the encryption is behind a lock. It is held only while bytes are encrypted or
 //! decrypted, never while the socket is waited for. Two sides that both wait to write would
 //! otherwise never read.
 

@@ -39,8 +39,8 @@ impl Candidate {
     }
 
     /// etcd has shown this record to a look that was sent and answered at these times of a
-    /// monotonic clock. The record may have been stored at any time before the first answer, and
-    /// the revision was still the same at any time from this sending on.
+    /// monotonic clock. The record may have been stored at any time before the first answer. The
+    /// revision was still the same at any time from this sending on.
     pub fn saw(&mut self, sent: Duration, answered: Duration, record: &Seen<OwnerRecord>) -> Step {
         if let Some((epoch, sent)) = self.tried {
             let found = &record.value;

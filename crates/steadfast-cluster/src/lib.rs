@@ -1,5 +1,5 @@
-//! High availability of one volume: of several machines, one at a time *owns* it and mounts it, and
-//! another takes over when the owner ends, hangs or is cut off.
+//! High availability of one volume. Of several machines, one at a time *owns* the volume and mounts
+//! it. Another takes over when the owner ends, hangs or is cut off.
 //!
 //! - [`address`]: `cluster://ETCD/NAME`; [`record`]: keys and values in etcd;
 //! - [`election`]: when a node that stands by takes over; [`tenure`]: how long an owner knows that
@@ -10,8 +10,9 @@
 //! # Invariants
 //! - **The fence comes before the log.** A new owner reads nothing of the volume before its storage
 //!   refuses all earlier owners. The caller fences, because only it knows the storage: all of
-//!   [`owner::Term::unfenced`], then [`owner::Term::fenced`], then it opens. The record in etcd lists every node that is not fenced yet, so a
-//!   new owner that dies before its fence leaves the list to the next one.
+//!   [`owner::Term::unfenced`], then [`owner::Term::fenced`], then it opens. The record in etcd
+//!   lists every node that is not fenced yet. So a new owner that dies before its fence leaves the
+//!   list to the next one.
 //! - Every change of the record is one transaction on the revision that it was decided on, so an
 //!   epoch has one owner.
 //! - Clocks of two machines are never compared. A node that stands by measures silence with its own

@@ -1,5 +1,5 @@
-//! Nodes, etcd and fenced storage in one thread, driven by a seed: messages are late or lost,
-//! processes stop, wake up, die and come back, clocks run apart by up to 5 %. The judge knows the
+//! Nodes, etcd and fenced storage in one thread, driven by a seed. Messages are late or lost.
+//! Processes stop, wake up, die and come back. Clocks run apart by up to 5 %. The judge knows the
 //! true time.
 //!
 //! What must hold:

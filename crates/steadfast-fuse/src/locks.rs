@@ -3,8 +3,8 @@
 //!
 //! A kernel that hands its locks to the daemon keeps no record of them. It names an *owner*, which
 //! is a process or an open file description, and sends FLUSH at each close and RELEASE at the last
-//! one. A lock ends by an unlock, by a FLUSH of its owner (fcntl), or by the RELEASE of the open
-//! file through which it was taken. The end of a kernel ends all of its locks.
+//! one. An unlock ends a lock, and so does a FLUSH of its owner (fcntl). The RELEASE of the open
+//! file through which it was taken ends it, too. The end of a kernel ends all of its locks.
 //!
 //! Invariants: locks of different owners overlap only if both are shared. flock and fcntl do not
 //! see each other, as on Linux. A request waits only while a lock conflicts with it; each release

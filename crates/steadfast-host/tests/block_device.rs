@@ -13,8 +13,8 @@ use steadfast_media::{FailureModel, Medium};
 
 const SIZE: u64 = 4 << 20;
 
-/// Lets one test run at a time: a process that a test forks holds a copy of every descriptor
-/// until it executes, also of a device that another test has just closed.
+/// Lets one test run at a time. A process that a test forks holds a copy of every descriptor until
+/// it executes. One of these may be a device that another test has just closed.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -5,8 +5,8 @@
 //! deadlocks, and can repeat a schedule that failed.
 //!
 //! Every run's history must be linearisable. The result of power cuts at random I/Os must be
-//! linearisable too: exactly the state of a transaction point, the last acknowledged one or one in
-//! flight.
+//! linearisable too. It is exactly the state of a transaction point: the last acknowledged one, or
+//! one in flight.
 //!
 //! Shuttle does not control the core's few atomics: between two locks they act in one piece and in
 //! order.

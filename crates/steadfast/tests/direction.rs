@@ -1,6 +1,6 @@
-//! Rooms and crates use only what is below them: the tables of docs/ARCHITECTURE.md, from the top,
-//! are the order, and the `use` lines are checked against it. No files of a crate use each other in a
-//! circle. In most crates no two types share a name.
+//! Rooms and crates use only what is below them. The tables of docs/ARCHITECTURE.md, from the top,
+//! are the order. The `use` lines are checked against it. No files of a crate use each other in a
+//! circle. In the crates of [`ONE_MEANING`] no two types share a name.
 //!
 //! Unit tests may use what they like, so they are left out, and so is the fixture `testing.rs`. A
 //! `mod.rs` that declares its files and passes on their items is no circle with them.

@@ -16,9 +16,10 @@
 //! - The count of valid pages of a block is never too low.
 //! - With paired pages, no program can damage acknowledged data.
 //!
-//! The journal page holds the whole state: the places of map, block table and spill pages, later
-//! changes, and the contents of logical pages that are mostly zeros. The log records of the file
-//! system are such pages. So one program makes a record durable and also writes the journal.
+//! The journal page holds the whole state: the places of map, block table and spill pages, and
+//! later changes. It also holds the contents of logical pages that are mostly zeros. The log
+//! records of the file system are such pages. So one program makes a record durable and also writes
+//! the journal.
 //!
 //! docs/inside/FLASH.md describes the format, docs/decisions/0007 the reasons.
 

@@ -196,8 +196,8 @@ pub struct FtlInfo {
 #[derive(Debug)]
 pub struct Ftl<N> {
     pub(super) nand: Placed<N>,
-    /// Anchors state that block numbers count good blocks by their marks: the volume is an image
-    /// that is being made, or mounted for the first time.
+    /// Anchors state that block numbers count good blocks by their marks. So the volume is an image
+    /// that is being made, or that is mounted for the first time.
     pub(super) in_good_blocks: bool,
     pub(super) geometry: NandGeometry,
     pub(super) layout: Layout,

@@ -2,8 +2,8 @@
 //!
 //! A request waits here until an owner answers it, however many connections that takes. Behind a
 //! broken connection to the same owner everything is sent again, and the owner executes nothing
-//! twice ([`super::session`]). If another node has become the owner, or the owner has ended the
-//! session, the outcome of what was sent and not answered is unknown: see [`Fate`].
+//! twice ([`super::session`]). Another node may have become the owner, or the owner may have ended
+//! the session. Then the outcome of what was sent and not answered is unknown: see [`Fate`].
 //!
 //! Invariant: each request of the kernel is answered once. A program that waits for one may be
 //! interrupted as long as the request was not sent.

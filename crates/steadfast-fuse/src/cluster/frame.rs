@@ -2,8 +2,8 @@
 //!
 //! A peer sends *requests*: a request of its kernel as the kernel has sent it, with a number that
 //! grows. The owner sends *answers* with the number of their request. Numbers in a frame have the
-//! byte order of the machine, like those of the kernel's protocol; the first message on a connection
-//! ([`super::hello`]) refuses another one.
+//! byte order of the machine, like those of the kernel's protocol. The first message on a
+//! connection ([`super::hello`]) refuses another one.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};

@@ -10,8 +10,8 @@
 //! - a notification is sent only while the kernel may still keep attributes;
 //! - only GETATTR and STATX count as the first answer, because the kernel drops a cached ACL there.
 //!
-//! Names have no such gap: a recall begins a new epoch of names, and an answer that was asked for in
-//! an earlier one is expired from the start.
+//! Names have no such gap: a recall begins a new epoch of names. An answer that was asked for in an
+//! earlier one is expired from the start.
 //!
 //! Invariant: nothing is kept of an answer that is older than [`LATE`]. The owner counts on that
 //! when it waits for the end of what it cannot recall.

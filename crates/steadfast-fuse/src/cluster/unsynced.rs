@@ -2,9 +2,9 @@
 //!
 //! What an owner had accepted and not made durable is lost with it, as by a power cut. A program on
 //! a surviving node must not be told otherwise. Its open files are stale then (node ids contain the
-//! term), so their fsync fails. But a program may open a file again, or have the root directory
-//! open, whose node id never changes: rename, takeover, open of the directory, fsync. So each node
-//! remembers what its kernel has changed. Behind a takeover the first fsync of each such inode
+//! term), so their fsync fails. But a program may open a file again: rename, takeover, open of the
+//! directory, fsync. Or it may have the root directory open, whose node id never changes. So each
+//! node remembers what its kernel has changed. Behind a takeover the first fsync of each such inode
 //! fails with ESTALE, and so does the first `transact`.
 //!
 //! Each answer says how many changes the volume had accepted and how many of them were durable

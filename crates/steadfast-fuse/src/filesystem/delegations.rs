@@ -1,8 +1,8 @@
 //! [`Delegations`]: what the kernels of a volume may keep of attributes and names.
 //!
 //! A kernel that has a delegation of an inode may keep its attributes for the time that an answer
-//! tells, and the names in it if it is a directory. Before an operation changes an inode, the
-//! delegations of other kernels are recalled, and there are no new ones until it is done.
+//! tells. Of a directory it may keep the names in it as well. Before an operation changes an inode,
+//! the delegations of other kernels are recalled, and there are no new ones until it is done.
 //!
 //! Invariants:
 //! - A kernel gets a delegation only of what no other kernel is changing, or has changed for

@@ -3,8 +3,8 @@
 //! When such a write arrives, the kernel has already reported success to write(2). The kernel
 //! reports the error once, to the first fsync, close or utimensat(2) that follows, and programs
 //! ignore the result of utimensat(2). So the daemon keeps the error for each file and returns it
-//! twice: to the next call that changes the file, and to the next fsync. It also counts the losses
-//! since the mount for [`LOST_WRITES`](crate::ioctl::LOST_WRITES).
+//! twice. The next call that changes the file gets it, and so does the next fsync. It also counts
+//! the losses since the mount for [`LOST_WRITES`](crate::ioctl::LOST_WRITES).
 //!
 //! With cached attributes the kernel does not ask before a write. So it must not have valid
 //! attributes of a file with an error that no call has returned, whatever answer contains them.

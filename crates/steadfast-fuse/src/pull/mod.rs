@@ -162,7 +162,7 @@ type Spawned = (UnixStream, mpsc::Sender<()>, JoinHandle<()>);
 /// `PR_SET_PDEATHSIG` follows the *thread* that forked, not its process. This is the purpose of the
 /// thread:
 ///
-/// - The thread dies immediately when the daemon is killed, whatever other threads wait for: it
+/// - The thread dies immediately when the daemon is killed, whatever other threads wait for. It
 ///   only waits for a channel, never for the kernel's file system. A worker that is stuck in an
 ///   invalidation dies only when that ends, and the helper has to bring that about.
 /// - The thread does not end before the helper. It ends in [`child::quit`], after `waitpid`, so an

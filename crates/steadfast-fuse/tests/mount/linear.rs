@@ -1,6 +1,6 @@
 //! Several threads change the names of two directories through the kernel. Their observations must
 //! fit one sequential order (linearizability). After a kill -9 in the middle the volume must be
-//! exactly at a transaction point of that order: the last acknowledged one, or one in flight.
+//! exactly at a transaction point of that order. It is the last acknowledged one, or one in flight.
 //!
 //! The lab (`linear`) checks the histories and knows nothing of FUSE. Both directories are one
 //! object, so that renames between them are checked too. Links are created from open files, because

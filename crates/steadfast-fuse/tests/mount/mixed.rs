@@ -4,9 +4,9 @@
 //!
 //! Each 512 bytes of the file (a *sector*) hold a number and a version, repeated. A page has one
 //! writer, so its sectors change one after the other. In each word a reader finds a version between
-//! two bounds: the last version finished before the read, and the last one begun by its end. At the
-//! end one byte of each page is stored again, buffered. This writes the cached page to the volume,
-//! so that a stale page in the cache becomes visible.
+//! two bounds. One is the last version finished before the read, the other the last one begun by
+//! its end. At the end one byte of each page is stored again, buffered. This writes the cached page
+//! to the volume, so that a stale page in the cache becomes visible.
 //!
 //! The program knows nothing of Steadfast. It also runs on ext4, and passes there.
 

@@ -286,8 +286,8 @@ const CHANGES: [fn(&Path) -> std::io::Result<()>; 12] = [
     |d| fs::write(d.join("new"), b"new"),
 ];
 
-/// Every kernel keeps names and attributes, also of names that are missing. A change of one node is
-/// seen by all others as soon as it is answered: by name and through open files, also while
+/// Every kernel keeps names and attributes, also of names that are missing. All nodes see a change
+/// of one node as soon as it is answered. They see it by name and through open files, also while
 /// connections break.
 #[test]
 fn no_node_sees_what_another_one_has_changed() {

@@ -2,9 +2,9 @@
 //! an update, or saving a configuration of several files, needs this.
 //!
 //! Two tests use the same files, each of which is written whole:
-//! - `replace-files`: the usual way on any file system: write a new file, fsync it, rename it over
-//!   the old one, and fsync the directory at the end. Each file is old or new, but some may be old
-//!   and others new.
+//! - `replace-files`: the usual way on any file system. It writes a new file, fsyncs it, and
+//!   renames it over the old one. It fsyncs the directory at the end. Each file is old or new, but
+//!   some may be old and others new.
 //! - `atomic-update`: all files together or none, if the file system supports that. On Steadfast
 //!   the files are written in place inside one atomic group, which ends in one transaction point.
 //!   Other file systems have no such operation, so `replace-files` runs once more instead. So the

@@ -72,8 +72,8 @@ pub struct Statistics {
     pub blocks: u64,
     /// Blocks not in use, including those that become reusable at the next checkpoint.
     pub blocks_free: u64,
-    /// Data blocks that one new file can still take: free blocks without the reserve, the needs of
-    /// a checkpoint, and the nodes that map the data.
+    /// Data blocks that one new file can still take. These are the free blocks without the reserve,
+    /// the needs of a checkpoint, and the nodes that map the data.
     pub blocks_available: u64,
     /// Blocks in use that only snapshots hold.
     pub blocks_snapshots: u64,

@@ -4,9 +4,9 @@
 //! them for every record took half of the instructions of a small durable write. So the packed form
 //! of the group is kept, and a new mutation is put into its place there.
 //!
-//! Invariant: `packed` is what [`pack`](super::pack::pack) makes of the same mutations. A mutation is
-//! packed again only where what it is packed against has changed: the inode number of the mutation
-//! before it, or the last value of its kind.
+//! Invariant: `packed` is what [`pack`](super::pack::pack) makes of the same mutations. A mutation
+//! is packed against the inode number of the mutation before it and the last value of its kind. It
+//! is packed again only where one of these has changed.
 
 use alloc::vec::Vec;
 

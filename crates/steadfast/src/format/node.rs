@@ -1,8 +1,8 @@
 //! A node: a sorted array of slots that grows up, and a heap of values that grows down. Both are in
 //! one buffer, which is the node's form on the medium.
 //!
-//! Invariants, checked once when a node is read and kept by every change: keys ascend strictly;
-//! every value lies in the heap; the values of a branch are [`NodePointer`]s, and a branch has at
+//! Invariants, checked once when a node is read and kept by every change: keys ascend strictly, and
+//! every value lies in the heap. The values of a branch are [`NodePointer`]s, and a branch has at
 //! least one. The gap between slots and heap is zero when the node is written.
 
 use alloc::vec::Vec;

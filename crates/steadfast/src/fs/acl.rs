@@ -1,5 +1,6 @@
 //! POSIX access control lists, in the encoding of the attributes `system.posix_acl_access` and
-//! `…_default`: a version word (2) and entries of 8 bytes (tag, permissions, id), little endian.
+//! `…_default`. It has a version word (2) and entries of 8 bytes (tag, permissions, id), little
+//! endian.
 //!
 //! The core does not check access with them (the kernel does). It keeps them valid and consistent
 //! with the permission bits, and new inodes inherit default ACLs, as acl(5) says.

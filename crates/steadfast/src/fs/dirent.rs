@@ -1,9 +1,10 @@
 //! Directory entries, stored under the hash of their name.
 //!
-//! The suffix of a [`Kind::Dirent`] key is `hash << 4 | probe`: 59 bits of the keyed name hash (0
-//! is stored as 1) and one of 16 slots for names that share a hash. It is at least 16 and below
-//! 2^63, never changes while the name exists, and so it *is* the cookie of readdir. A name may be
-//! in any slot of its hash: a lookup ranges over all of them, and removal needs no tombstone.
+//! The suffix of a [`Kind::Dirent`] key is `hash << 4 | probe`: 59 bits of the keyed name hash and
+//! a slot. Hash 0 is stored as 1. Names that share a hash have 16 slots. The suffix is at least 16
+//! and below 2^63, never changes while the name exists, and so it *is* the cookie of readdir. A
+//! name may be in any slot of its hash: a lookup ranges over all of them, and removal needs no
+//! tombstone.
 
 use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};

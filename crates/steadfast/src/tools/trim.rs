@@ -31,7 +31,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(discarded)
     }
 
-    /// One bounded step of a trim of the byte range `from..to` of the volume: discards the free
+    /// One bounded step of a trim of the byte range `from..to` of the volume. Discards the free
     /// runs of at least `least` bytes in the first allocation group. Returns the number of
     /// discarded bytes, and the offset of the next step; `None` if the range is done. Sets no
     /// transaction point, so blocks that the last durable state still needs stay.

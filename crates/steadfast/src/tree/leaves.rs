@@ -2,9 +2,9 @@
 //! way down the tree.
 //!
 //! A node that is dirty has only dirty ancestors, so a change inside a dirty leaf concerns no other
-//! node. [`find_leaves`](Store::find_leaves) looks whether each change of a batch has such a leaf,
-//! with room for what is put, and with enough left where something is removed. Otherwise the batch
-//! is [planned](Store::plan).
+//! node. [`find_leaves`](Store::find_leaves) looks whether each change of a batch has such a leaf.
+//! The leaf must have room for what is put, and enough left where something is removed. Otherwise
+//! the batch is [planned](Store::plan).
 
 use alloc::vec::Vec;
 

@@ -53,8 +53,8 @@ impl Scarce {
     }
 }
 
-// SAFETY: every call that is not refused goes to the system allocator with the same arguments; null
-// is how the trait reports a lack of memory.
+// SAFETY: every call that is not refused goes to the system allocator with the same arguments. With
+// null the trait reports a lack of memory.
 unsafe impl GlobalAlloc for Scarce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.refuses(layout) {

@@ -2,9 +2,9 @@
 //! snapshots can be removed on a full volume.
 //!
 //! # What removing needs
-//! Without a snapshot the copies that removing makes come back with the next checkpoint, so the
-//! reserve is enough for any number of removals. Under a snapshot nothing comes back. But nothing
-//! is taken twice either:
+//! Without a snapshot, the next checkpoint frees the copies that removing makes. So the reserve is
+//! enough for any number of removals. Under a snapshot nothing comes back. But nothing is taken
+//! twice either:
 //! - a node that the newest snapshot holds is copied once; the copy belongs to the live tree alone,
 //!   and copies of that come back. So at most one new node is needed for each shared node:
 //!   `shared_nodes`;
@@ -20,7 +20,7 @@
 //! reading the tree.
 //!
 //! # What a removal is checked against
-//! Estimates of what the next freeze needs must hold for any tree, so they are far too large for a
+//! Estimates of what the next freeze needs must hold for any tree. So they are far too large for a
 //! small one. If the estimates refuse a removal, [`check_budget`](Engine::check_budget) plans the
 //! change and the freeze together and counts.
 

@@ -1,8 +1,8 @@
 //! The device I/O of checkpoints, in steps of a bounded size. Operations run between the steps.
 //!
 //! Invariants:
-//! - one step at a time, whichever thread makes it: the checkpoint lock is held from the choice of
-//!   a step's nodes until they are known to be written;
+//! - one step at a time, whichever thread makes it (the checkpoint lock is held from the choice of
+//!   its nodes until they are written);
 //! - the last step writes no nodes: flush, metaroot, flush, second copy of the metaroot. It comes
 //!   after all nodes have been written, so the metaroot never names a node that a power cut can
 //!   take away;

@@ -171,8 +171,9 @@ fn a_full_volume_goes_back_past_deleted_snapshots() {
     }
 }
 
-/// A volume of `size` bytes with the snapshot `s` and an older one that was deleted since, full of
-/// files of `large` and then of `small` bytes. The file that `s` has, and what was free at first.
+/// A volume of `size` bytes, full of files of `large` and then of `small` bytes. It has the
+/// snapshot `s`, and an older one was deleted since. The file that `s` has, and what was free at
+/// first.
 fn full_past_a_deleted_snapshot(
     size: u64,
     large: usize,

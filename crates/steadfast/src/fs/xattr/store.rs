@@ -1,8 +1,8 @@
 //! How an extended attribute is stored, without its meaning.
 //!
 //! An attribute is one [`long_value`] under [`Kind::Xattr`]. The suffix of piece n is
-//! `hash << 20 | probe << 16 | n`: 44 bits of the keyed hash of the name and one of 16 slots for
-//! names that share it. The joined pieces are, little endian:
+//! `hash << 20 | probe << 16 | n`: 44 bits of the keyed hash of the name, and a slot. Names that
+//! share a hash have 16 slots. The joined pieces are, little endian:
 //!
 //! | offset | size | field |
 //! |---|---|---|
