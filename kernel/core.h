@@ -465,6 +465,9 @@ int sfk_checkpoint(const struct sfk_volume *volume);
 // fsync(2): a transaction point if the mask has the event.
 int sfk_fsync(const struct sfk_volume *volume);
 
+// A write with O_SYNC or O_DSYNC has arrived: a transaction point if the mask has the event.
+int sfk_synchronous_write(const struct sfk_volume *volume);
+
 // sync(2): a transaction point if the mask has the event.
 int sfk_sync(const struct sfk_volume *volume);
 

@@ -14,10 +14,10 @@
 /* SF_ON_CLOSE of steadfast.h. */
 #define ON_CLOSE (1 << 12)
 
-int sf_fsync(struct file *file, loff_t start, loff_t end, int datasync)
+/* Brings data and times of a file to the core, before a transaction point. */
+static int settle(struct file *file, loff_t start, loff_t end, bool datasync)
 {
 	struct inode *inode = file_inode(file);
-	struct sf_info *info = sf_info(inode->i_sb);
 	int result = file_write_and_wait_range(file, start, end);
 
 	if (sf_is_cut_off(inode))
@@ -25,9 +25,31 @@ int sf_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 	/* Without it the times may be those of the write-back. */
 	if (!result && !datasync)
 		result = sync_inode_metadata(inode, 1);
-	if (result)
-		return result;
-	return SF_CORE(info, sfk_fsync(info->volume));
+	return result;
+}
+
+int sf_fsync(struct file *file, loff_t start, loff_t end, int datasync)
+{
+	struct sf_info *info = sf_info(file_inode(file)->i_sb);
+	int result = settle(file, start, end, datasync);
+
+	return result ?: SF_CORE(info, sfk_fsync(info->volume));
+}
+
+/* After a write of `count` bytes with O_SYNC or O_DSYNC. It is an event of its own in the mask, so
+ * generic_write_sync, which calls fsync, is of no use. */
+static ssize_t write_sync(struct kiocb *iocb, ssize_t count)
+{
+	struct file *file = iocb->ki_filp;
+	struct sf_info *info = sf_info(file_inode(file)->i_sb);
+	int result;
+
+	if (!iocb_is_dsync(iocb))
+		return count;
+	result = settle(file, iocb->ki_pos - count, iocb->ki_pos - 1,
+			!(iocb->ki_flags & IOCB_SYNC));
+	result = result ?: SF_CORE(info, sfk_synchronous_write(info->volume));
+	return result ?: count;
 }
 
 /* A descriptor is closed: a transaction point, if the mask has the event. */
@@ -207,7 +229,7 @@ static ssize_t sf_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	}
 	inode_unlock(inode);
 	if (result > 0)
-		result = generic_write_sync(iocb, result);
+		result = write_sync(iocb, result);
 	return result;
 }
 

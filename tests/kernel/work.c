@@ -347,6 +347,37 @@ static void commands(void)
     close(dir);
 }
 
+/* Transaction points of one write to `fd`, and of an fsync, under a mask of one event. */
+static void events(int dir, int fd, unsigned event, long of_write, long of_fsync)
+{
+    unsigned mask[2], before[2] = { event, 5000 };
+    unsigned char info[304];
+#define POINTS (ioctl(dir, 0x8130d505, info) ? -1L : *(long *)(info + 128))
+    CHECK(ioctl(dir, 0x8008d503, mask) == 0 && ioctl(dir, 0x4008d504, before) == 0);
+    long points = POINTS;
+    CHECK(pwrite(fd, "by itself", 9, 0) == 9 && POINTS == points + of_write);
+    points = POINTS;
+    CHECK(pwrite(fd, "and more", 8, 9) == 8 && POINTS == points + of_write);
+    points = POINTS;
+    CHECK(close(creat("of-fsync", 0600)) == 0 && fsync(fd) == 0 && POINTS == points + of_fsync);
+    CHECK(ioctl(dir, 0x4008d504, mask) == 0);
+}
+
+/* A synchronous write and an fsync are events of their own. */
+static void synchronous(void)
+{
+    static const int flags[] = { 0, O_SYNC, O_DSYNC, O_DSYNC | O_DIRECT };
+    int dir = open("/mnt", O_RDONLY | O_DIRECTORY);
+
+    for (int i = 0; i < 4; i++) {
+        int fd = open("synchronous", O_CREAT | O_RDWR | flags[i], 0644);
+        events(dir, fd, 1 << 11, i > 0, 0);
+        events(dir, fd, 1 << 13, 0, 1);
+        close(fd);
+    }
+    close(dir);
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -371,5 +402,6 @@ int main(int argc, char **argv)
     handles();
     sharing();
     commands();
+    synchronous();
     return failures + race() + rollback();
 }

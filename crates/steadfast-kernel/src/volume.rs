@@ -183,6 +183,12 @@ pub extern "C" fn sfk_fsync(volume: &Core) -> c_int {
     code(volume.fsync())
 }
 
+/// A write with O_SYNC or O_DSYNC has arrived: a transaction point if the mask has the event.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_synchronous_write(volume: &Core) -> c_int {
+    code(volume.synchronous_write())
+}
+
 /// sync(2): a transaction point if the mask has the event.
 #[unsafe(no_mangle)]
 pub extern "C" fn sfk_sync(volume: &Core) -> c_int {
