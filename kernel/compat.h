@@ -77,6 +77,13 @@
 #define sf_thaw_super(sb) thaw_super(sb)
 #endif
 
+/* 6.9: the VFS itself tells programs the uuid (FS_IOC_GETFSUUID), and wants its length. */
+#if SF_SINCE(6, 9)
+#define sf_set_uuid(sb, uuid) super_set_uuid(sb, uuid, sizeof((sb)->s_uuid))
+#else
+#define sf_set_uuid(sb, uuid) memcpy(&(sb)->s_uuid, uuid, sizeof((sb)->s_uuid))
+#endif
+
 /* 6.3: write_cache_pages passes folios. */
 #if SF_SINCE(6, 3)
 #define SF_WRITTEN struct folio *

@@ -489,6 +489,9 @@ void sfk_info_get(const struct sfk_volume *volume, struct sfk_info *out);
 // Sets the transaction mask and the timer, and keeps them where that publishes no change.
 int sfk_set_mask(const struct sfk_volume *volume, uint32_t mask, uint32_t timer_ms);
 
+// Changes the label, which is durable when this returns.
+int sfk_set_label(const struct sfk_volume *volume, const char *label);
+
 // The bits of a mask as text: `default`, `manual`, `all`, or names with colons between them. A
 // name with `+` or `-` in front changes `mask`.
 int sfk_parse_mask(const char *text, uint32_t *mask);

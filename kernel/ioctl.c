@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Commands to a mounted volume, with the numbers that a FUSE mount has (steadfast-ioctl.h). */
+/* Commands to a mounted volume, with the numbers that a FUSE mount has (steadfast-ioctl.h), and those
+ * that the kernel has for the label. */
 #include <linux/module.h>
 #include <linux/mount.h>
 #include <linux/slab.h>
@@ -54,6 +55,33 @@ static long set_mask(struct sf_info *info, void __user *from)
 	result = SF_CORE(info, sfk_set_mask(info->volume, argument.mask, argument.timer_ms));
 	if (!result)
 		WRITE_ONCE(info->mask, argument.mask);
+	return result;
+}
+
+static long get_label(struct sf_info *info, char __user *to)
+{
+	struct sfk_info *about = kmalloc(sizeof(*about), GFP_KERNEL);
+	long result;
+
+	if (!about)
+		return -ENOMEM;
+	result = SF_CORE(info, (sfk_info_get(info->volume, about), 0));
+	if (!result && (copy_to_user(to, about->label, sizeof(about->label)) ||
+			clear_user(to + sizeof(about->label), FSLABEL_MAX - sizeof(about->label))))
+		result = -EFAULT;
+	kfree(about);
+	return result;
+}
+
+static long set_label(struct sf_info *info, const char __user *from)
+{
+	char *label = strndup_user(from, FSLABEL_MAX);
+	long result;
+
+	if (IS_ERR(label))
+		return PTR_ERR(label);
+	result = SF_CORE(info, sfk_set_label(info->volume, label));
+	kfree(label);
 	return result;
 }
 
@@ -112,6 +140,8 @@ static long change(struct file *file, unsigned int command, void __user *argumen
 		return SF_CORE(info, sfk_checkpoint(info->volume));
 	case MASK_SET:
 		return set_mask(info, argument);
+	case FS_IOC_SETFSLABEL:
+		return set_label(info, argument);
 	case SNAPSHOT_DELETE:
 		return sf_snapshot_delete(info, argument);
 	case SNAPSHOT_CREATE:
@@ -134,6 +164,8 @@ long sf_ioctl(struct file *file, unsigned int command, unsigned long number)
 		return copy_info(info, argument);
 	case MASK_GET:
 		return get_mask(info, argument);
+	case FS_IOC_GETFSLABEL:
+		return get_label(info, argument);
 	case ATOMIC_STATUS:
 		return atomic_status(info, argument);
 	case SNAPSHOT_LIST:
@@ -150,6 +182,7 @@ long sf_ioctl(struct file *file, unsigned int command, unsigned long number)
 	case TRANSACT:
 	case CHECKPOINT:
 	case MASK_SET:
+	case FS_IOC_SETFSLABEL:
 	case SNAPSHOT_CREATE:
 	case SNAPSHOT_DELETE:
 		if (!capable(CAP_SYS_ADMIN))

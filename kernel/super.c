@@ -197,7 +197,7 @@ static int set_up(struct sf_info *info, bool store)
 		return -ENOMEM;
 	result = SF_CORE(info, (sfk_info_get(info->volume, about), 0));
 	if (!result) {
-		memcpy(&sb->s_uuid, about->uuid, sizeof(sb->s_uuid));
+		sf_set_uuid(sb, about->uuid);
 		info->unit = max_t(u64, about->block_size, PAGE_SIZE);
 		info->mask = about->mask;
 	}

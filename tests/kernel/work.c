@@ -298,6 +298,9 @@ static int handle_again(void)
     CHECK(read(saved, &handle, sizeof(handle)) == sizeof(handle));
     CHECK((fd = open_by_handle_at(dir, &handle.h, O_RDONLY)) >= 0);
     CHECK(fstat(fd, &a) == 0 && stat("attr", &b) == 0 && a.st_ino == b.st_ino);
+    char got[FSLABEL_MAX];
+    CHECK(ioctl(dir, FS_IOC_GETFSLABEL, got) == 0 && !strcmp(got, "kernel"));
+    FAILS(ioctl(dir, FS_IOC_SETFSLABEL, "read-only"), EROFS);
     return failures;
 }
 
@@ -344,6 +347,31 @@ static void commands(void)
     CHECK(UNCOMMITTED == 0);
     CHECK(rmdir("point") == 0 && UNCOMMITTED > 0 && ioctl(dir, FIFREEZE, 0) == 0);
     CHECK(UNCOMMITTED == 0 && ioctl(dir, FITHAW, 0) == 0);
+    close(dir);
+}
+
+static void label(void)
+{
+    int dir = open("/mnt", O_RDONLY | O_DIRECTORY);
+    char text[FSLABEL_MAX] = "kernel", got[FSLABEL_MAX];
+
+    memset(got, 'x', sizeof(got));
+    CHECK(ioctl(dir, FS_IOC_SETFSLABEL, text) == 0 && ioctl(dir, FS_IOC_GETFSLABEL, got) == 0);
+    CHECK(!memcmp(got, text, sizeof(got)));
+    memset(text, 'y', 33);
+    FAILS(ioctl(dir, FS_IOC_SETFSLABEL, text), EINVAL);
+    memset(text, 'y', sizeof(text));
+    FAILS(ioctl(dir, FS_IOC_SETFSLABEL, text), EINVAL);
+    FAILS(ioctl(dir, FS_IOC_SETFSLABEL, "\xff"), EINVAL);
+    FAILS(ioctl(dir, FS_IOC_SETFSLABEL, NULL), EFAULT);
+    if (!fork()) {
+        CHECK(setuid(1000) == 0);
+        FAILS(ioctl(dir, FS_IOC_SETFSLABEL, "user"), EPERM);
+        _exit(failures != 0);
+    }
+    int status;
+    CHECK(wait(&status) > 0 && status == 0 && ioctl(dir, FS_IOC_GETFSLABEL, got) == 0);
+    CHECK(!strcmp(got, "kernel"));
     close(dir);
 }
 
@@ -403,5 +431,6 @@ int main(int argc, char **argv)
     sharing();
     commands();
     synchronous();
+    label();
     return failures + race() + rollback();
 }

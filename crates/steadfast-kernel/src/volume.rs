@@ -286,6 +286,16 @@ pub extern "C" fn sfk_set_mask(volume: &Core, mask: u32, timer_ms: u32) -> c_int
     code(volume.change_parameters(TransactionMask(mask), timer_ms).map(drop))
 }
 
+/// Changes the label, which is durable when this returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_set_label(volume: &Core, label: *const c_char) -> c_int {
+    // SAFETY: the kernel's side passes texts that end with a zero.
+    match unsafe { core::ffi::CStr::from_ptr(label) }.to_str() {
+        Ok(label) => code(volume.set_label(label)),
+        Err(_) => -EINVAL,
+    }
+}
+
 /// The bits of a mask as text: `default`, `manual`, `all`, or names with colons between them. A
 /// name with `+` or `-` in front changes `mask`.
 #[unsafe(no_mangle)]

@@ -3,6 +3,7 @@
 
 use steadfast::check::{CheckOptions, Severity, check, repair};
 use steadfast::fs::{Caller, NewNode};
+use steadfast::scrub::Scrub;
 use steadfast::testing::TestPlatform;
 use steadfast::tools::{Identity, Tune, identify, tune};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
@@ -99,6 +100,67 @@ fn names_outlast_a_change_of_size_and_a_damaged_first_copy() {
     tune(&image, &platform, &Tune { uuid: Some(original), label: Some(String::new()) }).unwrap();
     assert_eq!(names(&image), (String::new(), original));
     assert_eq!(read(&image), [7; 5000]);
+}
+
+#[test]
+fn an_open_volume_changes_its_label() {
+    let platform = TestPlatform::new();
+    for (block_size, unit) in [(4096, 512), (128, 128)] {
+        let image = volume(block_size, unit);
+        let open = |image: MemoryMedium| {
+            Volume::open(image, OpenOptions::default(), TestPlatform::new()).unwrap()
+        };
+        let mut seen = [0, 0];
+        for requests in 0.. {
+            let sim = SimMedium::on(&image, SimOptions::new(0, unit));
+            let volume = Volume::open(&sim, OpenOptions::default(), &platform).unwrap();
+            sim.arm_power_cut(requests);
+            let done = volume.set_label("new").is_ok();
+            for survival in sim.corner_cases() {
+                let after = sim.power_cut_with(survival);
+                let label = names(&after).0;
+                assert!(label == "new" || !done, "cut at {requests}: {label}");
+                seen[usize::from(label == "new")] += 1;
+                assert_eq!(read(&after), [7; 5000]);
+            }
+            if !sim.is_off() {
+                assert_eq!(volume.info().label, "new");
+                break;
+            }
+        }
+        assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+
+        let volume = open(image);
+        let points = volume.info().transaction_points;
+        for bad in ["x".repeat(33), "a\0b".into()] {
+            assert!(matches!(volume.set_label(&bad), Err(Error::InvalidArgument(_))));
+        }
+        let held = volume.begin().unwrap();
+        assert_eq!(volume.set_label("held"), Err(Error::Held));
+        drop(held);
+        volume.set_label(&"ü".repeat(16)).unwrap();
+        volume.rollback().unwrap();
+        assert_eq!(volume.info().label, "ü".repeat(16));
+        assert_eq!(volume.info().transaction_points, points);
+        // A scrub compares the copies with the label of now.
+        volume.set_label("").unwrap();
+        let mut scrub = Scrub::default();
+        while !scrub.report().finished {
+            volume.scrub_step(&mut scrub).unwrap();
+        }
+        assert!(scrub.report().findings.is_empty(), "{:?}", scrub.report().findings);
+        assert_eq!(names(volume.medium()).0, "");
+    }
+}
+
+#[test]
+fn a_volume_for_reading_keeps_its_label() {
+    let image = volume(4096, 512);
+    let before = image.to_bytes();
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let reader = Volume::open(&image, options, TestPlatform::new()).unwrap();
+    assert_eq!(reader.set_label("new"), Err(Error::ReadOnly));
+    assert_eq!(image.to_bytes(), before);
 }
 
 #[test]

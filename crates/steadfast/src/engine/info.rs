@@ -140,6 +140,21 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
+    /// Changes the label in the superblock. No transaction point is needed, and none is set.
+    pub(crate) fn set_label(&self, label: &str) -> Result<()> {
+        // All that writes a superblock holds this lock.
+        let _commit = self.commit.lock();
+        self.ready_for_change()?;
+        self.check_not_held()?;
+        self.check_alone(true)?;
+        let (store, old) = (&self.store, self.store.superblock_now());
+        let mut new = old.clone();
+        new.set_label(label)?;
+        new.replace(&old, &store.medium, &store.platform)?;
+        store.set_superblock(&new);
+        Ok(())
+    }
+
     /// The numbers of the last accepted batch and of the last marked one.
     pub(crate) fn progress(&self) -> (u64, u64) {
         let accepted = self.working.lock().sequence;

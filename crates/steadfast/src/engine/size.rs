@@ -60,7 +60,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.write_structures(&working, new)?;
             self.switch(new)
                 .map_err(|error| self.fail("the superblock could not be written", error))?;
-            self.store.set_size(new);
+            self.store.set_superblock(new);
             working.space.grow(new);
             Ok(())
         });

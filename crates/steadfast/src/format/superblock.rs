@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use steadfast_media::Medium;
+use steadfast_media::{Geometry, Medium};
 
 use crate::error::{Error, Result};
 use crate::format::{
@@ -135,6 +135,48 @@ impl Superblock {
         offset: u64,
     ) -> Result<()> {
         Ok(medium.write(offset, &self.cell(platform)?)?)
+    }
+
+    /// Gives the volume a label; an empty one means none.
+    ///
+    /// # Errors
+    /// `InvalidArgument`; nothing has changed.
+    pub fn set_label(&mut self, label: &str) -> Result<()> {
+        let mut padded = [0; 32];
+        let room = padded.get_mut(..label.len()).filter(|_| !label.contains('\0'));
+        room.ok_or(Error::InvalidArgument("a label has at most 32 bytes, and no NUL"))?
+            .copy_from_slice(label.as_bytes());
+        self.label = padded;
+        Ok(())
+    }
+
+    /// Writes both copies in place of those of `old`, which differs in names only. One copy is good
+    /// at every moment: if both are good, the second one is written first. Durable when it returns.
+    ///
+    /// # Errors
+    /// The medium's error: the old names or the new ones are stored. `Unsupported`: the medium
+    /// tears the superblock, and its second copy would not be found; nothing has changed.
+    pub fn replace(
+        &self,
+        old: &Superblock,
+        medium: &impl Medium,
+        platform: &impl Platform,
+    ) -> Result<()> {
+        let first_is_good = old.verify_copy(medium, platform, 0).is_ok();
+        let second = self.second_offset();
+        let Geometry { size, atomic_unit, .. } = medium.geometry();
+        let whole = atomic_unit as usize >= STRUCTURE_SIZE;
+        if !whole && size - size % self.cell_size() != self.byte_size() {
+            return Err(Error::Unsupported(
+                "this change on a medium whose atomic unit is below 512 bytes",
+            ));
+        }
+        for offset in if first_is_good { [second, 0] } else { [0, second] } {
+            self.write_copy(medium, platform, offset)?;
+            medium.flush()?;
+        }
+        self.verify_copy(medium, platform, 0)?;
+        self.verify_copy(medium, platform, second)
     }
 
     /// Reads the copy at byte `offset`, wherever the volume ends.

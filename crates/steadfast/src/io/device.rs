@@ -40,16 +40,18 @@ impl Unflushed {
     }
 }
 
-/// The fields of a superblock that depend on the size of the volume.
+/// The fields of a superblock that change while the volume is open: its size and its label.
 #[derive(Debug, Clone, Copy)]
-struct VolumeSize {
+struct Variable {
     blocks: u64,
     reserve_blocks: u64,
+    label: [u8; 32],
 }
 
-impl VolumeSize {
-    fn of(superblock: &Superblock) -> VolumeSize {
-        VolumeSize { blocks: superblock.blocks, reserve_blocks: superblock.reserve_blocks }
+impl Variable {
+    fn of(superblock: &Superblock) -> Variable {
+        let Superblock { blocks, reserve_blocks, label, .. } = *superblock;
+        Variable { blocks, reserve_blocks, label }
     }
 }
 
@@ -59,15 +61,14 @@ pub struct Device<M: Medium, P: Platform> {
     pub medium: Retry<M>,
     /// Clock, locks and checksum.
     pub platform: P,
-    /// Parameters of the volume at open. For fields that depend on the present size use
+    /// Parameters of the volume at open. For fields that can change use
     /// [`superblock_now`](Self::superblock_now).
     pub superblock: Superblock,
     /// The range that could be allocated when the volume was opened: from here, to below
     /// `end_block`.
     first_block: u64,
     end_block: u64,
-    /// Fields that change when the volume grows.
-    size: RwLock<P::RwLock, VolumeSize>,
+    variable: RwLock<P::RwLock, Variable>,
     bad_copies: AtomicU32,
     unflushed: Mutex<P::Mutex, Unflushed>,
     written_in_place: AtomicBool,
@@ -81,7 +82,7 @@ impl<M: Medium, P: Platform> Device<M, P> {
             platform,
             first_block: superblock.first_block(),
             end_block: superblock.end_block(),
-            size: RwLock::new(VolumeSize::of(&superblock)),
+            variable: RwLock::new(Variable::of(&superblock)),
             superblock,
             bad_copies: AtomicU32::new(0),
             unflushed: Mutex::new(Unflushed::default()),
@@ -89,20 +90,20 @@ impl<M: Medium, P: Platform> Device<M, P> {
         }
     }
 
-    /// The superblock with the present size of the volume.
+    /// The superblock with the present size and label of the volume.
     pub fn superblock_now(&self) -> Superblock {
-        let VolumeSize { blocks, reserve_blocks } = *self.size.read();
-        Superblock { blocks, reserve_blocks, ..self.superblock.clone() }
+        let Variable { blocks, reserve_blocks, label } = *self.variable.read();
+        Superblock { blocks, reserve_blocks, label, ..self.superblock.clone() }
     }
 
     /// Number of blocks that files cannot take, at the present size.
     pub fn reserve_blocks(&self) -> u64 {
-        self.size.read().reserve_blocks
+        self.variable.read().reserve_blocks
     }
 
-    /// The volume has grown; `superblock` is the new one.
-    pub fn set_size(&self, superblock: &Superblock) {
-        *self.size.write() = VolumeSize::of(superblock);
+    /// The volume has grown, or has another label; `superblock` is the new one.
+    pub fn set_superblock(&self, superblock: &Superblock) {
+        *self.variable.write() = Variable::of(superblock);
     }
 
     /// First half of the uuid, stamped into every node.
@@ -127,7 +128,7 @@ impl<M: Medium, P: Platform> Device<M, P> {
         run.count > 0
             && run.start.0 >= self.first_block
             && (below(self.end_block)
-                || below(self.size.read().blocks - self.superblock.head_blocks()))
+                || below(self.variable.read().blocks - self.superblock.head_blocks()))
     }
 
     pub fn byte_offset(&self, address: BlockAddress) -> u64 {

@@ -3,14 +3,14 @@
 //! Nodes, metaroots and log records carry the uuid of format, so that uuid stays. A new uuid has
 //! its own field and identifies the volume from then on. So neither the log nor the state changes.
 //!
-//! One copy is good at every moment. If both are good, the second copy is written first, then
-//! flushed, then the first copy is written. A power cut leaves the old names or the new ones, and
-//! perhaps a second copy that differs. The next change, a scrub or a repair makes them equal.
+//! A power cut leaves the old names or the new ones, and perhaps a second copy that differs. The next
+//! change, a scrub or a repair makes them equal. [`Volume::set_label`](crate::Volume::set_label)
+//! changes the label of a volume that is open.
 
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
-use crate::format::{FEATURES_READ_ONLY, STRUCTURE_SIZE, Superblock};
+use crate::format::{FEATURES_READ_ONLY, Superblock};
 use crate::platform::Platform;
 
 /// The changes; a field that is `None` keeps its value.
@@ -36,10 +36,7 @@ pub fn tune<M: Medium, P: Platform>(medium: &M, platform: &P, change: &Tune) -> 
     }
     let mut new = old.clone();
     if let Some(label) = &change.label {
-        new.label = [0; 32];
-        let room = new.label.get_mut(..label.len()).filter(|_| !label.contains('\0'));
-        room.ok_or(Error::InvalidArgument("a label has at most 32 bytes, and no NUL"))?
-            .copy_from_slice(label.as_bytes());
+        new.set_label(label)?;
     }
     if let Some(uuid) = change.uuid {
         if uuid == [0; 16] {
@@ -47,19 +44,5 @@ pub fn tune<M: Medium, P: Platform>(medium: &M, platform: &P, change: &Tune) -> 
         }
         new.given_uuid = if uuid == new.uuid { [0; 16] } else { uuid };
     }
-    let first_is_good = old.verify_copy(medium, platform, 0).is_ok();
-    let second = old.second_offset();
-    let size = medium.geometry().size;
-    let whole = medium.geometry().atomic_unit as usize >= STRUCTURE_SIZE;
-    if !whole && size - size % old.cell_size() != old.byte_size() {
-        return Err(Error::Unsupported(
-            "this change on a medium whose atomic unit is below 512 bytes",
-        ));
-    }
-    for offset in if first_is_good { [second, 0] } else { [0, second] } {
-        new.write_copy(medium, platform, offset)?;
-        medium.flush()?;
-    }
-    new.verify_copy(medium, platform, 0)?;
-    new.verify_copy(medium, platform, second)
+    new.replace(&old, medium, platform)
 }

@@ -28,6 +28,17 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.info()
     }
 
+    /// Changes the label. It is durable when this returns, whatever the transaction mask says, and a
+    /// rollback leaves it. It has at most 32 bytes without NUL; an empty one means none.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `ReadOnly`, `Poisoned`, `Held`; `Unsupported` where the medium tears 512
+    /// bytes and the volume is shorter than it. After the medium's error the volume has the old
+    /// label or the new one.
+    pub fn set_label(&self, label: &str) -> Result<()> {
+        self.engine.set_label(label)
+    }
+
     /// Changes [`OpenOptions::access_times`](crate::OpenOptions::access_times) of the open volume.
     pub fn set_access_times(&self, updated: bool) {
         self.engine.set_access_times(updated);
