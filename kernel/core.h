@@ -43,6 +43,15 @@ struct sfk_volume;
 // `sfk_allocate`: makes zeros.
 #define SFK_ZERO_RANGE 2
 
+// `sfk_extent.flags`: allocated but never written.
+#define SFK_EXTENT_UNWRITTEN 1
+
+// `sfk_extent.flags`: a snapshot or another file has some of its blocks, too.
+#define SFK_EXTENT_SHARED 2
+
+// `sfk_extent.flags`: the data is kept with the attributes; `place` means nothing.
+#define SFK_EXTENT_INLINE 4
+
 // `sfk_rename`: fails if the new name exists (RENAME_NOREPLACE).
 #define SFK_RENAME_NOREPLACE 1
 
@@ -119,6 +128,18 @@ struct sfk_change {
     struct sfk_time modified;
     // Last change of the attributes.
     struct sfk_time changed;
+};
+
+// A range of a file with consecutive bytes of the device.
+struct sfk_extent {
+    // Its first byte in the file.
+    uint64_t offset;
+    // Its first byte on the device.
+    uint64_t place;
+    // Its length in bytes.
+    uint64_t length;
+    // SFK_EXTENT_...
+    uint32_t flags;
 };
 
 // A name.
@@ -267,6 +288,13 @@ int sfk_allocate(const struct sfk_volume *volume,
 
 // The first byte of data (or of a hole) at or after `offset`.
 int64_t sfk_seek(const struct sfk_volume *volume, uint64_t inode, uint64_t offset, bool hole);
+
+// Up to `room` extents from the one on that holds byte `offset`, in order. Returns their number.
+ptrdiff_t sfk_extents(const struct sfk_volume *volume,
+                      uint64_t inode,
+                      uint64_t offset,
+                      struct sfk_extent *out,
+                      size_t room);
 
 // copy_file_range(2): shares whole blocks where it can. Returns the number of bytes.
 int64_t sfk_copy(const struct sfk_volume *volume,

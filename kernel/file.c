@@ -310,6 +310,7 @@ const struct inode_operations sf_file_inode_operations = {
 	.getattr = sf_getattr,
 	.setattr = sf_setattr,
 	.listxattr = sf_listxattr,
+	.fiemap = sf_fiemap,
 	SF_GET_ACL = sf_get_acl,
 	.set_acl = sf_set_acl,
 };

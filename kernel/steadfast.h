@@ -189,6 +189,9 @@ long sf_snapshot_diff(struct sf_info *info, void __user *argument);
 /* export.c */
 extern const struct export_operations sf_export_operations;
 
+/* fiemap.c */
+int sf_fiemap(struct inode *inode, struct fiemap_extent_info *to, u64 start, u64 length);
+
 /* share.c */
 ssize_t sf_copy_file_range(struct file *in, loff_t in_at, struct file *out, loff_t out_at,
 			   size_t length, unsigned int flags);

@@ -375,6 +375,64 @@ static void label(void)
     close(dir);
 }
 
+/* The extents of a file from `start` on, at most 8. */
+static struct { struct fiemap map; struct fiemap_extent extents[8]; } found;
+
+static unsigned extents(int fd, unsigned long start, unsigned long length, unsigned flags)
+{
+    memset(&found, 0, sizeof(found));
+    found.map = (struct fiemap){ start, length, flags, 0, 8, 0 };
+    return ioctl(fd, FS_IOC_FIEMAP, &found) ? -1 : found.map.fm_mapped_extents;
+}
+
+static int extent(int n, unsigned long at, unsigned long length, unsigned flags)
+{
+    struct fiemap_extent *e = &found.extents[n];
+    if (e->fe_logical == at && e->fe_length == length && e->fe_flags == flags)
+        return flags & FIEMAP_EXTENT_DATA_INLINE || e->fe_physical % 4096 == 0;
+    printf("extent %d: %llu + %llu, flags %x\n", n, e->fe_logical, e->fe_length, e->fe_flags);
+    return 0;
+}
+
+static void where(void)
+{
+    const unsigned last = FIEMAP_EXTENT_LAST, shared = FIEMAP_EXTENT_SHARED;
+    int fd = open("where", O_CREAT | O_RDWR, 0644), clone = open("clone", O_CREAT | O_RDWR, 0644);
+
+    fill(buffer, 1 << 20, 17);
+    CHECK(extents(fd, 0, -1, 0) == 0);
+    CHECK(ftruncate(fd, 100) == 0 && extents(fd, 0, -1, 0) == 0);
+    CHECK(pwrite(fd, "inline", 6, 0) == 6 && extents(fd, 0, -1, 0) == 1);
+    CHECK(extent(0, 0, 100, last | FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_NOT_ALIGNED));
+    CHECK(extents(fd, 4096, -1, 0) == 0);
+    /* Data that is only in memory so far, a hole, unwritten blocks, and some behind the end. */
+    CHECK(pwrite(fd, buffer, 1 << 20, 0) == 1 << 20 && fallocate(fd, 0, 2 << 20, 65536) == 0);
+    CHECK(fallocate(fd, FALLOC_FL_KEEP_SIZE, 3 << 20, 4096) == 0);
+    CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 65536, 4096) == 0);
+    CHECK(extents(fd, 0, -1, FIEMAP_FLAG_SYNC) >= 4);
+    unsigned n = found.map.fm_mapped_extents;
+    CHECK(extent(0, 0, 65536, 0) && found.extents[1].fe_logical == 69632);
+    CHECK(extent(n - 2, 2 << 20, 65536, FIEMAP_EXTENT_UNWRITTEN));
+    CHECK(extent(n - 1, 3 << 20, 4096, FIEMAP_EXTENT_UNWRITTEN | last));
+    for (unsigned i = 1; i < n - 2; i++)
+        CHECK(found.extents[i].fe_flags == 0);
+    /* A part: from within an extent, and not to the last one. */
+    CHECK(extents(fd, 8192, 4096, 0) == 1 && extent(0, 0, 65536, 0));
+    CHECK(extents(fd, 65536, 4096, 0) == 0 && extents(fd, 4 << 20, -1, 0) == 0);
+    found.map = (struct fiemap){ 0, -1UL, 0, 0, 0, 0 };
+    CHECK(ioctl(fd, FS_IOC_FIEMAP, &found) == 0 && found.map.fm_mapped_extents == n);
+    found.map = (struct fiemap){ 0, -1UL, 0, 0, 2, 0 };
+    CHECK(ioctl(fd, FS_IOC_FIEMAP, &found) == 0 && found.map.fm_mapped_extents == 2);
+    CHECK(!(found.extents[1].fe_flags & last));
+    CHECK(extents(fd, 0, -1, FIEMAP_FLAG_XATTR) == -1u && errno == EBADR);
+    /* Blocks that two files share, and one that the clone has written again. */
+    CHECK(ioctl(clone, FICLONE, fd) == 0 && pwrite(clone, buffer, 4096, 0) == 4096);
+    CHECK(extents(clone, 0, 4096, 0) == 1 && !(found.extents[0].fe_flags & shared));
+    CHECK(extents(clone, 4096, 4096, 0) == 1 && (found.extents[0].fe_flags & shared));
+    close(fd), close(clone);
+    CHECK(unlink("where") == 0 && unlink("clone") == 0);
+}
+
 /* Transaction points of one write to `fd`, and of an fsync, under a mask of one event. */
 static void events(int dir, int fd, unsigned event, long of_write, long of_fsync)
 {
@@ -432,5 +490,6 @@ int main(int argc, char **argv)
     commands();
     synchronous();
     label();
+    where();
     return failures + race() + rollback();
 }

@@ -3,8 +3,8 @@
 use core::ffi::c_int;
 use core::slice;
 
-use steadfast::InodeNumber;
 use steadfast::fs::{AllocateMode, SeekTo};
+use steadfast::{Error, InodeNumber};
 
 use crate::Core;
 use crate::errno::{EINVAL, code, errno};
@@ -75,6 +75,77 @@ pub extern "C" fn sfk_seek(volume: &Core, inode: u64, offset: u64, hole: bool) -
         Ok(found) => found as i64,
         Err(error) => -i64::from(errno(&error)),
     }
+}
+
+/// `sfk_extent.flags`: allocated but never written.
+pub const SFK_EXTENT_UNWRITTEN: u32 = 1;
+/// `sfk_extent.flags`: a snapshot or another file has some of its blocks, too.
+pub const SFK_EXTENT_SHARED: u32 = 2;
+/// `sfk_extent.flags`: the data is kept with the attributes; `place` means nothing.
+pub const SFK_EXTENT_INLINE: u32 = 4;
+
+/// A range of a file with consecutive bytes of the device.
+#[repr(C)]
+pub struct sfk_extent {
+    /// Its first byte in the file.
+    pub offset: u64,
+    /// Its first byte on the device.
+    pub place: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// SFK_EXTENT_...
+    pub flags: u32,
+}
+
+/// The bytes of an inline file as its only extent; `None` if it has no data.
+fn inline(volume: &Core, inode: InodeNumber) -> Result<Option<sfk_extent>, Error> {
+    match volume.seek(inode, 0, SeekTo::Data) {
+        Ok(0) => {}
+        Ok(_) | Err(Error::NoSuchOffset) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let length = volume.seek(inode, 0, SeekTo::Hole)?;
+    Ok(Some(sfk_extent { offset: 0, place: 0, length, flags: SFK_EXTENT_INLINE }))
+}
+
+/// Up to `room` extents from the one on that holds byte `offset`, in order. Returns their number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_extents(
+    volume: &Core,
+    inode: u64,
+    offset: u64,
+    out: *mut sfk_extent,
+    room: usize,
+) -> isize {
+    let (inode, block) = (InodeNumber(inode), volume.info().block_size.into());
+    let put = |index: usize, extent| {
+        // SAFETY: the caller has room for so many, and `index` is below their number.
+        unsafe { out.add(index).write(extent) }
+    };
+    let fill = || {
+        let found = volume.file_extents(inode, offset / block, room)?;
+        if offset == 0
+            && found.is_empty()
+            && let Some(extent) = inline(volume, inode)?
+        {
+            put(0, extent);
+            return Ok(1);
+        }
+        for (index, extent) in found.iter().enumerate() {
+            let bytes = |blocks: u64| {
+                blocks
+                    .checked_mul(block)
+                    .ok_or(Error::InvalidArgument("an extent of a damaged file"))
+            };
+            let (offset, length) = (bytes(extent.index)?, bytes(extent.blocks)?);
+            let place = bytes(extent.address.0)?;
+            let unwritten = u32::from(extent.unwritten) * SFK_EXTENT_UNWRITTEN;
+            let flags = unwritten + u32::from(extent.shared) * SFK_EXTENT_SHARED;
+            put(index, sfk_extent { offset, place, length, flags });
+        }
+        Ok(found.len() as isize)
+    };
+    fill().unwrap_or_else(|error: Error| -(errno(&error) as isize))
 }
 
 /// copy_file_range(2): shares whole blocks where it can. Returns the number of bytes.

@@ -98,6 +98,35 @@ fn defragment(volume: &TestVolume, inode: InodeNumber) {
 }
 
 #[test]
+fn extents_tell_what_is_shared() {
+    let volume = open(&format());
+    let source = put(&volume, "source", &pattern(40, 0));
+    let all = volume.file_extents(source, 0, 100).unwrap();
+    assert!(all.len() > 1 && all.iter().all(|extent| !extent.shared && !extent.unwritten));
+    // From within an extent on, this extent is the first.
+    let (second, last) = (all[1], *all.last().unwrap());
+    assert_eq!(volume.file_extents(source, second.index, 1), Ok(vec![second]));
+    assert_eq!(volume.file_extents(source, second.index + 1, 100).unwrap(), all[1..]);
+    assert_eq!(volume.file_extents(source, last.index + last.blocks, 100), Ok(vec![]));
+    let copy = inode(&volume, "copy");
+    assert_eq!(
+        volume.copy_range(source, 0, copy, 0, BLOCK * second.index),
+        Ok(BLOCK * second.index)
+    );
+    let shared = |inode| -> Vec<bool> {
+        let extents = volume.file_extents(inode, 0, 100).unwrap();
+        extents.iter().map(|extent| extent.shared).collect()
+    };
+    assert_eq!(shared(copy), [true]);
+    assert_eq!(shared(source)[..2], [true, false]);
+    // A snapshot has all that was written before it.
+    volume.snapshot_create("before").unwrap();
+    assert!(shared(source).iter().all(|shared| *shared));
+    volume.append(source, &pattern(1, 0), false).unwrap();
+    assert_eq!(shared(source).last(), Some(&false));
+}
+
+#[test]
 fn copies_share_whole_blocks() {
     let volume = open(&format());
     let data = pattern(40, 100);

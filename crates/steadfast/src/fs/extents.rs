@@ -4,11 +4,9 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use crate::engine::keyspace::KeyspaceRead;
 use crate::error::Result;
-use crate::format::extent::Extent;
 use crate::format::inode::Inode;
-use crate::format::key::{Key, Kind};
+use crate::fs::extent_map;
 use crate::memory;
 use crate::platform::Platform;
 use crate::types::{BlockAddress, InodeNumber};
@@ -26,11 +24,13 @@ pub struct FileExtent {
     pub blocks: u64,
     /// Allocated but never written: it reads as zeros.
     pub unwritten: bool,
+    /// A snapshot or another extent has some of its blocks, too.
+    pub shared: bool,
 }
 
 impl<M: Medium, P: Platform> Volume<M, P> {
-    /// At most `limit` extents of a regular file from block `from` of the file on, in order.
-    /// Contiguous extents are reported separately, as in the tree.
+    /// At most `limit` extents of a regular file from the one on that holds block `from` of the
+    /// file, in order. Contiguous extents are reported separately, as in the tree.
     ///
     /// # Errors
     /// `IsADirectory`, `NotARegularFile`, `Stale`; `CorruptMetadata`, and the medium's error.
@@ -40,21 +40,30 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         from: u64,
         limit: usize,
     ) -> Result<Vec<FileExtent>> {
-        let reader = self.engine.reader()?;
-        Inode::load_regular(&reader, inode)?;
-        let granules = self.parameters().granules_per_block();
-        let (_, last) = Key::kind_range(inode, Kind::Extent);
-        let (mut next, mut found) = (Some(Key::extent(inode, from)), Vec::new());
-        while let Some(key) = next.filter(|_| found.len() < limit) {
-            let Some((key, value)) = reader.next(&key, &last)? else { break };
-            let extent = Extent::decode(&value, granules)?;
-            let (address, blocks) = (extent.address, u64::from(extent.length));
-            let unwritten = extent.unwritten;
-            memory::push(
-                &mut found,
-                FileExtent { index: key.suffix(), address, blocks, unwritten },
-            )?;
-            next = key.successor();
+        let (mut found, mut births) = (Vec::new(), Vec::new());
+        {
+            let reader = self.engine.reader()?;
+            Inode::load_regular(&reader, inode)?;
+            let parameters = self.parameters();
+            let mut next = extent_map::overlap(&reader, &parameters, inode, from, u64::MAX)?;
+            while let Some(mapped) = next.filter(|_| found.len() < limit) {
+                let run = mapped.extent.run();
+                let unwritten = mapped.extent.unwritten;
+                let extent = FileExtent {
+                    index: mapped.index,
+                    address: run.start,
+                    blocks: run.count,
+                    unwritten,
+                    shared: false,
+                };
+                memory::push(&mut found, extent)?;
+                memory::push(&mut births, (run, mapped.extent.birth))?;
+                next = extent_map::starting(&reader, &parameters, inode, mapped.end(), u64::MAX)?;
+            }
+        }
+        // Without the reader, because this takes the writer's lock.
+        for (extent, (run, birth)) in found.iter_mut().zip(births) {
+            extent.shared = !self.engine.is_unshared(run, birth)?;
         }
         Ok(found)
     }
