@@ -209,6 +209,8 @@ struct sfk_options {
     bool recover;
     // Memory for nodes, names and bitmaps, in bytes.
     size_t cache_size;
+    // The name of a snapshot, which is opened instead of the volume; NULL: the volume.
+    const char *snapshot;
 };
 
 // Space of a volume.

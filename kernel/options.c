@@ -9,12 +9,13 @@
 
 #define CACHE_MIN (1UL << 20)
 
-enum { OPT_CACHE, OPT_MASK, OPT_TIMER, OPT_RECOVER, OPT_DISCARD };
+enum { OPT_CACHE, OPT_MASK, OPT_TIMER, OPT_SNAPSHOT, OPT_RECOVER, OPT_DISCARD };
 
 const struct fs_parameter_spec sf_parameters[] = {
 	fsparam_string("cache", OPT_CACHE),
 	fsparam_string("mask", OPT_MASK),
 	fsparam_string("timer", OPT_TIMER),
+	fsparam_string("snapshot", OPT_SNAPSHOT),
 	fsparam_flag("recover", OPT_RECOVER),
 	fsparam_flag("discard", OPT_DISCARD),
 	{}
@@ -66,6 +67,11 @@ int sf_parse_param(struct fs_context *fc, struct fs_parameter *param)
 			return invalf(fc, "steadfast: timer=%s: a time as 500ms or 5s",
 				      param->string);
 		return 0;
+	case OPT_SNAPSHOT:
+		kfree(options->snapshot);
+		options->snapshot = param->string;
+		param->string = NULL;
+		return 0;
 	case OPT_RECOVER:
 		options->recover = true;
 		return 0;
@@ -87,6 +93,8 @@ int sf_show_options(struct seq_file *seq, struct dentry *root)
 		seq_show_option(seq, "mask", options->mask);
 	if (options->timer_ms)
 		seq_printf(seq, ",timer=%ums", options->timer_ms);
+	if (options->snapshot)
+		seq_show_option(seq, "snapshot", options->snapshot);
 	if (options->recover)
 		seq_puts(seq, ",recover");
 	if (options->discard)

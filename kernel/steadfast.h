@@ -24,6 +24,7 @@
 struct sf_options {
 	size_t cache_size;
 	char *mask; /* NULL: that of the volume */
+	char *snapshot; /* NULL: the volume itself */
 	unsigned int timer_ms; /* 0: that of the volume */
 	bool recover;
 	bool discard;

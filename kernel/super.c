@@ -159,6 +159,7 @@ static int open_volume(struct sf_info *info, struct fs_context *fc)
 		.read_only = sb_rdonly(sb) || bdev_read_only(bdev),
 		.recover = info->options.recover,
 		.cache_size = info->options.cache_size,
+		.snapshot = info->options.snapshot,
 	};
 	char *text = kzalloc(256, GFP_KERNEL);
 	long result;
@@ -257,9 +258,31 @@ fail:
 	return result;
 }
 
+static bool same_state(const struct sf_info *mounted, const struct sf_info *wanted)
+{
+	const char *shown = mounted->options.snapshot, *name = wanted->options.snapshot;
+
+	return shown && name ? !strcmp(shown, name) : shown == name;
+}
+
 static int sf_get_tree(struct fs_context *fc)
 {
-	return get_tree_bdev(fc, sf_fill_super);
+	struct sf_info *wanted = fc->s_fs_info;
+	struct super_block *sb;
+	int result;
+
+	if (wanted->options.snapshot)
+		fc->sb_flags |= SB_RDONLY;
+	result = get_tree_bdev(fc, sf_fill_super);
+	/* A new superblock has taken the options over; one that is mounted already keeps its own. */
+	if (result || !fc->s_fs_info || same_state(sf_info(fc->root->d_sb), wanted))
+		return result;
+	sb = fc->root->d_sb;
+	errorf(fc, "steadfast (%s): another state of the device is mounted", sb->s_id);
+	dput(fc->root);
+	fc->root = NULL;
+	deactivate_locked_super(sb);
+	return -EBUSY;
 }
 
 static int sf_reconfigure(struct fs_context *fc)
@@ -268,6 +291,10 @@ static int sf_reconfigure(struct fs_context *fc)
 	struct sf_info *info = sf_info(sb);
 
 	sync_filesystem(sb);
+	if (!(fc->sb_flags & SB_RDONLY) && info->options.snapshot) {
+		errorf(fc, "steadfast (%s): a snapshot is read-only", sb->s_id);
+		return -EROFS;
+	}
 	if (!(fc->sb_flags & SB_RDONLY) && info->core_read_only)
 		return invalf(fc, "steadfast: mounted read-only: unmount it and mount it again");
 	if ((fc->sb_flags & SB_RDONLY) && !sb_rdonly(sb)) {
@@ -288,6 +315,7 @@ static void free_info(struct sf_info *info)
 	if (!info)
 		return;
 	kfree(info->options.mask);
+	kfree(info->options.snapshot);
 	kfree(info);
 }
 

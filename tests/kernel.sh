@@ -122,13 +122,14 @@ check_stack
 
 # The commands of the program on a mount of the module.
 make_volume 64M
-mkdir -p "$WORK/job/bin"
-strip -o "$WORK/job/bin/steadfast" "$STEADFAST"
+mkdir -p "$WORK/commands/bin" "$WORK/job"
+strip -o "$WORK/commands/bin/steadfast" "$STEADFAST"
 # A static program has none, and ldd says so by failing.
 for library in $(ldd "$STEADFAST" 2>/dev/null | grep -o '/[^ ]*\.so[^ ]*' || true); do
-    mkdir -p "$WORK/job$(dirname "$library")"
-    cp "$library" "$WORK/job$library"
+    mkdir -p "$WORK/commands$(dirname "$library")"
+    cp "$library" "$WORK/commands$library"
 done
+cp -r "$WORK/commands/." "$WORK/job/"
 run_machine 'insmod /modules/steadfast.ko
 mount -t steadfast /dev/vda /mnt && steadfast mask set /mnt manual
 echo one >/mnt/a; steadfast transact /mnt
@@ -147,6 +148,32 @@ done
 rm -r "$WORK/job"
 check_volume "after the commands"
 ok "rollback, atomically and snapshot on a mount of the module"
+
+# A mount of a snapshot, and of the volume beside it.
+make_volume 64M
+mkdir -p "$WORK/job"
+cp -r "$WORK/commands/." "$WORK/job/"
+run_machine 'insmod /modules/steadfast.ko stack=1
+mkdir /other; mount -t steadfast /dev/vda /mnt && echo one >/mnt/a && mkdir /mnt/d && head -c 300000 /dev/urandom >/mnt/d/b
+sum=$(md5sum </mnt/d/b); steadfast snapshot create /mnt first
+echo two >/mnt/a; rm -r /mnt/d; steadfast snapshot create /mnt second; echo three >/mnt/a
+mount -t steadfast -o snapshot=first /dev/vda /other 2>/dev/null || echo "BESIDE $(ls /other)"
+umount /mnt; mount -t steadfast -o snapshot=first /dev/vda /mnt
+echo "FIRST $(cat /mnt/a) $([ "$sum" = "$(md5sum </mnt/d/b)" ] && echo same) $(grep -c " /mnt steadfast ro,.*snapshot=first" /proc/mounts)"
+touch /mnt/a 2>/dev/null || echo READ-ONLY; mount -o remount,rw /mnt 2>/dev/null || echo STAYS
+for state in ro ro,snapshot=second; do mount -t steadfast -o $state /dev/vda /other 2>/dev/null || echo REFUSED; done
+mount -t steadfast -o snapshot=first /dev/vda /other && echo "TWICE $(cat /other/a)"; umount /other; umount /mnt
+mount -t steadfast -o snapshot=second /dev/vda /mnt; echo "SECOND $(ls /mnt) $(cat /mnt/a)"; umount /mnt
+mount -t steadfast -o snapshot=third /dev/vda /mnt 2>/dev/null || echo NONE
+mount -t steadfast /dev/vda /mnt; echo "LIVE $(cat /mnt/a)"; umount /mnt; rmmod steadfast'
+for word in 'BESIDE $' 'FIRST one same 1' READ-ONLY STAYS 'TWICE one' 'SECOND a two' NONE 'LIVE three'; do said "$word"; done
+[ "$(grep -c '^REFUSED' "$WORK/said")" = 2 ] || die "two states of a device are mounted at a time"
+grep -q "there is no snapshot 'third'" "$WORK/said" || die "the log does not name the snapshot"
+grep -q 'a snapshot is read-only' "$WORK/said" || die "the log does not say why a snapshot stays read-only"
+rm -r "$WORK/job"
+check_volume "after mounts of snapshots"
+ok "mounts of snapshots"
+check_stack
 
 # The core has no memory now and then: calls fail with ENOMEM, and what a program was told is there.
 make_volume 64M

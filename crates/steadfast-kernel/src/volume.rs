@@ -31,6 +31,8 @@ pub struct sfk_options {
     pub recover: bool,
     /// Memory for nodes, names and bitmaps, in bytes.
     pub cache_size: usize,
+    /// The name of a snapshot, which is opened instead of the volume; NULL: the volume.
+    pub snapshot: *const c_char,
 }
 
 /// Space of a volume.
@@ -108,15 +110,26 @@ pub unsafe extern "C" fn sfk_open(
     // SAFETY: the caller passes a buffer of this length.
     let room = unsafe { slice::from_raw_parts_mut(text.cast::<u8>(), room) };
     room.fill(0);
-    match open(device, options) {
+    let snapshot = match options.snapshot.is_null() {
+        true => None,
+        // SAFETY: the kernel's side passes texts that end with a zero.
+        false => Some(unsafe { core::ffi::CStr::from_ptr(options.snapshot) }),
+    };
+    // No snapshot has a name that is no text.
+    let name = snapshot.map(|name| name.to_str().unwrap_or_default());
+    match open(device, options, name) {
         Ok(volume) => {
             // SAFETY: `out` is valid.
             unsafe { out.write(volume) };
             0
         }
         Err(error) => {
+            let mut text = Text { room, length: 0 };
             // A text that is too long is cut.
-            let _ = write!(Text { room, length: 0 }, "{error}");
+            let _ = match (&error, name) {
+                (Error::NotFound, Some(name)) => write!(text, "there is no snapshot '{name}'"),
+                _ => write!(text, "{error}"),
+            };
             -errno(&error)
         }
     }
@@ -125,7 +138,11 @@ pub unsafe extern "C" fn sfk_open(
 /// Opens the volume in memory of its own. Not inlined, so that the texts of errors are not on the
 /// stack below it.
 #[inline(never)]
-fn open(device: *mut c_void, options: &sfk_options) -> Result<*mut Core, Error> {
+fn open(
+    device: *mut c_void,
+    options: &sfk_options,
+    snapshot: Option<&str>,
+) -> Result<*mut Core, Error> {
     let medium = BlockDevice::new(device, options.size, options.unit, options.discards)
         .ok_or(Error::InvalidArgument("size or sector size of the device"))?;
     let mut place = Vec::new();
@@ -138,7 +155,10 @@ fn open(device: *mut c_void, options: &sfk_options) -> Result<*mut Core, Error> 
         recover: options.recover,
         shared: false,
     };
-    place.push(Volume::open(medium, wanted, Kernel::default())?);
+    place.push(match snapshot {
+        Some(name) => Volume::open_snapshot(medium, Kernel::default(), wanted, name)?,
+        None => Volume::open(medium, wanted, Kernel::default())?,
+    });
     let place: Box<[Core]> = place.into_boxed_slice();
     Ok(Box::into_raw(place).cast())
 }
