@@ -2,8 +2,12 @@
 /* Entering the core, leaving it, and what a panic does. */
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
+#include <linux/srcu.h>
 
 #include "steadfast.h"
+
+/* Entries to volumes that are open read-only. */
+DEFINE_STATIC_SRCU(readers);
 
 int sf_enter(struct sf_entry *entry, struct sf_info *info)
 {
@@ -15,6 +19,10 @@ int sf_enter(struct sf_entry *entry, struct sf_info *info)
 	entry->mutexes = NULL;
 	entry->writes = NULL;
 	entry->base = 0;
+	/* With false comes the volume that is open for writing. */
+	entry->may_end = smp_load_acquire(&info->core_read_only);
+	if (unlikely(entry->may_end))
+		entry->reader = srcu_read_lock(&readers);
 	entry->nofs = memalloc_nofs_save();
 	current->journal_info = entry;
 	if (unlikely(READ_ONCE(sf_stack_measured)))
@@ -28,6 +36,14 @@ void sf_leave(struct sf_entry *entry, const char *name)
 		sf_stack_end(entry, name);
 	current->journal_info = entry->outer;
 	memalloc_nofs_restore(entry->nofs);
+	if (unlikely(entry->may_end))
+		srcu_read_unlock(&readers, entry->reader);
+}
+
+/* Waits until no entry uses a volume that was replaced before this call. */
+void sf_wait_for_readers(void)
+{
+	synchronize_srcu(&readers);
 }
 
 struct sf_entry *sf_entry_here(void)

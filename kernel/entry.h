@@ -22,6 +22,9 @@ struct sf_entry {
 	struct sf_info *info;
 	void *outer;
 	unsigned int nofs;
+	/* The volume is open read-only, so a remount may put another one in its place. */
+	bool may_end;
+	int reader;
 	unsigned int reads;
 	struct sf_rwsem *read[SF_READS];
 	struct sf_mutex *mutexes;
@@ -35,6 +38,7 @@ int sf_enter(struct sf_entry *entry, struct sf_info *info);
 void sf_leave(struct sf_entry *entry, const char *name);
 struct sf_entry *sf_entry_here(void);
 void sf_check_broken(void);
+void sf_wait_for_readers(void);
 void sf_note_no_space(struct sf_info *info);
 
 /* escape.S: sf_save returns 0, and once more, with 1, after sf_escape. */

@@ -35,7 +35,7 @@ struct sf_info {
 	struct super_block *sb;
 	struct sfk_volume *volume;
 	bool broken; /* the core has panicked */
-	bool core_read_only;
+	bool core_read_only; /* a remount may replace the volume (entry.c) */
 	struct sf_options options;
 	u32 mask; /* the live transaction mask */
 	struct task_struct *background;

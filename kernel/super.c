@@ -148,7 +148,8 @@ static const struct super_operations sf_super_operations = {
 	.show_options = sf_show_options,
 };
 
-static int open_volume(struct sf_info *info, struct fs_context *fc)
+static int open_volume(struct sf_info *info, struct fs_context *fc, bool read_only,
+		       struct sfk_volume **volume)
 {
 	struct super_block *sb = info->sb;
 	struct block_device *bdev = sb->s_bdev;
@@ -156,7 +157,7 @@ static int open_volume(struct sf_info *info, struct fs_context *fc)
 		.size = bdev_nr_bytes(bdev),
 		.unit = bdev_logical_block_size(bdev),
 		.discards = info->options.discard && bdev_max_discard_sectors(bdev),
-		.read_only = sb_rdonly(sb) || bdev_read_only(bdev),
+		.read_only = read_only,
 		.recover = info->options.recover,
 		.cache_size = info->options.cache_size,
 		.snapshot = info->options.snapshot,
@@ -166,8 +167,7 @@ static int open_volume(struct sf_info *info, struct fs_context *fc)
 
 	if (!text)
 		return -ENOMEM;
-	info->core_read_only = options.read_only;
-	result = SF_CORE(info, sfk_open(bdev, &options, &info->volume, text, 256));
+	result = SF_CORE(info, sfk_open(bdev, &options, volume, text, 256));
 	if (result)
 		errorf(fc, "steadfast (%s): %s", sb->s_id, text);
 	kfree(text);
@@ -231,7 +231,8 @@ static int sf_fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_flags |= SB_POSIXACL;
 	/* The core takes checksums of pages and writes from them: no writer may change them then. */
 	sb->s_iflags |= SB_I_STABLE_WRITES;
-	result = open_volume(info, fc);
+	info->core_read_only = sb_rdonly(sb) || bdev_read_only(sb->s_bdev);
+	result = open_volume(info, fc, info->core_read_only, &info->volume);
 	if (result)
 		return result;
 	result = set_up(info, false);
@@ -285,25 +286,54 @@ static int sf_get_tree(struct fs_context *fc)
 	return -EBUSY;
 }
 
+/* From read-only to writable: the volume is opened once more, as by a new mount, with its rules for
+ * what is damaged or too new. Opening writes no block that the state has, so readers go on. */
+static int open_for_writing(struct sf_info *info, struct fs_context *fc)
+{
+	const struct sf_info *wanted = fc->s_fs_info;
+	struct sfk_volume *old = info->volume, *new;
+	bool recover = info->options.recover;
+	int result;
+
+	if (info->options.snapshot) {
+		errorf(fc, "steadfast (%s): a snapshot is read-only", info->sb->s_id);
+		return -EROFS;
+	}
+	info->options.recover |= wanted->options.recover;
+	result = open_volume(info, fc, false, &new);
+	if (result) {
+		info->options.recover = recover;
+		return result;
+	}
+	WRITE_ONCE(info->volume, new);
+	/* An entry that sees false finds the new volume, and need not be waited for. */
+	smp_store_release(&info->core_read_only, false);
+	sf_wait_for_readers();
+	(void)SF_CORE(info, sfk_close(old));
+	(void)SF_CORE(info, (sfk_free(old), 0));
+	return 0;
+}
+
 static int sf_reconfigure(struct fs_context *fc)
 {
 	struct super_block *sb = fc->root->d_sb;
 	struct sf_info *info = sf_info(sb);
+	int result = 0;
 
 	sync_filesystem(sb);
-	if (!(fc->sb_flags & SB_RDONLY) && info->options.snapshot) {
-		errorf(fc, "steadfast (%s): a snapshot is read-only", sb->s_id);
-		return -EROFS;
-	}
-	if (!(fc->sb_flags & SB_RDONLY) && info->core_read_only)
-		return invalf(fc, "steadfast: mounted read-only: unmount it and mount it again");
 	if ((fc->sb_flags & SB_RDONLY) && !sb_rdonly(sb)) {
-		long result;
-
 		stop_background(info);
 		result = SF_CORE(info, sfk_checkpoint(info->volume));
 		/* It stays writable then, as inside an atomic change. */
 		return result ? (start_background(info) ?: result) : 0;
+	}
+	if (!(fc->sb_flags & SB_RDONLY) && info->core_read_only) {
+		result = open_for_writing(info, fc);
+		if (!result)
+			result = start_background(info) ?: set_up(info, true);
+		if (result)
+			stop_background(info);
+		return result;
 	}
 	if (!(fc->sb_flags & SB_RDONLY) && !info->background)
 		return start_background(info);

@@ -175,6 +175,39 @@ check_volume "after mounts of snapshots"
 ok "mounts of snapshots"
 check_stack
 
+# From read-only to writable, with a log to replay, beside readers. What a new mount refuses, the
+# remount refuses too.
+make_volume 64M
+run_machine 'insmod /modules/steadfast.ko
+mount -t steadfast /dev/vda /mnt && head -c 3000000 /dev/urandom >/mnt/a && md5sum /mnt/a >/mnt/sum && sync
+mkdir /mnt/d && echo late >/mnt/d/b && sync; echo LEFT'
+said LEFT
+run_machine 'insmod /modules/steadfast.ko stack=1
+mount -t steadfast -o ro,timer=3s /dev/vda /mnt && cat /mnt/d/b && md5sum -c /mnt/sum >/dev/null && echo REPLAYED
+for i in 1 2 3; do while [ ! -e /stop ]; do md5sum -c /mnt/sum >/dev/null || echo "FAILED reader $i"; done & done
+while [ ! -e /stop ]; do echo 3 >/proc/sys/vm/drop_caches; done &
+exec 3</mnt/a; sleep 1; mount -o remount,rw /mnt && echo WRITABLE; sleep 1
+for i in $(seq 200); do echo $i >/mnt/d/n$i; rm -f /mnt/d/n$((i - 9)); done; sync; touch /stop; wait
+echo "OPEN $(md5sum <&3 | cut -d" " -f1)" $(cut -d" " -f1 /mnt/sum); exec 3<&-
+ls /mnt/d | wc -l; grep " /mnt steadfast rw,.*timer=3000ms" /proc/mounts; mount -o remount,ro /mnt && mount -o remount,rw /mnt && echo AGAIN
+umount /mnt && rmmod steadfast && echo UNLOADED'
+for word in late REPLAYED WRITABLE 10 /dev/vda AGAIN UNLOADED 'OPEN \([0-9a-f]*\) \1$'; do said "$word"; done
+check_volume "after a remount from read-only to writable"
+check_stack
+# Both copies of the newest metaroot are damaged: a newer state than the one that is left.
+generation=$("$STEADFAST" info --json "$IMAGE" | sed -n 's/.*"generation": *\([0-9]*\).*/\1/p')
+[ -n "$generation" ] || die "steadfast info does not tell the generation"
+for at in $((4096 * (1 + generation % 2))) $(((64 << 20) - 4096 * (3 - generation % 2))); do
+    printf 'damaged' | dd of="$IMAGE" bs=1 seek=$((at + 100)) conv=notrunc status=none
+done
+run_machine 'insmod /modules/steadfast.ko
+mount -t steadfast /dev/vda /mnt 2>/dev/null || echo REFUSED; mount -t steadfast -o ro /dev/vda /mnt && echo MOUNTED
+mount -o remount,rw /mnt 2>/dev/null || echo STAYS; touch /mnt/x 2>/dev/null || echo READ-ONLY; md5sum -c /mnt/sum >/dev/null && echo SAME
+mount -o remount,rw,recover /mnt && touch /mnt/x && echo RECOVERED; umount /mnt; rmmod steadfast && echo UNLOADED'
+for word in REFUSED MOUNTED STAYS READ-ONLY SAME RECOVERED UNLOADED; do said "$word"; done
+check_volume "after a remount with recover"
+ok "from read-only to writable by remount"
+
 # The core has no memory now and then: calls fail with ENOMEM, and what a program was told is there.
 make_volume 64M
 run_machine 'insmod /modules/steadfast.ko
