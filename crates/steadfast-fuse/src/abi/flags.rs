@@ -53,6 +53,12 @@ pub(crate) mod fopen {
 /// truncating.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 
+/// `ReadIn::read_flags`.
+pub(crate) mod read {
+    /// A program reads; the kernel does not fill pages of its cache.
+    pub(crate) const LOCK_OWNER: u32 = 1 << 1;
+}
+
 /// `WriteIn::write_flags`.
 pub(crate) mod write {
     /// The kernel writes back its page cache, and the handle is a guess.

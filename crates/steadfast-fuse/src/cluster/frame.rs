@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::buffer::DATA_MAX;
+use crate::filesystem::recall::Recalled;
 
 /// Longest body of a frame: the data of a WRITE or READ, and what stands before it.
 const BODY_MAX: usize = DATA_MAX + 4096;
@@ -64,6 +65,8 @@ pub(super) enum Told {
     Recall = 2,
     /// Also all names.
     RecallNames = 3,
+    /// The kernel must drop attributes and pages of the nodes in the body.
+    RecallPages = 4,
 }
 
 /// The start of an answer. The data follows.
@@ -162,7 +165,7 @@ impl AnswerFrame {
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<AnswerFrame> {
         let head: AnswerHead = structure(reader)?;
         let progress = Progress { accepted: head.accepted, durable: head.durable };
-        let told = [Told::Answer, Told::Recall, Told::RecallNames]
+        let told = [Told::Answer, Told::Recall, Told::RecallNames, Told::RecallPages]
             .into_iter()
             .find(|told| *told as u32 == head.told)
             .ok_or_else(garbled)?;
@@ -170,10 +173,14 @@ impl AnswerFrame {
         Ok(AnswerFrame { told, number: head.number, error: head.error, progress, bytes })
     }
 
-    /// The recall of the attributes of nodes, and of all names if `names`.
-    pub(super) fn recall(number: u64, nodes: &[u64], names: bool) -> AnswerFrame {
+    /// The recall of what the kernel keeps of nodes.
+    pub(super) fn recall(number: u64, nodes: &[u64], what: Recalled) -> AnswerFrame {
         AnswerFrame {
-            told: if names { Told::RecallNames } else { Told::Recall },
+            told: match what {
+                Recalled::Attributes => Told::Recall,
+                Recalled::Names => Told::RecallNames,
+                Recalled::Pages => Told::RecallPages,
+            },
             number,
             error: 0,
             progress: Progress::default(),

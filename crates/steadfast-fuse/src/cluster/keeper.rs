@@ -130,7 +130,18 @@ impl Keeper {
         self.drop_from_kernel(&kept, names)
     }
 
-    /// Has the kernel drop everything that it keeps.
+    /// Has the kernel drop attributes and pages of nodes. Waits for requests of this kernel that
+    /// are under way. Returns whether it has.
+    pub(super) fn recall_pages(&self, nodes: &[u64]) -> bool {
+        self.settled().recall(nodes, Instant::now());
+        let mut dropped = true;
+        for node in nodes {
+            dropped &= self.told(self.device.invalidate_inode(*node, 0).err());
+        }
+        dropped
+    }
+
+    /// Has the kernel drop all attributes and names that it keeps.
     pub(super) fn recall_all(&self) {
         let (kept, names) = {
             let (mut settled, now) = (self.settled(), Instant::now());
@@ -148,9 +159,14 @@ impl Keeper {
         if names && self.epochs {
             failed = self.device.expire_entries().err().or(failed);
         }
+        self.told(failed)
+    }
+
+    /// Whether the kernel was told. One that is no more keeps nothing.
+    fn told(&self, failed: Option<std::io::Error>) -> bool {
         match failed {
             Some(error) if error.raw_os_error() != Some(libc::ENODEV) => {
-                log_warning!("the kernel keeps what another node changes for up to 0.5 s: {error}");
+                log_warning!("the kernel keeps what another node changes: {error}");
                 false
             }
             _ => true,

@@ -20,8 +20,9 @@ use super::session::{Guest, PeerSession};
 use super::switch::Switch;
 use crate::commands::Commands;
 use crate::device::Device;
-use crate::filesystem::delegations::{Done, Lasting, Recaller};
+use crate::filesystem::delegations::Lasting;
 use crate::filesystem::kernels::Kernels;
+use crate::filesystem::recall::{Done, Recalled, Recaller};
 use crate::filesystem::{Filesystem, Kernel};
 use crate::init::{self, Agreement};
 use crate::jobs::Job;
@@ -66,11 +67,16 @@ struct MountState {
     delegations: bool,
     end: UnmountHandle,
     listeners: Option<Arc<Listeners>>,
+    /// Drops pages of this node's kernel.
+    pages: Sender<PageRecall>,
     wish: Mutex<Wish>,
     wake: Condvar,
     /// Of the owner; none yet. Run when the mount ends.
     attendants: Mutex<Option<Attendants>>,
 }
+
+/// Nodes whose pages this node's kernel must drop. What is called behind it is told whether it has.
+type PageRecall = (Vec<u64>, Box<dyn FnOnce(bool) + Send>);
 
 /// Ends the threads of an owner; whether open files were cut off.
 type Attendants = Box<dyn FnOnce(bool) + Send>;
@@ -122,7 +128,20 @@ impl SharedMount {
             error
         };
         let listeners = started.map_err(|error| fail(error, &mut workers))?;
+        let (pages, page_recalls) = mpsc::channel::<PageRecall>();
+        let drops = Arc::downgrade(&switch);
+        // It waits for requests that are under way, so these must not need its thread. It ends with
+        // the mount.
+        Builder::new()
+            .name("page-recalls".into())
+            .spawn(move || {
+                for (nodes, then) in page_recalls {
+                    then(drops.upgrade().is_some_and(|switch| switch.keeper.recall_pages(&nodes)));
+                }
+            })
+            .map_err(|error| fail(error, &mut workers))?;
         let shared = Arc::new(MountState {
+            pages,
             switch,
             device,
             agreement,
@@ -246,7 +265,8 @@ impl Ownership {
             }
         };
         let filesystem = make(Some(shared.device.clone()), shared.agreement);
-        filesystem.reached_by(Arc::new(OwnerKernel(Arc::downgrade(&shared.switch))));
+        let (switch, pages) = (Arc::downgrade(&shared.switch), shared.pages.clone());
+        filesystem.reached_by(Arc::new(OwnerKernel { switch, pages }));
         let hub = Hub::start(
             epoch,
             Arc::clone(&authority),
@@ -288,14 +308,21 @@ impl Ownership {
 }
 
 /// The kernel of the owner's node. The switch has the file system, which has this.
-struct OwnerKernel(Weak<Switch>);
+struct OwnerKernel {
+    switch: Weak<Switch>,
+    pages: Sender<PageRecall>,
+}
 
 impl Recaller for OwnerKernel {
-    fn recall(&self, nodes: &[u64], names: bool, done: Done) {
-        match self.0.upgrade().is_none_or(|switch| switch.keeper.recall(nodes, names)) {
-            true => drop(done),
-            false => done.never(),
+    fn recall(&self, nodes: &[u64], what: Recalled, done: Done) {
+        let then = |dropped| if dropped { drop(done) } else { done.never() };
+        if what == Recalled::Pages {
+            // Without the thread the mount has ended.
+            let _ = self.pages.send((nodes.to_vec(), Box::new(then)));
+            return;
         }
+        let names = what == Recalled::Names;
+        then(self.switch.upgrade().is_none_or(|switch| switch.keeper.recall(nodes, names)));
     }
 }
 
@@ -303,9 +330,9 @@ impl Recaller for OwnerKernel {
 struct There(Weak<PeerSession>);
 
 impl Recaller for There {
-    fn recall(&self, nodes: &[u64], names: bool, done: Done) {
+    fn recall(&self, nodes: &[u64], what: Recalled, done: Done) {
         match self.0.upgrade() {
-            Some(session) => session.recall(nodes, names, done),
+            Some(session) => session.recall(nodes, what, done),
             None => done.never(),
         }
     }
@@ -473,6 +500,15 @@ impl MountState {
                         if keeper.recall(&answer.nodes(), answer.told == Told::RecallNames) {
                             let _ = confirm.send((connection, answer.number));
                         }
+                    }
+                    Told::RecallPages => {
+                        let (confirm, number) = (confirm.clone(), answer.number);
+                        let then = move |dropped| {
+                            if dropped {
+                                let _ = confirm.send((connection, number));
+                            }
+                        };
+                        let _ = self.pages.send((answer.nodes(), Box::new(then)));
                     }
                 }
             }

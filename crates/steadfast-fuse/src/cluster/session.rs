@@ -19,7 +19,7 @@ use super::link::{Authority, wait_until_sure};
 use crate::abi::opcode;
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
-use crate::filesystem::delegations::Done;
+use crate::filesystem::recall::{Done, Recall, Recalled};
 use crate::io_flusher::set_io_flusher;
 use crate::log::log_warning;
 use crate::request::Request;
@@ -50,6 +50,13 @@ pub(super) trait Guest: Service {
     fn progress(&self) -> Progress;
 }
 
+/// A recall that the peer has not confirmed.
+struct Unconfirmed {
+    done: Done,
+    /// Nodes whose pages it is about.
+    pages: Vec<u64>,
+}
+
 enum RequestState {
     /// Not answered yet.
     Running,
@@ -74,7 +81,9 @@ struct Inner {
     /// What the peer was told last without having asked.
     told: Progress,
     /// Recalls that the peer has not confirmed.
-    recalls: HashMap<u64, Done>,
+    recalls: HashMap<u64, Unconfirmed>,
+    /// Nodes whose pages the peer must drop when it is back.
+    missed: HashSet<u64>,
     /// Number of the last recall.
     recalled: u64,
     /// Recalls have a thread of their own, because a peer that takes nothing must not make others
@@ -107,6 +116,7 @@ impl PeerSession {
             queue: Some(queue),
             told: Progress::default(),
             recalls: HashMap::new(),
+            missed: HashSet::new(),
             recalled: 0,
             recall_queue: Some(recall_queue),
         };
@@ -157,11 +167,16 @@ impl PeerSession {
         inner.connections += 1;
         let number = inner.connections;
         inner.told = Progress::default();
-        // A peer keeps nothing when it greets again.
-        let _recalled = std::mem::take(&mut inner.recalls);
+        // A peer keeps nothing but pages when it greets again.
+        let unconfirmed = std::mem::take(&mut inner.recalls);
+        inner.missed.extend(unconfirmed.into_values().flat_map(|recall| recall.pages));
         let connection = PeerConnection { number, writer: Arc::new(Mutex::new(writer)), close };
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
+        }
+        let missed: Vec<u64> = inner.missed.drain().collect();
+        if !missed.is_empty() {
+            inner.recall(&missed, Recalled::Pages, Arc::new(Recall::default()).begin());
         }
         number
     }
@@ -172,9 +187,7 @@ impl PeerSession {
         if inner.connection.as_ref().is_some_and(|connection| connection.number == number) {
             inner.connection = None;
             inner.alone_since = Instant::now();
-            for (_, done) in inner.recalls.drain() {
-                done.never();
-            }
+            inner.give_up_recalls();
         }
     }
 
@@ -315,9 +328,7 @@ impl PeerSession {
             let mut inner = self.inner();
             inner.queue = None;
             inner.recall_queue = None;
-            for (_, done) in inner.recalls.drain() {
-                done.never();
-            }
+            inner.give_up_recalls();
             if let Some(connection) = inner.connection.take() {
                 (connection.close)();
             }
@@ -357,16 +368,32 @@ struct SessionReturn {
 }
 
 impl PeerSession {
-    /// Has the peer's kernel drop what it keeps, see [`Recaller`](crate::filesystem::delegations::Recaller).
-    pub(super) fn recall(&self, nodes: &[u64], names: bool, done: Done) {
-        let mut inner = self.inner();
-        inner.recalled += 1;
-        let number = inner.recalled;
-        let recall = AnswerFrame::recall(number, nodes, names);
-        let queue = inner.recall_queue.clone().filter(|_| inner.connection.is_some());
-        match queue.is_some_and(|queue| queue.send(recall).is_ok()) {
-            true => drop(inner.recalls.insert(number, done)),
-            false => done.never(),
+    /// Has the peer's kernel drop what it keeps, see [`Recaller`](crate::filesystem::recall::Recaller).
+    pub(super) fn recall(&self, nodes: &[u64], what: Recalled, done: Done) {
+        self.inner().recall(nodes, what, done);
+    }
+}
+
+impl Inner {
+    fn recall(&mut self, nodes: &[u64], what: Recalled, done: Done) {
+        self.recalled += 1;
+        let number = self.recalled;
+        let pages = if what == Recalled::Pages { nodes.to_vec() } else { Vec::new() };
+        let recall = AnswerFrame::recall(number, nodes, what);
+        let queue = self.recall_queue.clone().filter(|_| self.connection.is_some());
+        if queue.is_some_and(|queue| queue.send(recall).is_ok()) {
+            self.recalls.insert(number, Unconfirmed { done, pages });
+        } else {
+            self.missed.extend(pages);
+            done.never();
+        }
+    }
+
+    /// Without the connection nothing is confirmed.
+    fn give_up_recalls(&mut self) {
+        for (_, recall) in self.recalls.drain() {
+            self.missed.extend(recall.pages);
+            recall.done.never();
         }
     }
 }

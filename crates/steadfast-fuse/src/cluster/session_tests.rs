@@ -163,3 +163,30 @@ fn a_close_ends_locks_before_later_requests_are_executed() {
     assert_eq!(answer(&received).number, 1);
     peer.session.end();
 }
+
+/// A peer that was away drops the pages of what was changed meanwhile.
+#[test]
+fn missed_recalls_of_pages_come_over_the_next_connection() {
+    let peer = Peer::new();
+    let (number, received) = peer.connect();
+    let recall = Arc::new(Recall::default());
+    peer.session.recall(&[7], Recalled::Pages, recall.begin());
+    assert_eq!(answer(&received).nodes(), [7]);
+    peer.session.disconnect(number);
+    peer.session.recall(&[8], Recalled::Pages, recall.begin());
+    peer.session.recall(&[9], Recalled::Attributes, recall.begin());
+    assert_eq!(recall.wait(Instant::now()), 3, "none was confirmed");
+    let (_, received) = peer.connect();
+    let again = answer(&received);
+    let mut nodes = again.nodes();
+    nodes.sort_unstable();
+    assert_eq!((again.told, nodes), (Told::RecallPages, vec![7, 8]));
+    // Those that were under way when a peer greets again are sent again, too.
+    let (_, received) = peer.connect();
+    assert_eq!(answer(&received).nodes().len(), 2);
+    let last = peer.session.inner().recalled;
+    peer.send(FrameKind::Recalled, last, opcode::GETATTR, &[]);
+    let (_, received) = peer.connect();
+    assert!(received.recv_timeout(Duration::from_millis(50)).is_err(), "all are confirmed");
+    peer.session.end();
+}

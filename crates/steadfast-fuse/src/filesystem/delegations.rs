@@ -13,12 +13,13 @@
 //! The word is that of NFS (RFC 8881, section 10.4). NFS delegates opens; this delegates reading.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use steadfast::InodeNumber;
 
 use super::affected::Affected;
+use super::recall::{Reach, Recall, Recalled};
 use crate::metrics::Metrics;
 
 /// How long no other kernel must have changed an inode.
@@ -35,24 +36,6 @@ const INODES_MAX: usize = 1 << 16;
 
 /// How long this node certainly stays the owner.
 pub(crate) type Lasting = Box<dyn Fn() -> Duration + Send + Sync>;
-
-/// Has a kernel drop what it keeps.
-pub(crate) trait Recaller: Send + Sync {
-    /// Attributes of these nodes, and all names if `names`. `done` is dropped when that is done.
-    fn recall(&self, nodes: &[u64], names: bool, done: Done);
-}
-
-/// Has the kernel with a number drop what it keeps of inodes, and all names if it is asked to.
-pub(crate) type Reach<'a> = &'a dyn Fn(u64, &[InodeNumber], bool, Done);
-
-/// Is dropped when a recall is done.
-pub(crate) struct Done(Option<Arc<Recall>>);
-
-#[derive(Default)]
-pub(crate) struct Recall {
-    pending: Mutex<usize>,
-    done: Condvar,
-}
 
 /// What a kernel keeps of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,10 +159,10 @@ impl Delegations {
     /// Tells all kernels at once, and waits until each has dropped what it had, or has it no more.
     fn tell(&self, notices: &HashMap<u64, Notice>, names: bool, reach: Reach<'_>) {
         let recall = Arc::new(Recall::default());
-        *recall.pending() = notices.len();
+        let what = if names { Recalled::Names } else { Recalled::Attributes };
         self.metrics.share(|sharing| &sharing.recalls, notices.len() as u64);
         for (kernel, notice) in notices {
-            reach(*kernel, &notice.inodes, names, Done(Some(Arc::clone(&recall))));
+            reach(*kernel, &notice.inodes, what, recall.begin());
         }
         if let Some(until) = notices.values().filter_map(|notice| notice.until).max() {
             let silent = recall.wait(until);
@@ -215,44 +198,6 @@ impl Drop for Change<'_> {
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
         self.0.table().go_on(Instant::now());
-    }
-}
-
-impl Done {
-    /// The kernel is not reached: what it has kept ends with its time.
-    pub(crate) fn never(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Done {
-    fn drop(&mut self) {
-        let Some(recall) = &self.0 else { return };
-        let mut pending = recall.pending();
-        *pending -= 1;
-        if *pending == 0 {
-            recall.done.notify_all();
-        }
-    }
-}
-
-impl Recall {
-    fn pending(&self) -> MutexGuard<'_, usize> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for all confirmations. Returns how many are missing in the end.
-    fn wait(&self, until: Instant) -> usize {
-        let mut pending = self.pending();
-        while *pending > 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let waited = self.done.wait_timeout(pending, left);
-            pending = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        *pending
     }
 }
 

@@ -104,12 +104,12 @@ fn a_recall_ends_with_the_answers_or_with_the_time() {
     while granted(1).is_none() {}
     let told = Mutex::new(Vec::new());
     let affected = || Affected { inodes: vec![INODE], names: true, own: false };
-    let change = delegations.change(2, affected(), &|kernel, inodes, names, done| {
-        told.lock().unwrap().push((kernel, inodes.to_vec(), names));
+    let change = delegations.change(2, affected(), &|kernel, inodes, what, done| {
+        told.lock().unwrap().push((kernel, inodes.to_vec(), what));
         drop(done);
     });
     drop(change);
-    assert_eq!(*told.lock().unwrap(), [(1, vec![INODE], true)]);
+    assert_eq!(*told.lock().unwrap(), [(1, vec![INODE], Recalled::Names)]);
     delegations.table().by_inode.clear();
     while granted(1).is_none() {}
     let until = delegations.table().by_inode[&INODE].holders[0].1;

@@ -6,7 +6,8 @@
 //! parked requests. The gate, the lease, file locks, views of snapshots and the scrubber belong to the
 //! volume.
 //!
-//! Invariant: with several kernels each keeps only what is delegated to it ([`super::delegations`]).
+//! Invariant: with several kernels each keeps only what is delegated to it ([`super::delegations`]),
+//! and pages that are recalled ([`super::page_holders`]).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +17,10 @@ use std::time::{Duration, Instant};
 use steadfast::{InodeNumber, Platform, Volume};
 use steadfast_media::Medium;
 
-use super::delegations::{Change, Delegations, Done, Lasting, Recaller, Stop, What};
+use super::delegations::{Change, Delegations, Lasting, Stop, What};
 use super::lease::Lease;
+use super::page_holders::PageHolders;
+use super::recall::{Done, Recalled, Recaller};
 use super::{Filesystem, Phase};
 use crate::abi::opcode;
 use crate::errno::Errno;
@@ -35,6 +38,7 @@ pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
     several: bool,
     /// What they may keep; none: nothing.
     delegations: Option<Delegations>,
+    pub(super) page_holders: PageHolders,
     pub(crate) gate: RwLock<Phase>,
     pub(crate) lease: Lease,
     pub(crate) snapshots: Snapshots<M, P>,
@@ -61,6 +65,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
         Arc::new(Kernels {
             several,
             delegations: lasting.map(|lasting| Delegations::new(lasting, Arc::clone(metrics))),
+            page_holders: PageHolders::default(),
             snapshots: Snapshots::new(Arc::clone(volume), first),
             gate: RwLock::new(Phase::Running),
             lease: Lease::default(),
@@ -92,13 +97,13 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
         if self.several { self.handles.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 }
     }
 
-    fn recall(&self, id: u64, inodes: &[InodeNumber], names: bool, done: Done) {
+    pub(super) fn recall(&self, id: u64, inodes: &[InodeNumber], what: Recalled, done: Done) {
         let kernel = self.all().into_iter().find(|kernel| kernel.id == id);
         match kernel.as_ref().and_then(|kernel| Some((kernel, kernel.recaller.get()?))) {
             Some((kernel, recaller)) => {
                 let nodes: Vec<u64> =
                     inodes.iter().map(|inode| kernel.nodes.known(*inode)).collect();
-                recaller.recall(&nodes, names, done);
+                recaller.recall(&nodes, what, done);
             }
             None => done.never(),
         }
@@ -107,7 +112,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
     /// Recalls everything that kernels keep. They keep nothing until the result is dropped.
     pub(crate) fn stop_delegations(&self) -> Option<Stop<'_>> {
         self.delegations.as_ref().map(|delegations| {
-            delegations.stop(&|id, inodes, names, done| self.recall(id, inodes, names, done))
+            delegations.stop(&|id, inodes, what, done| self.recall(id, inodes, what, done))
         })
     }
 
@@ -123,6 +128,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             sharing.peers.fetch_sub(1, Ordering::Relaxed);
         }
         self.kernels.locks.leave(self.id);
+        self.kernels.page_holders.leave(self.id);
         let controls = std::mem::take(&mut *self.controls());
         for handle in controls {
             self.send(Job::Lease { ticket: None, job: LeaseJob::Lost { handle } });
@@ -143,14 +149,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     /// Drops what the kernel caches of an inode, see
-    /// [`Device::invalidate_inode`](crate::device::Device::invalidate_inode). The kernels of peers
-    /// have no pages.
+    /// [`Device::invalidate_inode`](crate::device::Device::invalidate_inode). Pages
+    /// of peers are recalled, see [`super::page_holders`].
     pub(crate) fn invalidate_inode(&self, nodeid: u64, offset: i64) -> std::io::Result<()> {
         match (&self.device, &self.kernels.delegations) {
             // Without pages only what is delegated is kept.
             (_, Some(delegations)) if offset < 0 => {
                 let reach =
-                    |id, inodes: &_, names, done| self.kernels.recall(id, inodes, names, done);
+                    |id, inodes: &_, what, done| self.kernels.recall(id, inodes, what, done);
                 delegations.take_back(self.id, crate::node::inode(nodeid), &reach);
                 Ok(())
             }
@@ -167,7 +173,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Begins what the request changes, see [`Delegations::change`].
     pub(super) fn begin_change(&self, request: &Request<'_>) -> Option<Change<'_>> {
         let delegations = self.kernels.delegations.as_ref()?;
-        let reach = |id, inodes: &_, names, done| self.kernels.recall(id, inodes, names, done);
+        let reach = |id, inodes: &_, what, done| self.kernels.recall(id, inodes, what, done);
         let mut change: Option<Change<'_>> = None;
         loop {
             // A request that makes no sense changes nothing.

@@ -21,6 +21,8 @@ pub(crate) mod lease;
 mod locking;
 mod lost;
 mod names;
+mod page_holders;
+pub(crate) mod recall;
 mod removed;
 mod rolling;
 mod snapshots;
@@ -59,10 +61,10 @@ use crate::service::{Later, Service};
 use crate::snapshots::is_snapshot;
 
 use closing::Closing;
-use delegations::Recaller;
 use kernels::Kernels;
 pub(crate) use lease::OpenTransaction;
 use lost::Lost;
+use recall::Recaller;
 use removed::Removed;
 pub(crate) use rolling::Parked;
 use syncs::Syncs;
@@ -180,14 +182,21 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             self.metrics.share(|sharing| &sharing.forwarded, 1);
         }
         let timed = Kind::of(request).map(|kind| (kind, start));
-        let (mut change, mut began) = (None, start);
+        let (mut change, mut rewrite, mut began) = (None, None, start);
         let outcome = self.guarded(request.header.opcode, || {
             change = self.begin_change(request);
+            if self.is_shared() {
+                rewrite = self.begin_rewrite(request);
+            }
             began = Instant::now();
             self.enter(later, request, out)
         });
-        if self.is_shared() && outcome == Ok(Answer::Ready) {
-            self.delegate(request, began, out.filled_mut());
+        if self.is_shared() {
+            let rewrite = rewrite.or_else(|| self.rewritten(request, out.filled()));
+            rewrite.into_iter().for_each(|rewrite| self.recall_pages(rewrite));
+            if outcome == Ok(Answer::Ready) {
+                self.delegate(request, began, out.filled_mut());
+            }
         }
         drop(change);
         if let Err(errno) = outcome {

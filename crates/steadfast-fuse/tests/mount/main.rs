@@ -15,6 +15,7 @@ mod losses;
 mod mixed;
 mod names;
 mod overlay;
+mod pages;
 mod peers;
 mod rollback;
 mod snapshots;

@@ -25,12 +25,12 @@ type HostVolume = Volume<FileMedium, HostPlatform>;
 type Close = Arc<dyn Fn() + Send + Sync>;
 
 /// The mounts of several nodes; the first one owns the volume.
-struct Nodes {
-    directories: Vec<PathBuf>,
+pub struct Nodes {
+    pub directories: Vec<PathBuf>,
     ends: Vec<UnmountHandle>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     hub: Option<Hub>,
-    metrics: Option<Arc<Metrics>>,
+    pub metrics: Option<Arc<Metrics>>,
     volume: Arc<HostVolume>,
     background: Option<BackgroundThread>,
     open: Arc<Mutex<Vec<Close>>>,
@@ -62,7 +62,7 @@ fn link(stream: UnixStream, seed: u64) -> Link {
 }
 
 impl Nodes {
-    fn new(place: &Place, count: usize, delegations: bool) -> Nodes {
+    pub fn new(place: &Place, count: usize, delegations: bool) -> Nodes {
         let volume = open(&place.image(), false);
         let door: Arc<Mutex<Option<Door>>> = Arc::default();
         let open: Arc<Mutex<Vec<Close>>> = Arc::default();
@@ -128,7 +128,7 @@ impl Nodes {
     }
 
     /// Unmounts everywhere, the owner last, and closes the volume.
-    fn end(mut self) {
+    pub fn end(mut self) {
         for (end, thread) in self.ends.drain(..).zip(self.threads.drain(..)).rev() {
             end.unmount().unwrap();
             thread.join().unwrap().unwrap();

@@ -344,3 +344,26 @@ pub fn as_user(uid: u32, gid: u32, action: impl FnOnce() -> bool) -> bool {
         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
     }
 }
+
+/// Reads the start of a file through a pipe (splice), as sendfile(2) does.
+pub fn spliced(file: &File, length: usize) -> io::Result<Vec<u8>> {
+    let (mut reader, writer) = io::pipe()?;
+    let mut offset = 0;
+    // SAFETY: two descriptors that are open, and a number that lives as long as the call.
+    let count = unsafe {
+        libc::splice(
+            file.as_raw_fd(),
+            &raw mut offset,
+            writer.as_raw_fd(),
+            std::ptr::null_mut(),
+            length,
+            0,
+        )
+    };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    drop(writer);
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut reader, &mut bytes)?;
+    assert_eq!(bytes.len(), count);
+    Ok(bytes)
+}
