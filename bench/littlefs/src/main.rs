@@ -85,7 +85,8 @@ impl littlefs2::driver::Storage for Driver {
     }
 }
 
-/// xorshift64, for data that does not compress and for places.
+/// xorshift64, for data that does not compress and for places. The program stands outside the
+/// workspace, and its figures depend on the sequence.
 struct Random(u64);
 
 impl Random {

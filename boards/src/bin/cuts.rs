@@ -53,7 +53,7 @@ fn name(file: usize) -> [u8; 2] {
     [b'f', b'0' + file as u8]
 }
 
-/// The next number of the sequence that chooses the operations.
+/// The next number of the sequence that chooses the operations. The counts of cuts depend on it.
 fn random(seed: &mut u32, below: u32) -> u32 {
     *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     (*seed >> 10) % below

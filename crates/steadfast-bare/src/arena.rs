@@ -166,6 +166,7 @@ mod tests {
         let size = arena.size();
         assert!(size > 8190 - 2 * UNIT && size.is_multiple_of(UNIT));
         let mut live: Vec<(*mut u8, usize, u8)> = Vec::new();
+        // This crate uses no other one, so it has a sequence of its own.
         let (mut seed, mut refused) = (7_u32, 0);
         for round in 0..20_000_u32 {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

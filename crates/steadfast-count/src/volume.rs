@@ -38,7 +38,7 @@ const SIZE_MIN: u64 = 64 << 20;
 /// Part of the content of files; a whole block of it does not compress.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// xorshift64*: the same numbers on every machine.
+/// xorshift64*: the same numbers on every machine. The committed counts depend on the sequence.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

@@ -18,6 +18,7 @@ use steadfast::fs::{Caller, NewNode};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
 use steadfast_host::HostPlatform;
 use steadfast_media::MemoryMedium;
+use steadfast_media::random::Random;
 
 use crate::admission::{Admission, Surroundings};
 use crate::errno::Errno;
@@ -29,21 +30,6 @@ const REQUEST_MAX: u64 = 256;
 const MIB: u64 = 1 << 20;
 /// How far a writer may exceed the limit of dirty pages, in bytes.
 const BEYOND_MAX: u64 = 20 * MIB;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end.max(1)
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-}
 
 /// One file, as the kernel knows it.
 #[derive(Default)]
@@ -167,7 +153,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Run {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Random::new(seed);
         let size = MIB * [1, 2, 4, 16, 64][random.below(5) as usize];
         let block_size = [512, 1024, 4096, 4096][random.below(4) as usize];
         let mask =

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use steadfast_media::random::Random;
+
 use super::*;
 
 const ME: Owner = Owner { kernel: 1, number: 1 };
@@ -85,13 +87,8 @@ fn two_conversions_of_flock_do_not_wait_for_each_other() {
 #[test]
 fn agrees_with_a_model_of_bytes() {
     const BYTES: u64 = 12;
-    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = |limit: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % limit
-    };
+    let mut random = Random::new(1);
+    let mut next = |limit: u64| random.below(limit);
     let locks = Locks::default();
     let mut model: BTreeMap<(u64, u64), bool> = BTreeMap::new();
     let mut granted = 0;

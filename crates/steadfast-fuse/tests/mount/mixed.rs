@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use steadfast_media::random::Random;
+
 use crate::engines::{self, Aio, Buffer, Ring, Transfers};
 use crate::support::{Place, QUIET, can_mount, wait_for};
 use crate::sys::{self, Mapping};
@@ -71,17 +73,6 @@ fn fill(bytes: &mut [u8], first_sector: usize, version: impl Fn(usize) -> u32) {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % end
-    }
-}
-
 /// One process of the test.
 struct Worker {
     index: usize,
@@ -104,7 +95,7 @@ pub fn worker_main() {
     let buffered = open(0);
     let mut worker = Worker {
         index,
-        random: Random((number(SEED_ENV) as u64 * PROCESSES as u64 + index as u64) << 1 | 1),
+        random: Random::new(number(SEED_ENV) as u64 * PROCESSES as u64 + index as u64),
         notes: Notes::open(std::env::var_os(NOTES_ENV).unwrap().as_ref()),
         mapping: Mapping::new(&buffered, LENGTH).unwrap(),
         buffered,
@@ -113,7 +104,7 @@ pub fn worker_main() {
         ring: Ring::new().unwrap(),
     };
     for step in 0..STEPS {
-        match worker.random.below(16) {
+        match worker.below(16) {
             0..6 => worker.write(step),
             6 => worker.settle(),
             _ => worker.read(step),
@@ -122,21 +113,25 @@ pub fn worker_main() {
 }
 
 impl Worker {
+    fn below(&mut self, end: usize) -> usize {
+        self.random.below(end as u64) as usize
+    }
+
     /// Runs of pages of this process: each process owns every fourth run of `PAGES_MAX` pages.
     fn own_pages(&mut self) -> (usize, usize) {
-        let run = self.random.below(PAGES / PAGES_MAX / PROCESSES) * PROCESSES + self.index;
-        let count = 1 + self.random.below(PAGES_MAX);
-        (run * PAGES_MAX + self.random.below(PAGES_MAX + 1 - count), count)
+        let run = self.below(PAGES / PAGES_MAX / PROCESSES) * PROCESSES + self.index;
+        let count = 1 + self.below(PAGES_MAX);
+        (run * PAGES_MAX + self.below(PAGES_MAX + 1 - count), count)
     }
 
     fn write(&mut self, step: usize) {
         let (page, count) = self.own_pages();
         // Whole pages, or some of their sectors.
         let all = count * SECTORS_PER_PAGE;
-        let (skip, sectors) = match self.random.below(3) {
+        let (skip, sectors) = match self.below(3) {
             0 => {
-                let sectors = 1 + self.random.below(all);
-                (self.random.below(all + 1 - sectors), sectors)
+                let sectors = 1 + self.below(all);
+                (self.below(all + 1 - sectors), sectors)
             }
             _ => (0, all),
         };
@@ -148,7 +143,7 @@ impl Worker {
         let mut data = Buffer::new(sectors * SECTOR);
         fill(&mut data, first, |sector| self.notes.begun(sector).load(Ordering::SeqCst));
         let offset = first * SECTOR;
-        let way = self.random.below(8);
+        let way = self.below(8);
         let written = match way {
             0 => self.buffered.write_all_at(&data, offset as u64),
             1 => self.direct.write_all_at(&data, offset as u64),
@@ -173,8 +168,8 @@ impl Worker {
 
     fn read(&mut self, step: usize) {
         // Pages of all processes. The most recently written pages are read again and again.
-        let count = 1 + self.random.below(PAGES_MAX);
-        let page = self.random.below(PAGES + 1 - count);
+        let count = 1 + self.below(PAGES_MAX);
+        let page = self.below(PAGES + 1 - count);
         let first = page * SECTORS_PER_PAGE;
         let sectors = count * SECTORS_PER_PAGE;
         let offset = page * PAGE;
@@ -182,7 +177,7 @@ impl Worker {
             .map(|sector| self.notes.finished(sector).load(Ordering::SeqCst))
             .collect();
         let mut data = Buffer::new(sectors * SECTOR);
-        let way = self.random.below(10);
+        let way = self.below(10);
         let read = match way {
             0..4 => self.buffered.read_exact_at(&mut data, offset as u64),
             4 => self.direct.read_exact_at(&mut data, offset as u64),
@@ -211,7 +206,7 @@ impl Worker {
     }
 
     fn settle(&mut self) {
-        match self.random.below(5) {
+        match self.below(5) {
             0 => self.buffered.sync_data(),
             1 => self.mapping.sync(),
             2 => sys::forget_pages(&self.buffered),

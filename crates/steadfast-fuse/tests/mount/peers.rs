@@ -18,6 +18,7 @@ use steadfast_fuse::cluster::{Authority, Door, Hub, Link, SharedMount, Standing,
 use steadfast_fuse::metrics::{Kind, Metrics};
 use steadfast_fuse::{IoUring, MountOptions, UnmountHandle};
 use steadfast_host::{BackgroundThread, FileMedium, HostPlatform};
+use steadfast_media::random::Random;
 
 use crate::support::{Place, QUIET, can_mount, open, wait_for};
 
@@ -37,12 +38,11 @@ pub struct Nodes {
 }
 
 /// One end of a connection. Some of its writes go in two pieces, so that a break can come between.
-struct Pieces(UnixStream, u64);
+struct Pieces(UnixStream, Random);
 
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.1 = self.1.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let length = if self.1 >> 61 == 0 { bytes.len().div_ceil(2) } else { bytes.len() };
+        let length = if self.1.one_in(8) { bytes.len().div_ceil(2) } else { bytes.len() };
         if length < bytes.len() {
             std::thread::yield_now();
         }
@@ -58,7 +58,7 @@ fn link(stream: UnixStream, seed: u64) -> Link {
     let reader: Box<dyn Read + Send> = Box::new(stream.try_clone().unwrap());
     let closes = stream.try_clone().unwrap();
     let close = Arc::new(move || drop(closes.shutdown(Shutdown::Both)));
-    Link { reader, writer: Box::new(Pieces(stream, seed)), close }
+    Link { reader, writer: Box::new(Pieces(stream, Random::new(seed))), close }
 }
 
 impl Nodes {

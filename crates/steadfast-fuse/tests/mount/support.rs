@@ -16,6 +16,7 @@ use steadfast::{FormatOptions, OpenOptions, TransactionMask, Volume};
 use steadfast_fuse::{IoUring, MountOptions, UnmountHandle, mount};
 use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, random_uuid};
 use steadfast_media::Medium;
+use steadfast_media::random::Random;
 use tempfile::TempDir;
 
 /// A mask without a timer: only the events that a test causes commit.
@@ -421,13 +422,7 @@ pub fn errno<T>(result: io::Result<T>) -> i32 {
 
 /// Bytes that differ from block to block.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..length)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as u8
-        })
-        .collect()
+    let mut bytes = vec![0; length];
+    Random::new(seed).fill(&mut bytes);
+    bytes
 }

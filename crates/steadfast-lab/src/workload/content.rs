@@ -106,7 +106,8 @@ impl Content {
     }
 }
 
-/// SplitMix64: small, specified, and identical everywhere.
+/// SplitMix64: small, specified, and identical everywhere. The caller keeps the state, and stored
+/// results are of these contents.
 pub fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mix(*state)

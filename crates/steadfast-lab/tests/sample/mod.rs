@@ -5,21 +5,19 @@
 use std::collections::BTreeMap;
 
 use steadfast_lab::result::*;
+use steadfast_media::random::Random;
 
-/// Pseudo-random numbers without a generator crate: the same on every machine.
-pub struct Chance(u64);
+/// Pseudo-random shares: the same on every machine.
+pub struct Chance(Random);
 
 impl Chance {
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Self(Random::new(seed))
     }
 
     /// A number from 0 to 1.
     pub fn next(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+        (self.0.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// A number around 1, within a share.

@@ -52,6 +52,7 @@ pub fn add(list: &mut List) {
     list.add("random-writes-match-a-model", || {
         let f = create("f")?;
         let mut model = Vec::new();
+        // This crate uses no other one, so it has a sequence of its own.
         let mut state = 12345u64;
         let mut next = |limit: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -9,6 +9,7 @@ mod counting;
 use std::sync::Arc;
 
 use steadfast_media::Medium;
+use steadfast_media::random::Random;
 use steadfast_remote::array::{Array, ArrayOptions, BLOCK, CreateOptions, Policy};
 
 use counting::Counting;
@@ -63,26 +64,19 @@ fn a_small_flush_sends_its_bytes_to_as_few_servers_as_survive() {
 
 /// Positions of single-block writes: `hot` of ten go to a twentieth of all blocks.
 struct Places {
-    state: u64,
+    random: Random,
     blocks: u64,
     hot: u64,
 }
 
 impl Places {
     fn new(blocks: u64, hot: u64) -> Places {
-        Places { state: 88_172_645_463_325_252, blocks, hot }
-    }
-
-    fn random(&mut self, limit: u64) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state % limit
+        Places { random: Random::new(1), blocks, hot }
     }
 
     fn next(&mut self) -> u64 {
-        let span = if self.random(10) < self.hot { self.blocks / 20 } else { self.blocks };
-        self.random(span)
+        let hot = self.random.below(10) < self.hot;
+        self.random.below(if hot { self.blocks / 20 } else { self.blocks })
     }
 }
 

@@ -44,6 +44,7 @@ fn page(number: u32, short: bool) -> Vec<u8> {
 fn history(user_pages: u32, mut act: impl FnMut(Act)) -> Vec<Vec<u8>> {
     let mut expected = vec![page(0, true); user_pages as usize];
     let used = user_pages * 2 / 3;
+    // The stored image depends on this sequence.
     let mut state = 5_u32;
     let mut next = |most: u32| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -24,7 +24,7 @@ use crate::volume::Volume;
 
 type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
-/// Random draws from one seed.
+/// Random draws from one seed. The sequence stays its own: the seeds below once showed faults.
 struct Draw(u64);
 
 impl Draw {
