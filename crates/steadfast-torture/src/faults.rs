@@ -15,7 +15,6 @@ mod judge;
 
 use std::sync::Arc;
 
-use steadfast::Error;
 use steadfast_media::{ErrorClass, MediumOperation};
 
 use crate::generate::Generator;
@@ -174,14 +173,9 @@ fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
     let tape = tape.wanting_discards(world.discards);
-    match <LabVolume as Subject>::format(world, &tape, &clock) {
-        Ok(()) => {}
-        Err(Error::VolumeTooSmall { .. }) => return Ok(None),
-        Err(error) => return Err(format!("format: {error}")),
-    }
-    let state = Arc::new(State::empty(clock.now()));
-    let start = Point::new(state, "the empty volume".to_owned(), 0, Some(0));
-    let (mut session, _) = Session::<LabVolume>::open(world, &tape, &clock, 1, &[start])?;
+    let Some(mut session) = Session::<LabVolume>::begin(world, &tape, &clock)? else {
+        return Ok(None);
+    };
     let mut generator = Generator::new(world, 5);
     for _ in 0..effort.before {
         let operation = generator.next(&session.model);

@@ -31,6 +31,7 @@ pub mod rot;
 pub mod sabotage;
 pub mod schedule;
 pub mod session;
+pub mod shorthand;
 pub mod subject;
 pub mod sweep;
 pub mod tape;

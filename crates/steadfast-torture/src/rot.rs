@@ -14,7 +14,6 @@ use steadfast::{Error, InodeNumber};
 use crate::compare::{compare_attributes, text};
 use crate::generate::Generator;
 use crate::image::Image;
-use crate::ledger::Point;
 use crate::model::{Body, Content, Node, State};
 use crate::operation::{Make, Name, Operation, Place};
 use crate::platform::Clock;
@@ -318,14 +317,9 @@ fn share(session: &mut Session<'_, LabVolume>, world: &World) -> Result<(), Stri
 fn make(world: &World, operations: usize) -> Result<Option<Sound>, String> {
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
-    match <LabVolume as Subject>::format(world, &tape, &clock) {
-        Ok(()) => {}
-        Err(Error::VolumeTooSmall { .. }) => return Ok(None),
-        Err(error) => return Err(format!("format: {error}")),
-    }
-    let state = Arc::new(State::empty(clock.now()));
-    let start = Point::new(state, "the empty volume".to_owned(), 0, Some(0));
-    let (mut session, _) = Session::<LabVolume>::open(world, &tape, &clock, 1, &[start])?;
+    let Some(mut session) = Session::<LabVolume>::begin(world, &tape, &clock)? else {
+        return Ok(None);
+    };
     let mut generator = Generator::new(world, 6);
     for number in 0..operations {
         let operation = generator.next(&session.model);

@@ -11,7 +11,7 @@ mod resize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use steadfast::{InodeNumber, TransactionMask};
+use steadfast::{Error, InodeNumber, TransactionMask};
 
 use crate::compare::{Depth, compare, compare_parameters, compare_snapshots};
 use crate::digest::Digest;
@@ -67,6 +67,21 @@ pub struct Session<'w, S: Subject> {
 }
 
 impl<'w, S: Subject> Session<'w, S> {
+    /// Formats and opens the volume of a world. `None`: the medium is too small for one.
+    ///
+    /// # Errors
+    /// Formatting or opening fails.
+    pub fn begin(world: &'w World, tape: &Tape, clock: &Clock) -> Result<Option<Self>, String> {
+        match S::format(world, tape, clock) {
+            Ok(()) => {}
+            Err(Error::VolumeTooSmall { .. }) => return Ok(None),
+            Err(error) => return Err(format!("format: {error}")),
+        }
+        let state = Arc::new(State::empty(clock.now()));
+        let start = Point::new(state, "the empty volume".to_owned(), 0, Some(0));
+        Session::open(world, tape, clock, 1, &[start]).map(|(session, _)| Some(session))
+    }
+
     /// Opens the volume on `tape` and determines which of the `allowed` states it is in.
     ///
     /// # Errors

@@ -5,17 +5,14 @@ use steadfast::{FormatOptions, InodeNumber, TransactionMask};
 use steadfast_torture::cut::{Cutter, Survival};
 use steadfast_torture::image::Image;
 use steadfast_torture::medium::MediumProfile;
-use steadfast_torture::operation::{Change, Make, Name, Operation, Place};
+use steadfast_torture::operation::{Make, Name, Operation};
 use steadfast_torture::platform::Clock;
 use steadfast_torture::powercut::{Effort, Script, Tally, torture};
+use steadfast_torture::shorthand::{allocate, append, path, size, write};
 use steadfast_torture::subject::{LabVolume, Subject};
 use steadfast_torture::sweep::Combination;
 use steadfast_torture::tape::{Event, Lie, Tape};
 use steadfast_torture::world::{Profile, World};
-
-fn path(names: &[u8]) -> Place {
-    Place::Path(names.iter().map(|name| Name(*name)).collect())
-}
 
 fn create(directory: &[u8], name: u8, make: Make) -> Operation {
     Operation::Create {
@@ -25,22 +22,6 @@ fn create(directory: &[u8], name: u8, make: Make) -> Operation {
         permissions: 0o644,
         caller: 0,
     }
-}
-
-fn write(names: &[u8], offset: u64, length: u32, fill: u32) -> Operation {
-    Operation::Write { place: path(names), offset, length, fill, sync: false }
-}
-
-fn append(names: &[u8], length: u32, fill: u32) -> Operation {
-    Operation::Append { place: path(names), length, fill, sync: false }
-}
-
-fn size(names: &[u8], size: u64) -> Operation {
-    Operation::Set { place: path(names), change: Change { size: Some(size), ..Change::default() } }
-}
-
-fn allocate(names: &[u8], offset: u64, length: u64, mode: AllocateMode) -> Operation {
-    Operation::Allocate { place: path(names), offset, length, mode }
 }
 
 fn rename(from: &[u8], from_name: u8, to: &[u8], to_name: u8) -> Operation {

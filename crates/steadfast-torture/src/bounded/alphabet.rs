@@ -3,6 +3,7 @@
 use steadfast::fs::{AllocateMode, RenameMode, SetXattrMode};
 
 use crate::operation::{Change, Make, Name, Operation, Place, Time};
+use crate::shorthand::{allocate, append, path, size, write};
 
 /// A letter: one operation, or a few that belong together.
 #[derive(Debug, Clone)]
@@ -23,10 +24,6 @@ pub struct Element {
 #[derive(Debug)]
 pub struct Alphabet(Vec<Element>);
 
-fn path(names: &[u8]) -> Place {
-    Place::Path(names.iter().map(|name| Name(*name)).collect())
-}
-
 const A: u8 = 0;
 const B: u8 = 1;
 const C: u8 = 2;
@@ -43,22 +40,6 @@ fn create(directory: &[u8], name: u8, make: Make) -> Operation {
         permissions: 0o755,
         caller: 0,
     }
-}
-
-fn write(names: &[u8], offset: u64, length: u32, fill: u32) -> Operation {
-    Operation::Write { place: path(names), offset, length, fill, sync: false }
-}
-
-fn append(names: &[u8], length: u32, fill: u32) -> Operation {
-    Operation::Append { place: path(names), length, fill, sync: false }
-}
-
-fn size(names: &[u8], size: u64) -> Operation {
-    Operation::Set { place: path(names), change: Change { size: Some(size), ..Change::default() } }
-}
-
-fn allocate(names: &[u8], offset: u64, length: u64, mode: AllocateMode) -> Operation {
-    Operation::Allocate { place: path(names), offset, length, mode }
 }
 
 fn link(from: &[u8], directory: &[u8], name: u8) -> Operation {

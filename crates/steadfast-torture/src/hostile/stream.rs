@@ -1,13 +1,9 @@
 //! A stream of operations drawn from bytes, applied to a volume and to the model.
 
-use std::sync::Arc;
-
 use steadfast::fs::{AllocateMode, RenameMode, SetXattrMode};
 
 use super::choices::Choices;
 use crate::image::Image;
-use crate::ledger::Point;
-use crate::model::State;
 use crate::operation::{Change, Make, Name, Operation, Place};
 use crate::platform::Clock;
 use crate::session::Session;
@@ -29,14 +25,10 @@ pub fn run_stream(input: &[u8]) -> Result<usize, String> {
     world.size = world.size.min(1 << 20).max(64 * u64::from(world.format.block_size));
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
-    match <LabVolume as Subject>::format(&world, &tape, &clock) {
-        Ok(()) => {}
-        Err(steadfast::Error::VolumeTooSmall { .. }) => return Ok(0),
-        Err(error) => return Err(format!("{world}: format: {error}")),
-    }
-    let state = Arc::new(State::empty(clock.now()));
-    let start = Point::new(state, "the empty volume".to_owned(), 0, Some(0));
-    let (mut session, _) = Session::<LabVolume>::open(&world, &tape, &clock, 1, &[start])?;
+    let begun = Session::<LabVolume>::begin(&world, &tape, &clock);
+    let Some(mut session) = begun.map_err(|error| format!("{world}: {error}"))? else {
+        return Ok(0);
+    };
     let mut done = Vec::new();
     let mut run = |session: &mut Session<'_, LabVolume>, operation: Operation| {
         let result = session.step(&operation);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use steadfast_media::MemoryMedium;
 
-use crate::engine::tests::TestPlatform;
+use crate::engine::tests::{TestPlatform, TestVolume};
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::fs::{AllocateMode, Caller, NewNode, RenameMode, SetAttributes, SetXattrMode};
@@ -21,8 +21,6 @@ use crate::options::{FormatOptions, OpenOptions};
 use crate::tools::check::{CheckOptions, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
-
-type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
 /// Random draws from one seed. The sequence stays its own: the seeds below once showed faults.
 struct Draw(u64);

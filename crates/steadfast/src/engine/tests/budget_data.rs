@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use steadfast_media::MemoryMedium;
 
-use crate::engine::tests::TestPlatform;
+use crate::engine::tests::{TestPlatform, TestVolume, make};
 use crate::error::Error;
 use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
@@ -14,8 +14,6 @@ use crate::options::{FormatOptions, OpenOptions};
 use crate::tools::check::{CheckOptions, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
-
-type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
 const ROOT: InodeNumber = InodeNumber::ROOT;
 
@@ -28,10 +26,6 @@ fn format(size: u64, options: &FormatOptions) -> (Arc<MemoryMedium>, TestVolume)
 
 /// The default mask, and one without transaction points, where freed blocks never come back.
 const MASKS: [TransactionMask; 2] = [TransactionMask::DEFAULT, TransactionMask::MANUAL];
-
-fn make(volume: &TestVolume, name: &str) -> InodeNumber {
-    volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default()).unwrap().inode
-}
 
 /// Bytes that statfs promises.
 fn promised(volume: &TestVolume) -> u64 {
@@ -94,7 +88,7 @@ fn prepare(volume: &TestVolume, before: Before) {
             let count = promised(volume) / (5 * block.max(512));
             let name = |number: u64| alloc::format!("piece{number}");
             for number in 0..count {
-                let inode = make(volume, &name(number));
+                let inode = make(volume, name(number));
                 volume.write(inode, 0, &vec![1; 3 * block as usize], false).unwrap();
             }
             for number in (0..count).step_by(2) {

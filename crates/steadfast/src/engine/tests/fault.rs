@@ -6,9 +6,8 @@ use std::sync::Arc;
 use steadfast_media::sim::{Action, Fault};
 use steadfast_media::{ErrorClass, MediumOperation, SimMedium, SimOptions};
 
-use crate::engine::tests::TestPlatform;
+use crate::engine::tests::{TestPlatform, make};
 use crate::error::{Error, Result};
-use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::types::InodeNumber;
@@ -26,13 +25,6 @@ fn volume() -> (Arc<SimMedium>, TestVolume) {
 
 fn open(medium: &Arc<SimMedium>) -> TestVolume {
     Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap()
-}
-
-fn make(volume: &TestVolume, name: &[u8]) -> InodeNumber {
-    volume
-        .create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default())
-        .unwrap()
-        .inode
 }
 
 /// Taking a snapshot makes two checkpoints. If any request of the second fails, there is no new

@@ -5,15 +5,12 @@ use std::sync::Arc;
 
 use steadfast_media::{Medium, MemoryMedium};
 
-use crate::engine::tests::TestPlatform;
-use crate::fs::{Caller, NewNode};
+use crate::engine::tests::{TestPlatform, TestVolume, make};
 use crate::log;
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
-
-type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
 fn volume(size: u64, log_size: Option<u64>) -> (Arc<MemoryMedium>, TestVolume) {
     let medium = Arc::new(MemoryMedium::new(size, 512).unwrap());
@@ -26,13 +23,6 @@ fn volume(size: u64, log_size: Option<u64>) -> (Arc<MemoryMedium>, TestVolume) {
 
 fn open(medium: &Arc<MemoryMedium>) -> TestVolume {
     Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap()
-}
-
-fn make(volume: &TestVolume, name: &[u8]) -> InodeNumber {
-    volume
-        .create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &Caller::default())
-        .unwrap()
-        .inode
 }
 
 /// Points that change the same keys for ever fit one group, so the log never fills. The blocks that

@@ -25,11 +25,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
-use steadfast_media::MemoryMedium;
+use steadfast_media::{Medium, MemoryMedium};
 
 use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
 use crate::error::Error;
 use crate::format::key::{Key, Kind};
+use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
@@ -53,6 +54,12 @@ impl Platform for TestPlatform {
 
 type Map = BTreeMap<Key, Vec<u8>>;
 type TestVolume = Volume<std::sync::Arc<MemoryMedium>, TestPlatform>;
+
+/// Makes an empty file in the root directory.
+fn make<M: Medium, P: Platform>(volume: &Volume<M, P>, name: impl AsRef<[u8]>) -> InodeNumber {
+    let (name, caller) = (name.as_ref(), Caller::default());
+    volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller).unwrap().inode
+}
 
 fn key(number: u64) -> Key {
     Key::new(InodeNumber(100 + number / 8), Kind::Xattr, number % 8)

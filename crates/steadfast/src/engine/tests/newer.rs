@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use steadfast_media::{Medium, MemoryMedium};
 
-use crate::engine::tests::TestPlatform;
+use crate::engine::tests::{TestPlatform, TestVolume};
 use crate::error::Error;
 use crate::format::{LogPosition, Metaroot, RECORD_HEADER, RecordBuilder};
 use crate::fs::{Caller, NewNode, SetXattrMode};
@@ -16,8 +16,6 @@ use crate::options::{FormatOptions, OpenOptions};
 use crate::tools::check::{CheckOptions, Severity, check};
 use crate::types::{InodeNumber, Lsn};
 use crate::volume::Volume;
-
-type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
 const ROOT: InodeNumber = InodeNumber::ROOT;
 const BLOCK: u64 = 512;

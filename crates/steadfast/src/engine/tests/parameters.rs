@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use steadfast_media::MemoryMedium;
 
+use crate::engine::tests::make;
 use crate::error::Error;
-use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::testing::TestPlatform;
@@ -30,11 +30,6 @@ fn volume(mask: TransactionMask) -> (Arc<MemoryMedium>, TestVolume) {
     TestVolume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let volume = open(&medium, false);
     (medium, volume)
-}
-
-fn make(volume: &TestVolume, name: &[u8]) {
-    let caller = Caller::default();
-    volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller).unwrap();
 }
 
 /// Mask, timer, and whether the root has entries, after a power cut now.

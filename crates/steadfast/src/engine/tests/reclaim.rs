@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use steadfast_media::MemoryMedium;
 
-use crate::engine::tests::TestPlatform;
+use crate::engine::tests::{TestPlatform, TestVolume, make};
 use crate::error::{Error, Result};
-use crate::fs::{AllocateMode, Caller, NewNode, SetAttributes};
+use crate::fs::{AllocateMode, SetAttributes};
 use crate::options::{FormatOptions, OpenOptions};
 use crate::tools::check::{CheckOptions, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
-
-type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 
 const ROOT: InodeNumber = InodeNumber::ROOT;
 /// Sizes of volumes and blocks.
@@ -26,10 +24,6 @@ fn format(size: u64, block_size: u32) -> (Arc<MemoryMedium>, TestVolume) {
     Volume::format(&medium, &options, &TestPlatform).unwrap();
     let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
     (medium, volume)
-}
-
-fn make(volume: &TestVolume, name: &str) -> InodeNumber {
-    volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default()).unwrap().inode
 }
 
 fn points(volume: &TestVolume) -> u64 {
