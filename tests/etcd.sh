@@ -106,7 +106,7 @@ run mkfs "$(place other one)&policy=parity"
 refused "unclaimed memory" "$STEADFAST" mkfs "$(place third one)&policy=mirror"
 [ "$(servers | grep -c ' 0 B unclaimed.*other/.*vol/')" = 3 ] || die "not claimed: $(servers)"
 refused "knows no array" "$STEADFAST" ls "$(place third one)" /
-ok "arrays claim memory that nobody else has"
+ok "arrays claim memory that no other array has"
 
 IMAGE=$(place vol one)
 mount_volume

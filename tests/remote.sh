@@ -199,7 +199,7 @@ made_anew() {
 without="remote://$(place 13),$(place 14),$(place 15)?$words"
 timeout 60 "$STEADFAST" put -r "$without" "$TESTS" /c >/dev/null 2>"$WORK/refused" && die "used without its log"
 grep -q 'log=none' "$WORK/refused" || die "the refusal names the way out: $(cat "$WORK/refused")"
-timeout 60 "$STEADFAST" ls "$without" /a >/dev/null || die "nobody can look without the log"
+timeout 60 "$STEADFAST" ls "$without" /a >/dev/null || die "no program can look without the log"
 timeout 60 "$STEADFAST" put -r "$without&log=none" "$TESTS" /c || die "put with log=none"
 mount_volume
 complete

@@ -27,7 +27,7 @@ fail() {
 }
 result() { echo "RESULT $*"; }
 
-# The order matters: whoever needs a symbol comes after its module.
+# The order matters: a module that needs a symbol comes after the one that has it.
 modules() {
     for module in "$@"; do
         modprobe "$module" || fail "no kernel module $module"
@@ -127,7 +127,7 @@ refused() {
 }
 refusals() {
     refused "no flash volume found" steadfast mount /dev/mtd0 /mnt
-    # Somebody else's volume, while it is in use and after.
+    # A volume of UBI, while it is in use and after.
     ubiformat -q -y /dev/mtd0 && ubiattach -p /dev/mtd0 >/dev/null || fail "UBI"
     refused "in use by UBI" steadfast mkfs --force /dev/mtd0
     ubidetach -p /dev/mtd0

@@ -166,7 +166,7 @@ def main():
         columns,
         [("last overwrite acknowledged before", *get("cut.acknowledged")),
          ("newest one found after", *get("verify.verify_newest")),
-         ("records that nobody wrote", *get("verify.verify_wrong"))],
+         ("records that were not written", *get("verify.verify_wrong"))],
     )
     print(f"\n{directory / 'nand.json'}\nsteadfast lab show {directory}")
 

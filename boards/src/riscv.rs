@@ -34,8 +34,8 @@ extern "C" fn machine_faulted() -> ! {
 
 /// A request to the emulator.
 pub(crate) fn semihosting(request: usize, argument: usize) {
-    // SAFETY: the emulator reads what `argument` points to and changes register a0 only. These three
-    // instructions, uncompressed and on one page, are the request.
+    // SAFETY: the emulator reads what `argument` points to and changes register a0 only. These
+    // three instructions, uncompressed and on one page, are the request.
     unsafe {
         asm!(
             ".option push",

@@ -7,8 +7,8 @@
 //! reads and programs of a page, erase blocks of the part, 500 cycles to move metadata.
 //!
 //! Files of 64 KiB in directories of 100 until 90 % of the blocks are used; 200 synced overwrites
-//! of 4 KiB of 20 of them in turn, as in `crates/steadfast-torture/src/flash/figures.rs`; then synced
-//! overwrites at random places of all files. Everything counted and priced by the model is
+//! of 4 KiB of 20 of them in turn, as in `crates/steadfast-torture/src/flash/figures.rs`; then
+//! synced overwrites at random places of all files. Everything counted and priced by the model is
 //! independent of the machine.
 
 use littlefs2::consts::{U64, U2048};

@@ -76,8 +76,8 @@ fn create(volume: &Volume, name: &[u8]) -> InodeNumber {
     must(volume.create(ROOT, name, NewNode::Regular, 0o644, &Caller::default())).inode
 }
 
-/// Overwrites `length` bytes somewhere in the large file, and in the model, and waits until they are
-/// durable.
+/// Overwrites `length` bytes somewhere in the large file, and in the model, and waits until they
+/// are durable.
 fn overwrite(volume: &Volume, inode: InodeNumber, round: u8, length: usize) {
     let places = LARGE / length;
     let at = usize::from(round) * 37 % places * length;

@@ -215,8 +215,8 @@ pub(crate) fn small_sectors(read_only: bool, block_size: u32) -> FileOptions {
     FileOptions { read_only, atomic_unit: small.then_some(block_size), ..FileOptions::default() }
 }
 
-/// Whether a process of this machine has the image or device locked or claimed. An image that no longer exists, or
-/// that this process may not open, counts as free: there is nothing to wait for.
+/// Whether a process of this machine has the image or device locked or claimed. An image that no
+/// longer exists, or that this process may not open, counts as free: there is nothing to wait for.
 ///
 /// # Errors
 /// The lock cannot be inspected.
@@ -265,8 +265,9 @@ pub fn lock_owner(path: &Path) -> Option<u32> {
     }
 }
 
-/// Whether the path is that of a device or an array and not of an image file: its size and its units
-/// are given. An image of a NAND part counts as its part, and a part of a file as a partition.
+/// Whether the path is that of a device or an array and not of an image file: its size and its
+/// units are given. An image of a NAND part counts as its part, and a part of a file as a
+/// partition.
 pub fn is_device(path: &Path) -> bool {
     network::is_address(path)
         || window::is_part(path)

@@ -1,5 +1,5 @@
-//! What the programs of Steadfast have in common: a name, a grammar, how a panic ends, and where the
-//! other program is.
+//! What the programs of Steadfast have in common: a name, a grammar, how a panic ends, and where
+//! the other program is.
 //!
 //! A program [`begin`]s with its name and its grammar; advice that names a command comes from them.
 

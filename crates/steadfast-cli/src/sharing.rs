@@ -1,5 +1,5 @@
-//! A node that shares a volume with others: it mounts at once, and its mount is served by the owner,
-//! which may be this process.
+//! A node that shares a volume with others: it mounts at once, and its mount is served by the
+//! owner, which may be this process.
 //!
 //! The election runs in a thread of its own. It tells the mount where the owner is, and opens the
 //! volume when this node becomes the owner. Order at the end: the mount ends, then the sessions of

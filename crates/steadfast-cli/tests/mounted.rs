@@ -239,7 +239,7 @@ fn a_mount_that_is_refused_keeps_the_mask() {
     let before = json(&scratch, "mask get --json disk.img");
     let generation = scratch.ok("info --get generation disk.img");
     let options = "synchronous,mask=no-close,timer=7s";
-    // Nobody but root may mount over the first directory, and root not without the capability.
+    // Only root may mount over the first directory, and root not without the capability.
     let program = if is_root() { "setpriv" } else { STEADFAST };
     let mut command = Command::new(program);
     if is_root() {

@@ -264,8 +264,8 @@ impl Term {
         &self.unfenced
     }
 
-    /// The earlier owners are fenced. Only now may this node read the volume: fencing may have taken
-    /// so long that it is no longer the owner.
+    /// The earlier owners are fenced. Only now may this node read the volume: fencing may have
+    /// taken so long that it is no longer the owner.
     ///
     /// # Errors
     /// `Deposed`; the beat does not reach etcd.
@@ -285,7 +285,8 @@ impl Term {
 
     /// Calls `act` for each event, from a thread of the term.
     pub fn on_event(&self, act: impl Fn(Event) + Send + 'static) {
-        // The beat sets the state before it tells, so the end of a term is told here, there, or twice.
+        // The beat sets the state before it tells, so the end of a term is told here, there, or
+        // twice.
         let mut events = self.shared.events.lock();
         if let Some(why) = self.shared.state.lock().deposed.clone() {
             act(Event::Deposed(why));

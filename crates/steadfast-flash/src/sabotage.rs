@@ -12,7 +12,8 @@ pub(crate) use switch::{fails_with, planted};
 pub(crate) enum Sabotage {
     /// A flush ignores written pages of zeros, which have no page of their own.
     ForgetZeros,
-    /// A NOR sector that looks erased is not erased, although its erasure may have been interrupted.
+    /// A NOR sector that looks erased is not erased, although its erasure may have been
+    /// interrupted.
     TrustErased,
 }
 

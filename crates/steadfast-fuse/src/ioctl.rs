@@ -86,8 +86,8 @@ pub const GROW: u32 = number(WRITE, 36, size_of::<u64>());
 /// `_IOR(TYPE, 39, LostWritesArgument)`: returns the cached writes since the mount that could not
 /// be stored.
 pub const LOST_WRITES: u32 = number(READ, 39, size_of::<LostWritesArgument>());
-/// `_IOW(TYPE, 40, u32)`: whether access times are updated (not zero) or not (0), until the unmount.
-/// Only the mounting user and root may use it.
+/// `_IOW(TYPE, 40, u32)`: whether access times are updated (not zero) or not (0), until the
+/// unmount. Only the mounting user and root may use it.
 pub const ACCESS_TIMES: u32 = number(WRITE, 40, size_of::<u32>());
 /// `_IOWR(TYPE, 37, DefragmentArgument)`, on a regular file: one bounded step of defragmentation.
 /// Start with zeros, and pass the returned argument again until `done` is set. Only the mounting
@@ -97,8 +97,8 @@ pub const DEFRAGMENT: u32 = number(READ | WRITE, 37, size_of::<DefragmentArgumen
 /// out.
 pub const FRAGMENTATION: u32 = number(READ, 38, size_of::<FragmentationArgument>());
 
-/// `FITRIM` of the kernel (`_IOWR('X', 121, struct fstrim_range)`), on any file or directory: discards
-/// free space, as fstrim(8) asks for it. Only the mounting user and root may use it.
+/// `FITRIM` of the kernel (`_IOWR('X', 121, struct fstrim_range)`), on any file or directory:
+/// discards free space, as fstrim(8) asks for it. Only the mounting user and root may use it.
 pub const TRIM: u32 = 0xc018_5879;
 
 /// Argument of [`TRIM`]: `struct fstrim_range`.
@@ -330,8 +330,8 @@ pub fn grow(file: &File, size: u64) -> io::Result<()> {
 }
 
 /// Discards the free space of the volume in runs of at least `least` bytes. Returns the number of
-/// discarded bytes. Sets transaction points first if the mask has the timer; otherwise what the last
-/// point needs stays.
+/// discarded bytes. Sets transaction points first if the mask has the timer; otherwise what the
+/// last point needs stays.
 ///
 /// # Errors
 /// EPERM; EALREADY while a transaction holds the volume; EROFS; EIO; ENOTTY.

@@ -14,8 +14,8 @@ use crate::pull::Connection;
 /// How long an unmount waits for the pages of open files.
 const RESCUE_TIME: Duration = Duration::from_secs(30);
 
-/// Ends a [`Session`](crate::Session) from another thread. Cheap to clone. Has no effect after the session has
-/// ended.
+/// Ends a [`Session`](crate::Session) from another thread. Cheap to clone. Has no effect after the
+/// session has ended.
 #[derive(Debug, Clone)]
 pub struct UnmountHandle(pub(crate) Arc<End>);
 

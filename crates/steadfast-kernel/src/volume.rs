@@ -52,8 +52,8 @@ pub struct sfk_statistics {
     pub inodes: u64,
 }
 
-// Programs know these fields as `struct sf_ioc_info`; the test `header` compares the two. The mount's
-// `InfoArgument` has them once more, because it needs traits that the kernel does not.
+// Programs know these fields as `struct sf_ioc_info`; the test `header` compares the two. The
+// mount's `InfoArgument` has them once more, because it needs traits that the kernel does not.
 /// Properties and state of a volume, as the ioctl SF_IOC_INFO returns them.
 #[repr(C)]
 #[allow(missing_docs)]

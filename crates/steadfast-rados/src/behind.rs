@@ -3,7 +3,8 @@
 //! Invariants:
 //! - at most [`BYTES_MAX`] bytes are on their way; a further write waits;
 //! - a flush waits for every change that began before it;
-//! - the first error stays: RADOS may or may not have that write, and later ones do not change that.
+//! - the first error stays: RADOS may or may not have that write, and later ones do not change
+//!   that.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

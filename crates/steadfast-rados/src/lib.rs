@@ -10,11 +10,12 @@
 //! ```
 //!
 //! Invariants:
-//! - one process writes at a time. It holds the exclusive lock of the header, without expiry. A lock
-//!   is taken away only after RADOS refuses its owner's requests (the blocklist) and every server
-//!   that is asked later knows that. So nothing of an earlier writer arrives after the next opening;
-//! - a write returns before RADOS has acknowledged it; a flush waits for all writes before it. After
-//!   a failed write every later write and flush fails;
+//! - one process writes at a time. It holds the exclusive lock of the header, without expiry. A
+//!   lock is taken away only after RADOS refuses its owner's requests (the blocklist) and every
+//!   server that is asked later knows that. So nothing of an earlier writer arrives after the next
+//!   opening;
+//! - a write returns before RADOS has acknowledged it; a flush waits for all writes before it.
+//!   After a failed write every later write and flush fails;
 //! - a request that RADOS does not answer fails after the timeout of the address. It may still take
 //!   effect later, so the lock then stays, and the next opener blocks its owner first.
 //!

@@ -19,8 +19,8 @@ use crate::owner::{Owner, Term};
 use crate::pool::{Done, Pool, Read};
 use crate::stripes::{object_name, stripes};
 
-/// How long a process that is surely gone stays on the blocklist: longer than its requests can be on
-/// their way.
+/// How long a process that is surely gone stays on the blocklist: longer than its requests can be
+/// on their way.
 const BLOCKED_WHEN_GONE: Duration = Duration::from_secs(3600);
 /// How long an owner stays on the blocklist that was evicted: a stopped machine may run on later.
 const BLOCKED_WHEN_EVICTED: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -139,8 +139,8 @@ fn line(path: &Path) -> String {
     word(&fs::read_to_string(path).unwrap_or_default())
 }
 
-/// When a process began, in ticks since the start of the machine; `None` if there is none, or it was
-/// killed. What a killed process has sent is kept out by the blocklist.
+/// When a process began, in ticks since the start of the machine; `None` if there is none, or it
+/// was killed. What a killed process has sent is kept out by the blocklist.
 fn start_of(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program may hold anything, also brackets.

@@ -53,8 +53,8 @@ pub struct Read<'a> {
     pub buffer: &'a mut [u8],
 }
 
-/// What runs when a change ends, with 0 or the negative error. It must not panic or wait: it runs on
-/// the thread of librados.
+/// What runs when a change ends, with 0 or the negative error. It must not panic or wait: it runs
+/// on the thread of librados.
 pub type Done = Box<dyn FnOnce(i32) + Send>;
 
 impl Pool {
@@ -122,7 +122,8 @@ impl Pool {
     /// `Forbidden`, `Failed`.
     pub fn create_object(&self, object: &str, bytes: &[u8]) -> Result<bool, RadosError> {
         let (library, name) = (self.library(), text(object));
-        // SAFETY: the operation is valid until it is released, and the bytes are copied before that.
+        // SAFETY: the operation is valid until it is released, and the bytes are copied before
+        // that.
         let result = unsafe {
             let operation = (library.create_write_op)();
             (library.write_op_create)(operation, EXCLUSIVE, ptr::null());

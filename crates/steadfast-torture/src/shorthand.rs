@@ -1,4 +1,5 @@
-//! Short forms of operations, for sequences that are written by hand. Files are given by their path.
+//! Short forms of operations, for sequences that are written by hand. Files are given by their
+//! path.
 
 use steadfast::fs::AllocateMode;
 

@@ -52,7 +52,8 @@ fn faults_among_all_operations() {
     strike(Profile::Mixed, seeds(0..8));
 }
 
-/// The log changes more nodes than the cache holds, so that a replay writes, and a write of it fails.
+/// The log changes more nodes than the cache holds, so that a replay writes, and a write of it
+/// fails.
 #[test]
 fn faults_among_replays_that_write_nodes_out() {
     let effort = Effort { before: 500, operations: 24, requests: 60 };

@@ -11,7 +11,8 @@
 //! Shuttle does not control the core's few atomics: between two locks they act in one piece and in
 //! order.
 //!
-//! `STEADFAST_SCHEDULES=20000 cargo test -p steadfast-torture --release --test schedules` tries more.
+//! `STEADFAST_SCHEDULES=20000 cargo test -p steadfast-torture --release --test schedules` tries
+//! more.
 // The traits of `lock_api` are unsafe; see the implementations.
 #![allow(unsafe_code)]
 

@@ -204,7 +204,8 @@ impl Channel {
             };
             let numbers: Vec<u64> = state.pending.keys().copied().collect();
             let frames = state.pending.iter_mut().map(again).collect();
-            // With more numbers than fit, answers that have arrived are kept for the session's time.
+            // With more numbers than fit, answers that have arrived are kept for the session's
+            // time.
             if numbers.len() > NUMBERS_MAX {
                 frames
             } else {

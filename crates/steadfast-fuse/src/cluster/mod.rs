@@ -2,10 +2,10 @@
 //! forward the requests of their kernels to the owner.
 //!
 //! A request travels as the kernel has sent it, so every operation of the file system, and every
-//! command, is forwarded in the same way. The owner has a [`Filesystem`](crate::filesystem) for each
-//! kernel ([`crate::filesystem::kernels`]). A kernel may keep what the owner has delegated to it,
-//! until the owner recalls it or its time is over ([`crate::filesystem::delegations`], [`keeper`]).
-//! It has no pages of files.
+//! command, is forwarded in the same way. The owner has a [`Filesystem`](crate::filesystem) for
+//! each kernel ([`crate::filesystem::kernels`]). A kernel may keep what the owner has delegated to
+//! it, until the owner recalls it or its time is over ([`crate::filesystem::delegations`],
+//! [`keeper`]). It has no pages of files.
 //!
 //! ```text
 //! node a: kernel ─► switch ─► channel ═══╗ frames ╔═► session ─► file system of a ─┐
@@ -15,9 +15,9 @@
 //!
 //! [`SharedMount`] is the mount of a node, whatever its role. [`switch`] has the role. [`channel`]
 //! keeps what the owner has not answered, and [`unsynced`] what it may not have made durable.
-//! [`hub`] and [`session`] are the owner's side; [`hello`] and [`frame`] are on the wire. Elections,
-//! addresses and encryption are the caller's: it gives a [`Link`] for each connection, and an
-//! [`Authority`] to the owner.
+//! [`hub`] and [`session`] are the owner's side; [`hello`] and [`frame`] are on the wire.
+//! Elections, addresses and encryption are the caller's: it gives a [`Link`] for each connection,
+//! and an [`Authority`] to the owner.
 
 mod channel;
 mod frame;

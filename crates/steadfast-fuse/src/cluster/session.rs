@@ -368,7 +368,8 @@ struct SessionReturn {
 }
 
 impl PeerSession {
-    /// Has the peer's kernel drop what it keeps, see [`Recaller`](crate::filesystem::recall::Recaller).
+    /// Has the peer's kernel drop what it keeps, see
+    /// [`Recaller`](crate::filesystem::recall::Recaller).
     pub(super) fn recall(&self, nodes: &[u64], what: Recalled, done: Done) {
         self.inner().recall(nodes, what, done);
     }

@@ -3,11 +3,11 @@
 //! A mount of one machine has one kernel. A volume of a cluster has one for each node: that of the
 //! owner, and those of its peers, whose requests arrive over the network. Each kernel has a
 //! [`Filesystem`] of its own, with the tables of what that kernel knows: node ids, open files,
-//! parked requests. The gate, the lease, file locks, views of snapshots and the scrubber belong to the
-//! volume.
+//! parked requests. The gate, the lease, file locks, views of snapshots and the scrubber belong to
+//! the volume.
 //!
-//! Invariant: with several kernels each keeps only what is delegated to it ([`super::delegations`]),
-//! and pages that are recalled ([`super::page_holders`]).
+//! Invariant: with several kernels each keeps only what is delegated to it
+//! ([`super::delegations`]), and pages that are recalled ([`super::page_holders`]).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,8 +53,8 @@ pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
-    /// `several`: whether there can be more than one. `lasting`: if they may keep anything. `first`:
-    /// the number of the first slot of snapshots, see [`Snapshots::new`].
+    /// `several`: whether there can be more than one. `lasting`: if they may keep anything.
+    /// `first`: the number of the first slot of snapshots, see [`Snapshots::new`].
     pub(crate) fn new(
         volume: &Arc<Volume<M, P>>,
         several: bool,
@@ -193,8 +193,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         }
     }
 
-    /// Makes an answer one of which the kernel keeps only what is delegated to it. `asked`: when the
-    /// operation began.
+    /// Makes an answer one of which the kernel keeps only what is delegated to it. `asked`: when
+    /// the operation began.
     pub(super) fn delegate(&self, request: &Request<'_>, asked: Instant, answer: &mut [u8]) {
         let grant = |nodeid, what| {
             let delegations = self.kernels.delegations.as_ref()?;

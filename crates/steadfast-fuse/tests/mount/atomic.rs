@@ -45,8 +45,8 @@ fn commit_abort_and_lost_descriptors() {
     assert_eq!(errno(open.sync_all().and_then(|()| open.write_all(b"more"))), libc::ESTALE);
     drop(open);
 
-    // Committed while an open file has dirty pages. Synchronous writes are no exception: they become
-    // durable with the commit.
+    // Committed while an open file has dirty pages. Synchronous writes are no exception: they
+    // become durable with the commit.
     ioctl::atomic_begin(&holder).unwrap();
     let synchronous = OpenOptions::new()
         .write(true)

@@ -2,8 +2,8 @@
 //! wait.
 //!
 //! Requests of a dead client may arrive at a server after the next client has opened the array. So
-//! a client that opens an unclosed array for writing waits before it reads the servers ([`quiet`](super::open)).
-//! Whatever arrives during the wait is then like earlier contents.
+//! a client that opens an unclosed array for writing waits before it reads the servers
+//! ([`quiet`](super::open)). Whatever arrives during the wait is then like earlier contents.
 //!
 //! # Invariants
 //! - A client that opens an array records that on the servers ([`announce`](Array::announce))

@@ -1,5 +1,5 @@
-//! [`BufferedStream`]: a stream with an input buffer, so that a reply takes one system call instead of four.
-//! Time limits are set only when they change.
+//! [`BufferedStream`]: a stream with an input buffer, so that a reply takes one system call instead
+//! of four. Time limits are set only when they change.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

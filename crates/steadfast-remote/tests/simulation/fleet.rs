@@ -516,7 +516,7 @@ impl Witness for Notebook {
         }
         let mut orders = self.orders.lock();
         if orders.get(uuid).is_some_and(|noted| noted.0 > order.0) {
-            return Err("somebody else has opened the array".to_owned());
+            return Err("another client has opened the array".to_owned());
         }
         orders.insert(*uuid, order);
         Ok(())

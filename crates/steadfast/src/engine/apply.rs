@@ -163,8 +163,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Puts and removes keys in the tree, and returns by how much the number of inodes changes.
-    /// Afterwards the groups of its runs are in memory, and so are the groups of every node that the
-    /// tree took or released.
+    /// Afterwards the groups of its runs are in memory, and so are the groups of every node that
+    /// the tree took or released.
     fn change_keys(&self, working: &mut Working, batch: Batch<'_>) -> Result<i64> {
         let roots = self.roots(working);
         if let Some(change) = self.change_leaves(working, &roots, batch)? {

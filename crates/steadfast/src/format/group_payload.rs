@@ -1,8 +1,8 @@
 //! The packed payload of a group of records, as it grows from record to record.
 //!
-//! Each record of a group repeats the mutations of the group so far ([`crate::log`]). Packing all of
-//! them for every record took half of the instructions of a small durable write. So the packed form
-//! of the group is kept, and a new mutation is put into its place there.
+//! Each record of a group repeats the mutations of the group so far ([`crate::log`]). Packing all
+//! of them for every record took half of the instructions of a small durable write. So the packed
+//! form of the group is kept, and a new mutation is put into its place there.
 //!
 //! Invariant: `packed` is what [`pack`](super::pack::pack) makes of the same mutations. A mutation
 //! is packed against the inode number of the mutation before it and the last value of its kind. It

@@ -287,8 +287,8 @@ impl Node {
         true
     }
 
-    /// Sets the value of `key` if there is room for it. Returns whether the key was there, and where
-    /// the item must go if there is no room; the old value is gone then.
+    /// Sets the value of `key` if there is room for it. Returns whether the key was there, and
+    /// where the item must go if there is no room; the old value is gone then.
     #[inline]
     pub fn put_key(&mut self, key: &Key, value: &[u8]) -> (bool, Option<usize>) {
         let found = self.search(key);

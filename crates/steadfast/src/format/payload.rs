@@ -76,8 +76,8 @@ impl<'a> Iterator for Encoded<'a> {
     }
 }
 
-/// Decodes a payload; `None` if it is malformed: if mutations do not fill it exactly, or if a key is
-/// not above the one before. So no payload says two things about one key.
+/// Decodes a payload; `None` if it is malformed: if mutations do not fill it exactly, or if a key
+/// is not above the one before. So no payload says two things about one key.
 pub fn mutations(payload: &[u8], wanted: impl Fn(u8) -> bool) -> Result<Option<Vec<Mutation>>> {
     let mut fields = FieldReader::new(payload);
     let mut mutations = Vec::new();

@@ -1,5 +1,5 @@
-//! The device of a volume: its medium as blocks, read and written with retries, and a ledger of what
-//! no flush has covered yet.
+//! The device of a volume: its medium as blocks, read and written with retries, and a ledger of
+//! what no flush has covered yet.
 //!
 //! Data checksums are with the caller, and nodes are verified by the tree.
 

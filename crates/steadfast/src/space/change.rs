@@ -75,8 +75,8 @@ impl Space {
         })
     }
 
-    /// As [`free_data`](Self::free_data), for blocks of a deleted snapshot that no log record names:
-    /// those in no other state can be used at once.
+    /// As [`free_data`](Self::free_data), for blocks of a deleted snapshot that no log record
+    /// names: those in no other state can be used at once.
     pub fn free_dead(&mut self, run: BlockRun, pinned: &[BlockRun]) {
         if overlaps_any(run, pinned) {
             return self.free_data(run, pinned);

@@ -249,8 +249,8 @@ impl Cache {
         self.dirty = 0;
     }
 
-    /// Evicts clean nodes of a small cache, so that `count` nodes beside it take no more memory than
-    /// it may. They are many for it, and few for a large one.
+    /// Evicts clean nodes of a small cache, so that `count` nodes beside it take no more memory
+    /// than it may. They are many for it, and few for a large one.
     pub(super) fn make_room(&mut self, count: usize) {
         while self.capacity <= SMALL && self.entries.len() + count > self.room() {
             let before = self.entries.len();

@@ -7,10 +7,10 @@
 //!
 //! Invariants:
 //! - an entry here equals the value in the working tree. A caller that [looks
-//!   up](DentryCache::attributes) or [notes](DentryCache::note) a value keeps the tree from changing
-//!   meanwhile. Every change of a key goes through [`TreeWriter`](crate::tree::TreeWriter), which
-//!   enters it while readers are excluded. If the whole tree is replaced, all entries are dropped
-//!   with its nodes;
+//!   up](DentryCache::attributes) or [notes](DentryCache::note) a value keeps the tree from
+//!   changing meanwhile. Every change of a key goes through
+//!   [`TreeWriter`](crate::tree::TreeWriter), which enters it while readers are excluded. If the
+//!   whole tree is replaced, all entries are dropped with its nodes;
 //! - an entry stands for the sixteen keys that names with one hash can have: it holds the first of
 //!   them, or that there is none;
 //! - nothing depends on it: without memory, or with a value of unusual length, nothing is held.
@@ -187,8 +187,8 @@ impl<P: Platform> DentryCache<P> {
         self.inodes.parts.len() * self.inodes.pairs * WAYS * UNIT
     }
 
-    /// Passes the value of an inode's key to `take`; returns `take` if the value is not here. `take`
-    /// runs under a lock of this cache, so it must not come back.
+    /// Passes the value of an inode's key to `take`; returns `take` if the value is not here.
+    /// `take` runs under a lock of this cache, so it must not come back.
     #[inline]
     pub fn attributes<R, F>(&self, key: &Key, take: F) -> Result<R, F>
     where

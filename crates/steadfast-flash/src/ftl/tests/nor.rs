@@ -38,8 +38,8 @@ fn formatted(sectors: u32, cycles: u32) -> NorNand<NorModel> {
     ftl.into_nand()
 }
 
-/// Cuts a run at every `stride`-th program or erasure of the part, with every outcome, and once more
-/// in the recovery.
+/// Cuts a run at every `stride`-th program or erasure of the part, with every outcome, and once
+/// more in the recovery.
 fn every_cut(stride: usize) {
     let mut oracle = Oracle::new(512);
     let (filled, _) = run(formatted(64, 100_000), &mut oracle, &churn(1200, 1));

@@ -61,8 +61,8 @@ fn a_snapshot_that_did_not_become_durable_is_not_listed() {
     assert!(unfinished > 6, "{unfinished}");
 }
 
-/// If a rollback fails without having changed anything, the transaction stays open. So half of it is
-/// never committed. If it is then dropped, the volume accepts nothing more.
+/// If a rollback fails without having changed anything, the transaction stays open. So half of it
+/// is never committed. If it is then dropped, the volume accepts nothing more.
 #[test]
 fn what_could_not_be_rolled_back_is_not_committed() {
     let (medium, volume) = volume();
