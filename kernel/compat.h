@@ -27,6 +27,7 @@
 #ifndef __ASSEMBLY__
 #include <linux/fs.h>
 #include <linux/pagemap.h>
+#include <linux/shrinker.h>
 #include <linux/writeback.h>
 
 /* 6.3: mounts map ids through their own type. */
@@ -83,6 +84,54 @@
 #else
 #define sf_set_uuid(sb, uuid) memcpy(&(sb)->s_uuid, uuid, sizeof((sb)->s_uuid))
 #endif
+
+/* 6.7: the kernel allocates shrinkers, and they know their owner. */
+#if SF_SINCE(6, 7)
+struct sf_shrinker {
+	struct shrinker *kernel;
+};
+#define sf_shrinker_owner(shrinker) ((shrinker)->private_data)
+#else
+struct sf_shrinker {
+	struct shrinker kernel;
+	void *owner;
+};
+#define sf_shrinker_owner(shrinker) (container_of(shrinker, struct sf_shrinker, kernel)->owner)
+#endif
+
+typedef unsigned long sf_shrink(struct shrinker *shrinker, struct shrink_control *control);
+
+static inline int sf_shrinker_register(struct sf_shrinker *own, sf_shrink *count, sf_shrink *scan,
+				       void *owner, const char *name)
+{
+#if SF_SINCE(6, 7)
+	own->kernel = shrinker_alloc(0, "steadfast:%s", name);
+	if (!own->kernel)
+		return -ENOMEM;
+	own->kernel->count_objects = count;
+	own->kernel->scan_objects = scan;
+	own->kernel->private_data = owner;
+	shrinker_register(own->kernel);
+	return 0;
+#else
+	own->owner = owner;
+	own->kernel.count_objects = count;
+	own->kernel.scan_objects = scan;
+	own->kernel.seeks = DEFAULT_SEEKS;
+	return register_shrinker(&own->kernel, "steadfast:%s", name);
+#endif
+}
+
+/* Also of a shrinker that was never registered. */
+static inline void sf_shrinker_unregister(struct sf_shrinker *own)
+{
+#if SF_SINCE(6, 7)
+	shrinker_free(own->kernel);
+	own->kernel = NULL;
+#else
+	unregister_shrinker(&own->kernel);
+#endif
+}
 
 /* 6.3: write_cache_pages passes folios. */
 #if SF_SINCE(6, 3)

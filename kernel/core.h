@@ -510,6 +510,12 @@ int64_t sfk_available(const struct sfk_volume *volume);
 // Frees what removed files still hold, until so many bytes are available or nothing is left.
 int sfk_make_room(const struct sfk_volume *volume, uint64_t bytes);
 
+// Bytes of memory that `sfk_give_back` could free now. Waits for no lock.
+ptrdiff_t sfk_can_give_back(const struct sfk_volume *volume);
+
+// Frees about so many bytes of the caches. Returns how many. Waits for no lock.
+ptrdiff_t sfk_give_back(const struct sfk_volume *volume, size_t bytes);
+
 // Space and counts.
 int sfk_statistics_get(const struct sfk_volume *volume, struct sfk_statistics *out);
 

@@ -39,6 +39,7 @@ struct sf_info {
 	struct sf_options options;
 	u32 mask; /* the live transaction mask */
 	struct task_struct *background;
+	struct sf_shrinker shrinker;
 	/* room.c: bytes promised to dirty pages, and what is known of the room below them. */
 	atomic64_t promised;
 	atomic64_t spent;
@@ -161,6 +162,10 @@ void sf_room_return(struct sf_info *info, u64 bytes);
 void sf_room_for_names(struct sf_info *info);
 void sf_room_write_back(struct sf_info *info);
 void sf_room_forget(struct sf_info *info);
+
+/* shrink.c */
+int sf_shrink_begin(struct sf_info *info);
+void sf_shrink_end(struct sf_info *info);
 
 /* xattr.c */
 extern const struct xattr_handler *sf_xattr_handlers[];

@@ -76,6 +76,7 @@ static void close_volume(struct sf_info *info)
 	long result;
 
 	stop_background(info);
+	sf_shrink_end(info);
 	if (!info->volume)
 		return;
 	result = SF_CORE(info, sfk_close(info->volume));
@@ -235,7 +236,7 @@ static int sf_fill_super(struct super_block *sb, struct fs_context *fc)
 	result = open_volume(info, fc, info->core_read_only, &info->volume);
 	if (result)
 		return result;
-	result = set_up(info, false);
+	result = set_up(info, false) ?: sf_shrink_begin(info);
 	if (!result)
 		result = SF_CORE(info, sfk_attributes_get(info->volume, ROOT, &found));
 	if (result)

@@ -252,6 +252,30 @@ check_volume "after the suite"
 ok "the POSIX suite: $(sed -n '/^SUITE/,/^UMOUNTED/p' "$WORK/said" | tail -n 2 | sed -n 1p)"
 check_stack
 
+# The caches of the core shrink: when the kernel is told to drop them, and where memory is short.
+make_volume 512M
+MACHINE_MIB=160
+run_machine 'insmod /modules/steadfast.ko stack=1
+pages=/sys/module/steadfast/parameters/given_back
+mount -t steadfast -o noatime,cache=64M /dev/vda /mnt
+for d in $(seq 40); do mkdir /mnt/$d; for f in $(seq 50); do echo "$d $f" >/mnt/$d/$f; done; done
+umount /mnt; mount -t steadfast -o noatime,cache=64M /dev/vda /mnt; echo "FILES $(cat /mnt/*/* | sort -u | wc -l)"
+before=$(cat $pages); echo 2 >/proc/sys/vm/drop_caches; echo "DROPPED $(($(cat $pages) - before))"
+before=$(cat $pages); echo 2 >/proc/sys/vm/drop_caches; echo "LEFT $(($(cat $pages) - before))"
+echo "FILES $(cat /mnt/*/* | sort -u | wc -l)"; before=$(cat $pages)
+work memory /mnt; echo "MEMORY $?"; echo "PRESSED $(($(cat $pages) - before))"
+echo "FILES $(cat /mnt/*/* | sort -u | wc -l)"; rm -r /mnt/*; echo "EMPTY $(ls /mnt)"
+umount /mnt && rmmod steadfast && echo UNLOADED'
+[ "$(grep -c '^FILES 2000$' "$WORK/said")" = 3 ] || die "files are missing while the caches shrink"
+for word in 'MEMORY 0' 'EMPTY $' UNLOADED; do said "$word"; done
+[ "$(sed -n 's/^DROPPED //p' "$WORK/said")" -ge 100 ] || die "drop_caches leaves the caches of the core"
+[ "$(sed -n 's/^LEFT //p' "$WORK/said")" -lt 100 ] || die "the first drop_caches has left much"
+[ "$(sed -n 's/^PRESSED //p' "$WORK/said")" -ge 100 ] || die "the caches do not shrink under pressure"
+MACHINE_MIB=512
+check_volume "after the caches have shrunk"
+ok "caches shrink: $(sed -n 's/^DROPPED //p' "$WORK/said") pages at once, $(sed -n 's/^PRESSED //p' "$WORK/said") under pressure"
+check_stack
+
 # Far more data than the machine has memory, from several writers: pages are reclaimed all the time.
 make_volume 512M
 MACHINE_MIB=160

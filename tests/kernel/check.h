@@ -54,5 +54,6 @@ int rollback(void);
 int fill_up(void);
 void write_for_ever(int n);
 int panic(void);
+int take_memory(void);
 
 #endif

@@ -1,4 +1,5 @@
-// Loads of the guest: a full volume, writing until the power goes, and a panic of the core.
+// Loads of the guest: a full volume, writing until the power goes, a panic of the core, and little
+// memory.
 #include "check.h"
 
 /* Fills the volume: write reports it, and what was accepted is there. */
@@ -110,5 +111,26 @@ int panic(void)
         CHECK(wait(&status) > 0 && status == 0);
     FAILS(mkdir("after", 0755), EIO);
     FAILS(fsync(dir), EIO);
+    return failures;
+}
+
+static long pages_given_back(void)
+{
+    char text[32] = "";
+    int fd = open("/sys/module/steadfast/parameters/given_back", O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, 31) > 0 && close(fd) == 0);
+    return atol(text);
+}
+
+/* Takes memory, a MiB at a time, until the core has given 100 pages back. */
+int take_memory(void)
+{
+    long before = pages_given_back();
+
+    for (int n = 0; n < 128 && pages_given_back() < before + 100; n++) {
+        char *map = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(map != MAP_FAILED);
+        memset(map, n + 1, 1 << 20);
+    }
     return failures;
 }

@@ -2,7 +2,7 @@
 // each failure; the exit code is their number. `work DIR` runs all; `work again DIR` opens the
 // handle of an earlier run; `work full DIR` fills the volume; `work write DIR FIRST` writes for ever
 // and acknowledges what fsync has confirmed; `work panic DIR` makes the core panic while others use
-// it. The last three are in load.c; what several processes do to one name is in race.c.
+// it; `work memory DIR` takes memory until the caches shrink. The last four are in load.c; what several processes do to one name is in race.c.
 #include "check.h"
 
 static ino_t number(const char *name)
@@ -476,6 +476,8 @@ int main(int argc, char **argv)
         return handle_again();
     if (argc > 2 && argv[1][0] == 'p')
         return panic();
+    if (argc > 2 && argv[1][0] == 'm')
+        return take_memory();
     if (argc > 2)
         return fill_up();
     names();

@@ -238,6 +238,18 @@ pub extern "C" fn sfk_make_room(volume: &Core, bytes: u64) -> c_int {
     code(volume.make_room(bytes))
 }
 
+/// Bytes of memory that `sfk_give_back` could free now. Waits for no lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_can_give_back(volume: &Core) -> isize {
+    isize::try_from(volume.can_give_back()).unwrap_or(isize::MAX)
+}
+
+/// Frees about so many bytes of the caches. Returns how many. Waits for no lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_give_back(volume: &Core, bytes: usize) -> isize {
+    isize::try_from(volume.give_back(bytes)).unwrap_or(isize::MAX)
+}
+
 /// Space and counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sfk_statistics_get(volume: &Core, out: *mut sfk_statistics) -> c_int {

@@ -263,22 +263,41 @@ impl Cache {
 
     fn evict(&mut self) {
         for _ in 0..CLOCK_STEPS.min(2 * self.ring.len()) {
-            self.hand = if self.hand + 1 >= self.ring.len() { 0 } else { self.hand + 1 };
-            let address = self.ring[self.hand];
-            if let Some(entry) = self.entries.get_mut(&address) {
-                if entry.state != State::Clean || entry.kept {
-                    continue;
-                }
-                if entry.referenced {
-                    entry.referenced = false;
-                    continue;
-                }
-            }
-            self.remove(address);
             // Evicts one more if an earlier insertion could not evict.
-            if self.entries.len() < self.room() {
+            if self.step() && self.entries.len() < self.room() {
                 return;
             }
         }
+    }
+
+    /// Evicts up to `count` clean nodes, those first that were not used lately. Returns their
+    /// number.
+    pub(super) fn give_back(&mut self, count: usize) -> usize {
+        let mut evicted = 0;
+        for _ in 0..2 * self.ring.len() {
+            if evicted == count || self.ring.is_empty() {
+                break;
+            }
+            evicted += usize::from(self.step());
+        }
+        evicted
+    }
+
+    /// One step of the hand of a clock that is not empty. Returns whether the node there was
+    /// evicted.
+    fn step(&mut self) -> bool {
+        self.hand = if self.hand + 1 >= self.ring.len() { 0 } else { self.hand + 1 };
+        let address = self.ring[self.hand];
+        if let Some(entry) = self.entries.get_mut(&address) {
+            if entry.state != State::Clean || entry.kept {
+                return false;
+            }
+            if entry.referenced {
+                entry.referenced = false;
+                return false;
+            }
+        }
+        self.remove(address);
+        true
     }
 }

@@ -20,6 +20,7 @@
 //! Each part has its own lock, held for reading or copying one value.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use lock_api::Mutex;
 
@@ -58,8 +59,13 @@ struct Slot<T, const N: usize> {
     value: [u8; N],
 }
 
-/// A shard of a table; empty until its first key.
-type Shard<P, T, const N: usize> = Mutex<<P as Platform>::Mutex, Vec<Slot<T, N>>>;
+/// A shard of a table.
+struct Shard<P: Platform, T, const N: usize> {
+    /// Empty until its first key.
+    slots: Mutex<P::Mutex, Vec<Slot<T, N>>>,
+    /// Whether it has memory, for those that do not take the lock. Changes under the lock.
+    filled: AtomicBool,
+}
 
 /// One kind of key. The tag of a free place is zero.
 struct Table<P: Platform, T, const N: usize> {
@@ -75,7 +81,8 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
         let pairs = places / (WAYS * PARTS);
         let mut parts = Vec::new();
         if pairs > 0 && parts.try_reserve_exact(PARTS).is_ok() {
-            parts.resize_with(PARTS, || Mutex::new(Vec::new()));
+            let (slots, filled) = (|| Mutex::new(Vec::new()), || AtomicBool::new(false));
+            parts.resize_with(PARTS, || Shard { slots: slots(), filled: filled() });
         }
         Table { parts, pairs }
     }
@@ -95,7 +102,7 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
     #[inline]
     fn with<R, F: FnOnce(&[u8]) -> R>(&self, tag: T, hash: u64, take: F) -> Result<R, F> {
         let Some((part, at)) = self.place(hash) else { return Err(take) };
-        let slots = part.lock();
+        let slots = part.slots.lock();
         let pair = slots.get(at..at + WAYS).unwrap_or_default();
         match pair.iter().find(|slot| slot.tag == tag) {
             Some(slot) => Ok(take(&slot.value)),
@@ -105,19 +112,20 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
 
     fn get(&self, tag: T, hash: u64) -> Option<Slot<T, N>> {
         let (part, at) = self.place(hash)?;
-        let slots = part.lock();
+        let slots = part.slots.lock();
         slots.get(at..at + WAYS)?.iter().find(|slot| slot.tag == tag).copied()
     }
 
     fn put(&self, new: Slot<T, N>, hash: u64) {
         let Some((part, at)) = self.place(hash) else { return };
-        let mut slots = part.lock();
+        let mut slots = part.slots.lock();
         if slots.is_empty() {
             let count = self.pairs * WAYS;
             if slots.try_reserve_exact(count).is_err() {
                 return;
             }
             slots.resize(count, Slot { tag: T::default(), length: 0, probe: 0, value: [0; N] });
+            part.filled.store(true, Ordering::Relaxed);
         }
         let Some([newer, older]) =
             slots.get_mut(at..at + WAYS).and_then(|pair| pair.as_mut_array())
@@ -132,7 +140,7 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
 
     fn remove(&self, tag: T, hash: u64) {
         let Some((part, at)) = self.place(hash) else { return };
-        let mut slots = part.lock();
+        let mut slots = part.slots.lock();
         for slot in
             slots.get_mut(at..at + WAYS).into_iter().flatten().filter(|slot| slot.tag == tag)
         {
@@ -142,8 +150,35 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
 
     fn clear(&self) {
         for part in &self.parts {
-            *part.lock() = Vec::new();
+            let mut slots = part.slots.lock();
+            *slots = Vec::new();
+            part.filled.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Bytes of a part that is filled.
+    fn part_size(&self) -> usize {
+        self.pairs * WAYS * size_of::<Slot<T, N>>()
+    }
+
+    fn filled(&self) -> impl Iterator<Item = &Shard<P, T, N>> {
+        self.parts.iter().filter(|part| part.filled.load(Ordering::Relaxed))
+    }
+
+    /// Drops filled parts until `bytes` bytes are free; returns how many are.
+    fn give_back(&self, bytes: usize) -> usize {
+        let mut freed = 0;
+        for part in self.filled() {
+            if freed >= bytes {
+                break;
+            }
+            let Some(mut slots) = part.slots.try_lock() else { continue };
+            let dropped = core::mem::take(&mut *slots);
+            part.filled.store(false, Ordering::Relaxed);
+            drop(slots);
+            freed += usize::from(!dropped.is_empty()) * self.part_size();
+        }
+        freed
     }
 }
 
@@ -259,6 +294,19 @@ impl<P: Platform> DentryCache<P> {
             Some(Kind::Dirent) if key.is_first_slot() => self.note_first(key, value),
             _ => {}
         }
+    }
+
+    /// Memory that it takes now, bytes.
+    pub(super) fn held(&self) -> usize {
+        self.names.filled().count() * self.names.part_size()
+            + self.inodes.filled().count() * self.inodes.part_size()
+    }
+
+    /// Drops parts of about `bytes` bytes together; returns how many bytes are free then. Waits for
+    /// no lock.
+    pub(super) fn give_back(&self, bytes: usize) -> usize {
+        let names = self.names.give_back(bytes);
+        names + self.inodes.give_back(bytes.saturating_sub(names))
     }
 
     /// Drops all entries.

@@ -62,6 +62,24 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().usage()
     }
 
+    /// Memory that [`give_back`](Self::give_back) could free now, in bytes. 0 if the cache is in use
+    /// at this moment.
+    pub fn can_give_back(&self) -> usize {
+        let node = self.superblock.node_size as usize + NODE_OVERHEAD;
+        let usage = self.cache.try_lock().map(|cache| cache.usage());
+        usage.map_or(0, |usage| (usage.nodes - usage.dirty) * node + self.dentries.held())
+    }
+
+    /// Frees about `bytes` bytes of memory, if the caches have so many that can go: nodes, then
+    /// names. Returns how many. Waits for no lock and allocates nothing.
+    pub fn give_back(&self, bytes: usize) -> usize {
+        let node = self.superblock.node_size as usize + NODE_OVERHEAD;
+        let Some(mut cache) = self.cache.try_lock() else { return 0 };
+        let freed = cache.give_back(bytes.div_ceil(node)) * node;
+        drop(cache);
+        freed + self.dentries.give_back(bytes.saturating_sub(freed))
+    }
+
     /// Bytes of the nodes that the cache should hold.
     pub fn node_memory(&self) -> usize {
         self.cache_use().capacity * self.superblock.node_size as usize

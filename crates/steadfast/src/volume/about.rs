@@ -74,6 +74,22 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.available_bytes()
     }
 
+    /// Memory that [`give_back`](Self::give_back) could free at this moment, in bytes. Waits for
+    /// nothing; where the cache is in use it says 0.
+    pub fn can_give_back(&self) -> usize {
+        self.engine.store().can_give_back()
+    }
+
+    /// Frees about `bytes` bytes of the memory of [`cache_size`](crate::OpenOptions::cache_size), if
+    /// so many can go: nodes that are written, those first that were not used lately, then names.
+    /// Returns how many bytes are free. Later operations read again what they need, and the caches
+    /// fill as before.
+    ///
+    /// For systems that lack memory: it waits for no lock, allocates nothing, and does no I/O.
+    pub fn give_back(&self, bytes: usize) -> usize {
+        self.engine.store().give_back(bytes)
+    }
+
     /// Why the volume accepts no more changes, if it made itself read-only.
     pub fn failure(&self) -> Option<&'static str> {
         self.engine.failure()

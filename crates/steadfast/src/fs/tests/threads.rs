@@ -3,6 +3,7 @@
 
 use alloc::format;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -66,6 +67,64 @@ fn writers_of_names_and_data_beside_readers_and_commits() {
     assert_eq!(volume.reads_repeated(), 0, "without a rollback no read has a reason to look again");
     volume.settle_orphans();
     assert_eq!(volume.attributes(ROOT).unwrap().size, 4);
+    volume.assert_clean();
+}
+
+#[test]
+fn memory_is_given_back_beside_writers_and_readers() {
+    let volume = plain();
+    assert_eq!(volume.give_back(0), 0);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let givers = scope.spawn(|| {
+            let mut all = 0;
+            while !stop.load(Ordering::Acquire) {
+                all += volume.give_back(1);
+                all += volume.give_back(usize::MAX);
+                thread::yield_now();
+            }
+            all
+        });
+        let workers: Vec<_> = (0..3u8)
+            .map(|worker| {
+                let volume = &volume;
+                scope.spawn(move || {
+                    let d = volume.make(&format!("d{worker}"), NewNode::Directory).inode;
+                    for round in 0..300u32 {
+                        let name = format!("f{}", round % 20);
+                        if round >= 20 {
+                            volume.unlink(d, name.as_bytes()).unwrap();
+                        }
+                        let f = volume.make_in(d, &name, NewNode::Regular).inode;
+                        volume.write(f, 0, &vec![worker; 9000], false).unwrap();
+                        assert_eq!(volume.contents(f), vec![worker; 9000]);
+                        if round % 30 == 0 {
+                            volume.checkpoint().unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        stop.store(true, Ordering::Release);
+        assert!(givers.join().unwrap() > 0);
+    });
+    volume.settle_orphans();
+    volume.checkpoint().unwrap();
+    for worker in 0..3u8 {
+        let d = volume.lookup(ROOT, format!("d{worker}").as_bytes()).unwrap().inode;
+        assert_eq!(volume.attributes(d).unwrap().size, 20);
+        let f = volume.lookup(d, b"f7").unwrap().inode;
+        assert_eq!(volume.contents(f), vec![worker; 9000]);
+    }
+    // A part, and then all: nothing is dirty.
+    let held = volume.can_give_back();
+    let part = volume.give_back(held / 2);
+    assert!((held / 2..held).contains(&part), "{part} of {held}");
+    assert_eq!(volume.give_back(usize::MAX), held - part);
+    assert_eq!((volume.can_give_back(), volume.give_back(usize::MAX)), (0, 0));
     volume.assert_clean();
 }
 
