@@ -3,6 +3,9 @@
 #include "check.h"
 
 #define ROUNDS 3000
+/* The name is a file for a small part of the time, so a busy host needs more rounds for some opens. */
+#define ROUNDS_MAX 300000
+#define OPENED_MIN 10
 
 /* Makes and removes for ever, until it is killed. */
 static void churn(void)
@@ -56,16 +59,17 @@ int race(void)
 
     pid_t child = fork();
     char data[20];
-    int opened = 0, status;
+    int opened = 0, lost_twice = 0, status;
     struct stat st;
 
     if (!child)
         churn();
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS || (opened <= OPENED_MIN && i < ROUNDS_MAX); i++) {
         int fd = open("churn", O_RDONLY);
 
         if (fd < 0) {
-            CHECK(errno == ENOENT);
+            CHECK(errno == ENOENT || errno == ESTALE);
+            lost_twice += errno == ESTALE;
             continue;
         }
         opened++;
@@ -74,7 +78,8 @@ int race(void)
             CHECK(read(fd, data, 20) == 10 && !memcmp(data, "0123456789", 10));
         close(fd);
     }
-    CHECK(opened > 10);
+    /* ESTALE: the file went twice during one open (POSIX.md, "A race lost twice"). */
+    CHECK(opened > OPENED_MIN && lost_twice <= opened);
     CHECK(waitpid(child, &status, WNOHANG) == 0);
     kill(child, SIGKILL);
     CHECK(waitpid(child, &status, 0) == child);
