@@ -48,7 +48,7 @@ cp "${CARGO_TARGET_DIR:-$REPO/target}/$suite_target/release/posix-suite" "$root/
 drivers=(crypto/crc32c_generic lib/libcrc32c drivers/virtio/virtio_ring drivers/virtio/virtio
     drivers/virtio/virtio_pci_modern_dev drivers/virtio/virtio_pci_legacy_dev
     drivers/virtio/virtio_pci drivers/block/virtio_blk)
-cp "$modules/drivers/block/loop.ko" "$root/modules/"
+cp "$modules/drivers/block/loop.ko" "$modules/fs/overlayfs/overlay.ko" "$root/modules/"
 {
     printf '%s\n' '#!/bin/busybox sh' 'export PATH=/bin' '/bin/busybox --install -s /bin' \
         'mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev'
@@ -207,6 +207,23 @@ mount -o remount,rw,recover /mnt && touch /mnt/x && echo RECOVERED; umount /mnt;
 for word in REFUSED MOUNTED STAYS READ-ONLY SAME RECOVERED UNLOADED; do said "$word"; done
 check_volume "after a remount with recover"
 ok "from read-only to writable by remount"
+
+# A mount as the upper layer of an overlay file system, which wants whiteouts, trusted attributes,
+# and files without names.
+make_volume 64M
+overlay='mount -t overlay -o lowerdir=/lower,upperdir=/mnt/upper,workdir=/mnt/work overlay /merged'
+run_machine "for m in overlay steadfast; do insmod /modules/\$m.ko; done; mkdir /lower /merged
+mount -t tmpfs lower /lower; mkdir -p /lower/d/e; for f in a b d/x; do echo below >/lower/\$f; done
+mount -t steadfast /dev/vda /mnt; mkdir /mnt/upper /mnt/work; $overlay && echo MERGED
+echo above >>/merged/a; mv /merged/a /merged/c; rm /merged/b; rm -r /merged/d; mkdir /merged/d; echo new >/merged/d/n
+chmod 600 /merged/c; ln /merged/d/n /merged/d/m; ls -l /mnt/upper/b | grep -q '^c' && echo WHITEOUT
+umount /merged && umount /mnt && mount -t steadfast /dev/vda /mnt && $overlay && echo AGAIN
+echo \"SHOWN\" \$(cd /merged; find . | sort) \$(cat /merged/c /merged/d/m) \$(stat -c %a /merged/c) \$(ls /lower /lower/d)
+umount /merged; umount /mnt; rmmod steadfast && echo UNLOADED"
+for word in MERGED WHITEOUT AGAIN 'SHOWN \. \./c \./d \./d/m \./d/n below above new 600 /lower: a b d /lower/d: e x$' UNLOADED; do said "$word"; done
+! grep -i 'overlayfs:.*\(not support\|fall\)' "$WORK/said" || die "the overlay misses something of its upper layer"
+check_volume "after an overlay"
+ok "the upper layer of an overlay file system"
 
 # The core has no memory now and then: calls fail with ENOMEM, and what a program was told is there.
 make_volume 64M
