@@ -404,7 +404,8 @@ static void where(void)
     CHECK(ftruncate(fd, 100) == 0 && extents(fd, 0, -1, 0) == 0);
     CHECK(pwrite(fd, "inline", 6, 0) == 6 && extents(fd, 0, -1, 0) == 1);
     CHECK(extent(0, 0, 100, last | FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_NOT_ALIGNED));
-    CHECK(extents(fd, 4096, -1, 0) == 0);
+    CHECK(extents(fd, 50, 10, 0) == 1 && extent(0, 0, 100, found.extents[0].fe_flags));
+    CHECK(extents(fd, 100, -1, 0) == 0 && extents(fd, 4096, -1, 0) == 0);
     /* Data that is only in memory so far, a hole, unwritten blocks, and some behind the end. */
     CHECK(pwrite(fd, buffer, 1 << 20, 0) == 1 << 20 && fallocate(fd, 0, 2 << 20, 65536) == 0);
     CHECK(fallocate(fd, FALLOC_FL_KEEP_SIZE, 3 << 20, 4096) == 0);

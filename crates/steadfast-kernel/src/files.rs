@@ -117,25 +117,26 @@ pub unsafe extern "C" fn sfk_extents(
     out: *mut sfk_extent,
     room: usize,
 ) -> isize {
-    let (inode, block) = (InodeNumber(inode), volume.info().block_size.into());
+    let inode = InodeNumber(inode);
     let put = |index: usize, extent| {
         // SAFETY: the caller has room for so many, and `index` is below their number.
         unsafe { out.add(index).write(extent) }
     };
     let fill = || {
+        let block = u64::from(volume.statistics()?.block_size);
         let found = volume.file_extents(inode, offset / block, room)?;
-        if offset == 0
-            && found.is_empty()
+        // Behind the last extent of a longer file there is no data, so its first data ends before.
+        if found.is_empty()
             && let Some(extent) = inline(volume, inode)?
+            && extent.length > offset
         {
             put(0, extent);
             return Ok(1);
         }
         for (index, extent) in found.iter().enumerate() {
             let bytes = |blocks: u64| {
-                blocks
-                    .checked_mul(block)
-                    .ok_or(Error::InvalidArgument("an extent of a damaged file"))
+                let (address, reason) = (extent.address, "extent: behind the largest file");
+                blocks.checked_mul(block).ok_or(Error::CorruptMetadata { address, reason })
             };
             let (offset, length) = (bytes(extent.index)?, bytes(extent.blocks)?);
             let place = bytes(extent.address.0)?;
