@@ -201,8 +201,10 @@ struct sfk_options {
     uint64_t size;
     // Its atomic unit in bytes.
     uint32_t unit;
-    // It takes discards, and they are wanted.
+    // It takes discards.
     bool discards;
+    // What is freed is discarded in the background.
+    bool discards_freed;
     // Nothing is written.
     bool read_only;
     // Gives up a newer state that is damaged.
@@ -515,6 +517,17 @@ ptrdiff_t sfk_can_give_back(const struct sfk_volume *volume);
 
 // Frees about so many bytes of the caches. Returns how many. Waits for no lock.
 ptrdiff_t sfk_give_back(const struct sfk_volume *volume, size_t bytes);
+
+// Before a trim: frees what may be freed. `sfk_trim_step` follows until it returns 0.
+int sfk_trim_begin(const struct sfk_volume *volume);
+
+// Discards free runs of at least `least` bytes from byte `at` on, in a bounded step that stays below
+// `to`. Moves `at`, and adds to `discarded`. 1: there is more.
+int sfk_trim_step(const struct sfk_volume *volume,
+                  uint64_t *at,
+                  uint64_t to,
+                  uint64_t least,
+                  uint64_t *discarded);
 
 // Space and counts.
 int sfk_statistics_get(const struct sfk_volume *volume, struct sfk_statistics *out);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Commands to a mounted volume, with the numbers that a FUSE mount has (steadfast-ioctl.h), and those
- * that the kernel has for the label. */
+ * that the kernel has for the label and for fstrim. */
+#include <linux/blkdev.h>
 #include <linux/module.h>
 #include <linux/mount.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/writeback.h>
@@ -85,6 +87,36 @@ static long set_label(struct sf_info *info, const char __user *from)
 	return result;
 }
 
+/* fstrim(8): free space goes back to the device, in steps. */
+static long trim(struct sf_info *info, struct fstrim_range __user *argument)
+{
+	struct block_device *bdev = info->sb->s_bdev;
+	struct fstrim_range range;
+	u64 at, to, discarded = 0;
+	long more;
+
+	if (!bdev_max_discard_sectors(bdev))
+		return -EOPNOTSUPP;
+	if (copy_from_user(&range, argument, sizeof(range)))
+		return -EFAULT;
+	if (range.start >= bdev_nr_bytes(bdev))
+		return -EINVAL;
+	at = range.start;
+	to = range.len < U64_MAX - at ? at + range.len : U64_MAX;
+	more = SF_CORE(info, sfk_trim_begin(info->volume)) ?: 1;
+	while (more > 0) {
+		more = SF_CORE(info, sfk_trim_step(info->volume, &at, to, range.minlen,
+						   &discarded));
+		if (more > 0 && fatal_signal_pending(current))
+			more = -EINTR;
+		cond_resched();
+	}
+	range.len = discarded;
+	if (more < 0)
+		return more;
+	return copy_to_user(argument, &range, sizeof(range)) ? -EFAULT : 0;
+}
+
 static long roll_back(struct sf_info *info, void *with)
 {
 	return SF_CORE(info, sfk_rollback(info->volume));
@@ -142,6 +174,8 @@ static long change(struct file *file, unsigned int command, void __user *argumen
 		return set_mask(info, argument);
 	case FS_IOC_SETFSLABEL:
 		return set_label(info, argument);
+	case FITRIM:
+		return trim(info, argument);
 	case SNAPSHOT_DELETE:
 		return sf_snapshot_delete(info, argument);
 	case SNAPSHOT_CREATE:
@@ -183,6 +217,7 @@ long sf_ioctl(struct file *file, unsigned int command, unsigned long number)
 	case CHECKPOINT:
 	case MASK_SET:
 	case FS_IOC_SETFSLABEL:
+	case FITRIM:
 	case SNAPSHOT_CREATE:
 	case SNAPSHOT_DELETE:
 		if (!capable(CAP_SYS_ADMIN))

@@ -157,7 +157,8 @@ static int open_volume(struct sf_info *info, struct fs_context *fc, bool read_on
 	struct sfk_options options = {
 		.size = bdev_nr_bytes(bdev),
 		.unit = bdev_logical_block_size(bdev),
-		.discards = info->options.discard && bdev_max_discard_sectors(bdev),
+		.discards = bdev_max_discard_sectors(bdev),
+		.discards_freed = info->options.discard,
 		.read_only = read_only,
 		.recover = info->options.recover,
 		.cache_size = info->options.cache_size,

@@ -70,7 +70,7 @@ begin_machine() {
     timeout "$MACHINE_SECONDS" qemu-system-x86_64 -accel tcg -smp 2 -m "$MACHINE_MIB" -cpu max -nographic -no-reboot \
         -kernel "$cache/image-$kver/boot/vmlinuz-$kver" -initrd "$WORK/initrd" \
         -append "console=ttyS0 no_timer_check quiet panic=-1" \
-        -drive "file=$IMAGE,format=raw,if=virtio" </dev/null >"$WORK/machine.log" 2>&1 &
+        -drive "file=$IMAGE,format=raw,if=virtio,discard=unmap" </dev/null >"$WORK/machine.log" 2>&1 &
     MACHINE=$!
     own "$MACHINE"
 }
@@ -148,6 +148,20 @@ done
 rm -r "$WORK/job"
 check_volume "after the commands"
 ok "rollback, atomically and snapshot on a mount of the module"
+
+# Free space goes back to the device: removed data becomes holes of the image.
+make_volume 256M
+run_machine 'insmod /modules/steadfast.ko stack=1
+mount -t steadfast /dev/vda /mnt; head -c 9000000 /dev/urandom >/mnt/kept; md5sum /mnt/kept >/mnt/sum
+head -c 90000000 /dev/urandom >/mnt/gone; sync; rm /mnt/gone; sleep 2; fstrim -v /mnt; echo "FSTRIM $?"
+mount -o remount,ro /mnt; fstrim /mnt 2>/dev/null || echo READ-ONLY; umount /mnt
+mount -t steadfast /dev/vda /mnt; md5sum -c /mnt/sum >/dev/null && echo KEPT; umount /mnt; rmmod steadfast && echo UNLOADED'
+for word in 'FSTRIM 0' READ-ONLY KEPT UNLOADED; do said "$word"; done
+taken=$(du -k "$IMAGE" | cut -f 1)
+[ "$taken" -lt 30000 ] || die "after fstrim the image still takes $taken KiB"
+check_volume "after fstrim"
+ok "fstrim leaves $taken KiB of the image"
+check_stack
 
 # A mount of a snapshot, and of the volume beside it.
 make_volume 64M

@@ -15,7 +15,10 @@ use crate::shim::{self, SFK_READ, SFK_WRITE, SFK_WRITE_DURABLE, sfk_piece};
 pub struct BlockDevice {
     device: *mut c_void,
     geometry: Geometry,
+    /// It takes discards.
     discards: bool,
+    /// What is freed is to be discarded.
+    discards_freed: bool,
 }
 
 // SAFETY: the pointer is only passed to the kernel, which takes requests from several tasks at
@@ -26,9 +29,14 @@ unsafe impl Sync for BlockDevice {}
 
 impl BlockDevice {
     /// The device, if its size and unit are those of a medium.
-    pub fn new(device: *mut c_void, size: u64, unit: u32, discards: bool) -> Option<Self> {
+    pub fn new(
+        device: *mut c_void,
+        size: u64,
+        unit: u32,
+        (discards, discards_freed): (bool, bool),
+    ) -> Option<Self> {
         let geometry = Geometry::new(size, unit, FailureModel::PowerSafe).ok()?;
-        Some(BlockDevice { device, geometry, discards })
+        Some(BlockDevice { device, geometry, discards, discards_freed })
     }
 
     fn transfer(&self, kind: c_int, offset: u64, pieces: &[sfk_piece]) -> Result<(), MediumError> {
@@ -114,7 +122,7 @@ impl Medium for BlockDevice {
     }
 
     fn wants_discards(&self) -> bool {
-        self.discards
+        self.discards && self.discards_freed
     }
 
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {

@@ -23,8 +23,10 @@ pub struct sfk_options {
     pub size: u64,
     /// Its atomic unit in bytes.
     pub unit: u32,
-    /// It takes discards, and they are wanted.
+    /// It takes discards.
     pub discards: bool,
+    /// What is freed is discarded in the background.
+    pub discards_freed: bool,
     /// Nothing is written.
     pub read_only: bool,
     /// Gives up a newer state that is damaged.
@@ -145,7 +147,8 @@ fn open(
     options: &sfk_options,
     snapshot: Option<&str>,
 ) -> Result<*mut Core, Error> {
-    let medium = BlockDevice::new(device, options.size, options.unit, options.discards)
+    let discards = (options.discards, options.discards_freed);
+    let medium = BlockDevice::new(device, options.size, options.unit, discards)
         .ok_or(Error::InvalidArgument("size or sector size of the device"))?;
     let mut place = Vec::new();
     place.try_reserve_exact(1).map_err(|_| Error::OutOfMemory)?;
@@ -248,6 +251,43 @@ pub extern "C" fn sfk_can_give_back(volume: &Core) -> isize {
 #[unsafe(no_mangle)]
 pub extern "C" fn sfk_give_back(volume: &Core, bytes: usize) -> isize {
     isize::try_from(volume.give_back(bytes)).unwrap_or(isize::MAX)
+}
+
+/// Before a trim: frees what may be freed. `sfk_trim_step` follows until it returns 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_trim_begin(volume: &Core) -> c_int {
+    if volume.is_held() {
+        return -errno(&Error::Held);
+    }
+    // A command of the system's timer must not publish half of a change.
+    if !volume.mask().contains(TransactionMask::TIMER) {
+        return 0;
+    }
+    // The first one frees blocks, the second makes that the durable state.
+    code(volume.checkpoint().and_then(|()| volume.checkpoint()))
+}
+
+/// Discards free runs of at least `least` bytes from byte `at` on, in a bounded step that stays below
+/// `to`. Moves `at`, and adds to `discarded`. 1: there is more.
+#[unsafe(no_mangle)]
+pub extern "C" fn sfk_trim_step(
+    volume: &Core,
+    at: &mut u64,
+    to: u64,
+    least: u64,
+    discarded: &mut u64,
+) -> c_int {
+    if volume.is_held() {
+        return -errno(&Error::Held);
+    }
+    match volume.trim_step(*at, to, least) {
+        Ok((bytes, next)) => {
+            *discarded += bytes;
+            *at = next.unwrap_or(to);
+            c_int::from(next.is_some())
+        }
+        Err(error) => -errno(&error),
+    }
 }
 
 /// Space and counts.
