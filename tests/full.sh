@@ -90,6 +90,34 @@ if ! plain; then
         settle "$floor" "round $round"
     done
     ok "no space is lost over many rounds"
+
+    # Each command that says what is durable tells of stores into a mapping that found no space.
+    python3 - "$MNT" <<'P' || die "stores into a mapping"
+import errno, mmap, os, sys
+size = 8 << 20
+hole = os.open(f"{sys.argv[1]}/hole", os.O_RDWR | os.O_CREAT)
+os.ftruncate(hole, size)
+filler = os.open(f"{sys.argv[1]}/filler", os.O_WRONLY | os.O_CREAT)
+for chunk in (1 << 16, 4096):
+    try:
+        while True:
+            os.write(filler, os.urandom(chunk))
+    except OSError as error:
+        assert error.errno == errno.ENOSPC, error
+with mmap.mmap(hole, size) as mapped:
+    for page in range(0, size, 4096):
+        mapped[page] = 1
+P
+    "$STEADFAST" transact "$MNT" 2>&1 | says "that programs had written could not be stored" ||
+        die "transact says nothing of lost stores"
+    exec 9<"$MNT/hole"
+    refused "that programs had written could not be stored" "$STEADFAST" umount "$MNT"
+    exec 9<&-
+    refused "that programs had written could not be stored" "$STEADFAST" umount "$MNT"
+    mount_volume
+    rm "$MNT/hole" "$MNT/filler"
+    settle "$floor" "after lost stores"
+    ok "transact and umount tell what a mapping has lost"
 fi
 
 (cd "$MNT/kept" && sha256sum --quiet -c "$WORK/rest.list") || die "a file that had nothing to do with it changed"

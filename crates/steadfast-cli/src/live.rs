@@ -1,7 +1,9 @@
 //! A mounted volume, accessed by ioctl on a directory of the mount.
 
-use std::fs::File;
+use std::fmt::Display;
+use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -11,8 +13,9 @@ use steadfast_fuse::scrub::{self, ScrubStatus};
 use steadfast_fuse::watch::{self, Snapshot};
 
 use crate::dead_mount::{is_daemon_gone, stale_or_host};
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::mounts::{self, Mount};
+use crate::size;
 use crate::snapshot_failure::explain_live;
 
 /// An open directory of a mounted volume.
@@ -20,6 +23,32 @@ pub struct Live {
     /// The mount.
     pub mount: Mount,
     file: File,
+}
+
+/// Writes that the kernel's cache accepted and the volume could not store.
+pub struct LostWrites {
+    bytes: u64,
+    /// That of the last one.
+    error: io::Error,
+}
+
+impl LostWrites {
+    /// What was lost, and why.
+    pub fn text(&self) -> String {
+        let (bytes, why) = (size::human(self.bytes), text_os(&self.error));
+        format!("{bytes} that programs had written could not be stored: {why}")
+    }
+
+    /// The failure behind something that has worked otherwise.
+    pub fn failure(&self, done: &str, place: impl Display) -> Failure {
+        let full = Errno::from_io_error(&self.error) == Some(Errno::NOSPC);
+        Failure::new(
+            if full { Exit::NoSpace } else { Exit::Failed },
+            format!("{done}, but {}", self.text()),
+            place,
+            "the daemon's messages name the inodes; write those files again",
+        )
+    }
 }
 
 impl Live {
@@ -46,6 +75,14 @@ impl Live {
     /// The mount point.
     pub fn directory(&self) -> &PathBuf {
         &self.mount.directory
+    }
+
+    /// Whether the mount point still shows this mount. If not, programs that use its path reach
+    /// what is below it, or above.
+    pub fn is_in_place(&self) -> bool {
+        let device = |found: io::Result<Metadata>| found.map(|found| found.dev()).ok();
+        let here = device(self.file.metadata());
+        here.is_some() && here == device(self.directory().metadata())
     }
 
     /// An open file of the mount, for statistics.
@@ -99,12 +136,11 @@ impl Live {
         Ok(Atomic { live: self, control })
     }
 
-    /// Bytes of cached writes that could not be stored since the volume was mounted, and the error
-    /// of the last such write.
-    pub fn lost_writes(&self) -> Option<(u64, io::Error)> {
+    /// What programs have written since the volume was mounted and it could not store.
+    pub fn lost_writes(&self) -> Option<LostWrites> {
         let lost = ioctl::lost_writes(&self.file).ok().filter(|lost| lost.errno != 0)?;
         let errno = i32::try_from(lost.errno).unwrap_or(Errno::IO.raw_os_error());
-        Some((lost.bytes, io::Error::from_raw_os_error(errno)))
+        Some(LostWrites { bytes: lost.bytes, error: io::Error::from_raw_os_error(errno) })
     }
 
     /// Whether a program has received "no space" since the volume was held.

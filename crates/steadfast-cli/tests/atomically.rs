@@ -172,3 +172,27 @@ fn bad_calls() {
     let line = scratch.fails(3, "atomically -- true");
     assert!(line.contains("no Steadfast volume is mounted here"), "{line}");
 }
+
+/// A mount that is taken away leads the rest of the command elsewhere: what it did before is not
+/// half of an update.
+#[test]
+fn an_unmount_meanwhile_rolls_back() {
+    let Some((scratch, mnt)) = start() else { return };
+    let program = env!("CARGO_BIN_EXE_steadfast");
+    let daemon = "kill -TERM $(cat pid); while mountpoint -q mnt; do sleep 0.05; done";
+    let ways =
+        [format!("{program} umount -lq mnt 2>/dev/null"), "umount -l mnt".into(), daemon.into()];
+    for (number, way) in ways.into_iter().enumerate() {
+        fs::write(scratch.path("pid"), scratch.daemon().to_string()).unwrap();
+        let script = format!("echo changed >mnt/d/old; {way}; echo below >mnt/below");
+        says(&shell(&scratch, &script), 1, &["rolled back", "was unmounted while 'sh' ran"]);
+        wait_for("the end of the mount", || {
+            scratch.line("check --quiet disk.img").status.success()
+        });
+        assert!(mnt.join("below").exists(), "the command went on below the mount");
+        fs::remove_file(mnt.join("below")).unwrap();
+        scratch.mounted("");
+        unchanged(&mnt);
+        assert!(!mnt.join("below").exists(), "{number}");
+    }
+}

@@ -30,7 +30,7 @@ const NOT_FOUND: i32 = 127;
 /// Run a command whose changes to a mounted volume are made all at once, or not at all
 ///
 /// The changes become durable when the command exits with 0. If it fails, is interrupted or killed,
-/// or if power fails, the volume is as it was before.
+/// if the volume is unmounted meanwhile, or if power fails, the volume is as it was before.
 ///
 /// Transactions are per volume: what other programs write to it meanwhile is committed or rolled
 /// back as well, and their fsync returns at once. Space that the command frees can be used again
@@ -105,6 +105,17 @@ pub fn run(args: &Args) -> Outcome<u8> {
     };
     let ended = wait(&mut child, &mut signals);
     let (code, why) = match &ended {
+        // What the command has done at the path of the mount since then is somewhere else.
+        Ended::Status(status) if status.success() && !live.is_in_place() => {
+            end_descendants();
+            atomic.abort()?;
+            return Err(Failure::new(
+                Exit::Failed,
+                format!("rolled back: the volume was unmounted while '{name}' ran"),
+                place,
+                "nothing was changed on the volume: mount it and run the command again",
+            ));
+        }
         Ended::Status(status) if status.success() => {
             return match atomic.commit() {
                 Ok(()) => {

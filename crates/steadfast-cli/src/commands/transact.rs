@@ -13,10 +13,17 @@ pub struct Args {
     target: PathBuf,
 }
 
-/// Runs the command; it prints nothing on success.
+/// Runs the command. It prints nothing on success, but warns of lost writes.
 ///
 /// # Errors
 /// The volume is not mounted, and those of the volume.
 pub fn run(args: &Args) -> Outcome {
-    Target::find_mounted(&args.target)?.transact()
+    let live = Target::find_mounted(&args.target)?;
+    live.transact()?;
+    // The point has what the volume could store.
+    if let Some(lost) = live.lost_writes() {
+        let directory = live.directory().display();
+        eprintln!("steadfast: warning: {directory}: since it was mounted, {}", lost.text());
+    }
+    Ok(())
 }

@@ -6,7 +6,6 @@
 //! waits for that lock.
 
 use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,10 +20,10 @@ use steadfast::TransactionMask;
 use crate::answers;
 use crate::copies::{Copy, FileSystem};
 use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::live::Live;
+use crate::live::{Live, LostWrites};
 use crate::mounts::{self, Mount};
 use crate::pause::Pause;
-use crate::{cluster, host, output, size};
+use crate::{cluster, host, output};
 
 /// Time after which the command reports that it is still waiting, and looks for what keeps the
 /// file system mounted.
@@ -85,7 +84,7 @@ pub fn run(args: &Args) -> Outcome {
     let file_system = FileSystem::at(&mount.directory).ok().flatten();
     if let Err(failure) = take_out(&mount, args.lazy) {
         return Err(match failure.exit {
-            Exit::Busy => busy(&mount, &kept, warning.as_ref()),
+            Exit::Busy => busy(&mount, &kept, warning.as_ref(), lost.as_ref()),
             _ => failure,
         });
     }
@@ -104,8 +103,8 @@ pub fn run(args: &Args) -> Outcome {
         };
         return Err(Failure::new(failure.exit, what, failure.place, advice));
     }
-    if let Some((bytes, error)) = lost {
-        return Err(lost_writes(&mount, bytes, &error));
+    if let Some(lost) = lost {
+        return Err(lost.failure("unmounted", mount.source.display()));
     }
     if args.quiet {
         return Ok(());
@@ -145,21 +144,6 @@ fn without_owner(mount: &Mount, quiet: bool) -> Outcome {
         mount.source.display(),
         mount.directory.display()
     ))
-}
-
-/// The failure for writes that the kernel's cache accepted and the volume could not store.
-fn lost_writes(mount: &Mount, bytes: u64, error: &io::Error) -> Failure {
-    let full = Errno::from_io_error(error) == Some(Errno::NOSPC);
-    Failure::new(
-        if full { Exit::NoSpace } else { Exit::Failed },
-        format!(
-            "unmounted, but {} that programs had written could not be stored: {}",
-            size::human(bytes),
-            text_os(error)
-        ),
-        mount.source.display(),
-        "the daemon's messages name the inodes; write those files again",
-    )
 }
 
 /// The fate of the changes since the last transaction point.
@@ -264,9 +248,15 @@ fn take_out_as_user(mount: &Mount, lazy: bool) -> Outcome {
 }
 
 /// The failure if the mount stays. It says what that means for the changes.
-fn busy(mount: &Mount, kept: &LastPoint, warning: Option<&Failure>) -> Failure {
+fn busy(
+    mount: &Mount,
+    kept: &LastPoint,
+    warning: Option<&Failure>,
+    lost: Option<&LostWrites>,
+) -> Failure {
     let directory = mount.directory.display();
     let state = match (kept, warning) {
+        (LastPoint::Made, None) if let Some(lost) = lost => format!("; {}", lost.text()),
         (_, Some(failure)) => {
             format!("; changes since the last transaction point are not durable: {}", failure.what)
         }
