@@ -76,6 +76,39 @@ fn an_image_and_its_loop_device_are_one() {
     scratch.ok("check --quiet disk.img");
 }
 
+/// A loop device over the loop device of an image is the image under a third name.
+#[test]
+fn a_loop_device_over_a_loop_device_is_the_image() {
+    let Some(scratch) = start() else { return };
+    let image = scratch.path("disk.img");
+    let Some(first) = Loop::over(&image, &[]) else { return };
+    let Some(second) = Loop::over(Path::new(&first.0), &[]) else { return };
+    fs::create_dir(scratch.path("other")).unwrap();
+    let mnt = scratch.mounted("");
+    for command in [
+        "mount {} other",
+        "mount -o ro {} other",
+        "check {}",
+        "check --repair {}",
+        "put {} mount.log /x",
+        "mkfs --force {}",
+    ] {
+        let line = scratch.fails(5, &command.replace("{}", &second.0));
+        assert!(line.contains("disk.img, which is in use by process"), "{line}");
+        assert!(line.contains(&format!("mounted on {}", mnt.display())), "{line}");
+    }
+    scratch.ok("umount mnt");
+    scratch.ok(&format!("mount {} mnt", second.0));
+    for name in ["disk.img", &first.0] {
+        for command in ["mount {} other", "check {}", "put {} mount.log /x", "mkfs --force {}"] {
+            scratch.fails(5, &command.replace("{}", name));
+        }
+    }
+    scratch.ok("umount mnt");
+    scratch.ok("check --quiet disk.img");
+    drop(second);
+}
+
 /// Volumes in two parts of one image do not disturb each other.
 #[test]
 fn parts_of_an_image_have_owners_of_their_own() {

@@ -185,3 +185,96 @@ fn parts_of_a_file_are_media_of_their_own() {
     drop(two);
     FileMedium::open(across.path(), &options).unwrap();
 }
+
+/// A loop device over a loop device, over a partition of one, and over these in turn.
+#[test]
+fn a_file_has_one_owner_through_several_devices() {
+    let _alone = alone();
+    let writing = FileOptions::default();
+    let reading = FileOptions { read_only: true, ..writing.clone() };
+    let Some(first) = Loop::new(512) else { return };
+    let mut devices = Vec::new();
+    for depth in 0..4 {
+        let below = devices.last().unwrap_or(&first).path();
+        let Some(device) = Loop::over(below, &[]) else { return };
+        let owner = FileMedium::open(&first.file, &writing).unwrap();
+        for options in [&writing, &reading] {
+            let error = FileMedium::open(device.path(), options).unwrap_err();
+            let OpenError::InUseBelow { below, owner: Some(owner), .. } = &error else {
+                panic!("{depth}: {error}")
+            };
+            assert_eq!((below, owner.pid), (&first.file, std::process::id()), "{depth}");
+        }
+        drop(owner);
+        let owner = FileMedium::open(device.path(), &writing).unwrap();
+        for options in [&writing, &reading] {
+            let error = FileMedium::open(&first.file, options).unwrap_err();
+            assert!(matches!(error, OpenError::InUse { .. }), "{depth}: {error}");
+            let error = FileMedium::open(first.path(), options).unwrap_err();
+            assert!(
+                matches!(error, OpenError::DeviceInUse(_) | OpenError::InUseBelow { .. }),
+                "{depth}: {error}"
+            );
+        }
+        drop(owner);
+        devices.push(device);
+    }
+    // The device above detaches first: a device that is in use stays.
+    while devices.pop().is_some() {}
+}
+
+/// Two halves of a loop device are two media, also where a loop device shows each.
+#[test]
+fn parts_of_a_device_are_parts_of_its_file() {
+    let _alone = alone();
+    let Some(whole) = Loop::new(512) else { return };
+    let quarter = SIZE / 4;
+    let Some(half) = Loop::over(&whole.file, &["--offset", &(2 * quarter).to_string()]) else {
+        return;
+    };
+    let Some(last) = Loop::over(half.path(), &["--offset", &quarter.to_string()]) else { return };
+    let part = |offset: u64| {
+        let size = quarter.to_string();
+        Loop::over(&whole.file, &["--offset", &offset.to_string(), "--sizelimit", &size]).unwrap()
+    };
+    let (third, fourth) = (part(2 * quarter), part(3 * quarter));
+    let options = FileOptions::default();
+    let owner = FileMedium::open(last.path(), &options).unwrap();
+    FileMedium::open(third.path(), &options).unwrap();
+    for other in [&fourth.device, &whole.device] {
+        let error = FileMedium::open(other, &options).unwrap_err();
+        assert!(matches!(error, OpenError::InUseBelow { .. }), "{error}");
+    }
+    drop(owner);
+    drop(last);
+}
+
+/// A partition of a loop device, and a loop device over that partition.
+#[test]
+fn a_partition_of_a_loop_device_belongs_to_its_file() {
+    let _alone = alone();
+    let Some(disk) = Loop::new(512) else { return };
+    let Some(device) = Loop::over(&disk.file, &["--partscan"]) else { return };
+    // The kernel takes the partition without a table: number, first sector, sectors.
+    let added = Command::new("addpart").arg(device.path()).args(["1", "2048", "4096"]).status();
+    let partition = PathBuf::from(format!("{}p1", device.device.display()));
+    if !added.is_ok_and(|status| status.success()) || !partition.exists() {
+        eprintln!("skipped: no partitions of loop devices to be had");
+        return;
+    }
+    let Some(above) = Loop::over(&partition, &[]) else { return };
+    let options = FileOptions::default();
+    let owner = FileMedium::open(&disk.file, &options).unwrap();
+    for device in [&partition, &above.device] {
+        let error = FileMedium::open(device, &options).unwrap_err();
+        assert!(matches!(error, OpenError::InUseBelow { .. }), "{error}");
+    }
+    drop(owner);
+    let owner = FileMedium::open(above.path(), &options).unwrap();
+    let error = FileMedium::open(&partition, &options).unwrap_err();
+    assert!(matches!(error, OpenError::DeviceInUse(_)), "{error}");
+    let error = FileMedium::open(&disk.file, &options).unwrap_err();
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    drop(owner);
+    drop(above);
+}

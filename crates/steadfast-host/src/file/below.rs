@@ -4,7 +4,8 @@
 //! [locks](super::lock) that an opener of the file takes. So two partitions of one image are two
 //! media, and the whole image cannot be used beside them. The search goes down through sysfs. It
 //! goes from a partition to its disk, from a mapped device to its components, and from a loop
-//! device to its file.
+//! device to its file. A loop device can show another block device. Then the search goes on from
+//! that device.
 //!
 //! A file without a name, or with a name that cannot be opened here, is skipped, because only its
 //! name leads other openers to it. Some cases stay undetected: another machine, a network block
@@ -36,7 +37,8 @@ const SECTOR: u64 = 512;
 
 /// `LOOP_GET_STATUS64`: the file of a loop device, in 29 words of eight bytes.
 const LOOP_GET_STATUS: Opcode = 0x4c05;
-/// `struct loop_info64`; its first two words are the device and the inode of the file.
+/// `struct loop_info64`. Its first three words are the device and the inode of the file, and the
+/// number of the device that the file is.
 type LoopStatus = [u64; 29];
 
 /// The file or device below is in use under its own name.
@@ -48,7 +50,7 @@ pub(super) struct Taken {
     pub(super) owner: Option<Owner>,
 }
 
-/// The file that a loop device below a device shows.
+/// The file or device that a loop device below a device shows.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     path: PathBuf,
@@ -56,6 +58,14 @@ struct Shown {
     part: Part,
     /// Device and inode; `None` if the loop device does not report them.
     identity: Option<(u64, u64)>,
+}
+
+/// What a loop device reports about its file.
+struct Reported {
+    /// Device and inode.
+    identity: (u64, u64),
+    /// The number of the block device that the file is; 0 for a regular file.
+    device: u64,
 }
 
 /// Locks every file, and claims every device, below the block device with this number. The locks
@@ -102,9 +112,10 @@ fn lock_one(shown: &Shown, exclusive: bool) -> Result<Option<File>, Taken> {
 
 /// The files of the loop devices below the device. `sysfs` has a folder for each device number.
 fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
-    let number = format!("{}:{}", major(device), minor(device));
-    let mut waiting =
-        Vec::from_iter(fs::canonicalize(sysfs.join(number)).map(|folder| (folder, Part::ALL)));
+    let folder_of = |device: u64| {
+        fs::canonicalize(sysfs.join(format!("{}:{}", major(device), minor(device)))).ok()
+    };
+    let mut waiting = Vec::from_iter(folder_of(device).map(|folder| (folder, Part::ALL)));
     let mut seen: Vec<(PathBuf, Part)> = Vec::new();
     let mut found = Vec::new();
     while let Some((folder, part)) = waiting.pop() {
@@ -118,7 +129,8 @@ fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
         if number("partition").is_some() {
             let sectors = |name| number(name).unwrap_or(0).saturating_mul(SECTOR);
             let partition = Part { start: sectors("start"), length: sectors("size") };
-            waiting.extend(folder.parent().map(|disk| (disk.to_owned(), partition)));
+            let part = device.1.inside(partition);
+            waiting.extend(folder.parent().map(|disk| (disk.to_owned(), part)));
         }
         // sysfs does not report which part of each component a mapped device uses.
         let slaves = fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
@@ -127,23 +139,33 @@ fn shown_by(sysfs: &Path, device: u64) -> Vec<Shown> {
         );
         if let Ok(text) = fs::read(folder.join("loop/backing_file")) {
             let name = text.strip_suffix(b"\n").unwrap_or(&text);
-            let offset = number("loop/offset").unwrap_or(0);
-            let limit = number("loop/sizelimit").unwrap_or(0);
-            let length = if part.length == 0 { limit } else { part.length };
-            let part = Part { start: part.start.saturating_add(offset), length };
-            found.push(Shown {
-                path: OsStr::from_bytes(name).into(),
-                part,
-                identity: identity(folder),
-            });
+            let limit = |name| number(name).unwrap_or(0);
+            let whole = Part { start: limit("loop/offset"), length: limit("loop/sizelimit") };
+            let part = device.1.inside(whole);
+            let path = PathBuf::from(OsStr::from_bytes(name));
+            let reported = reported(folder);
+            let below = match &reported {
+                Some(reported) => reported.device,
+                None => block_device(&path).unwrap_or(0),
+            };
+            if below != 0 {
+                waiting.extend(folder_of(below).map(|folder| (folder, part)));
+            }
+            found.push(Shown { path, part, identity: reported.map(|reported| reported.identity) });
         }
         seen.push(device);
     }
     found
 }
 
-/// Device and inode of the file behind the loop device of this folder.
-fn identity(folder: &Path) -> Option<(u64, u64)> {
+/// The number of the block device at this path.
+fn block_device(path: &Path) -> Option<u64> {
+    let metadata = fs::metadata(path).ok()?;
+    metadata.file_type().is_block_device().then(|| metadata.st_rdev())
+}
+
+/// What the loop device of this folder reports about its file.
+fn reported(folder: &Path) -> Option<Reported> {
     let number = fs::read_to_string(folder.join("dev")).ok()?;
     let node = File::open(Path::new(NODES).join(folder.file_name()?)).ok()?;
     let device = node.metadata().ok()?.st_rdev();
@@ -154,7 +176,7 @@ fn identity(folder: &Path) -> Option<(u64, u64)> {
     // structure consists of plain numbers and has the size of `LoopStatus`.
     #[allow(unsafe_code)]
     let status = unsafe { ioctl(&node, Getter::<LOOP_GET_STATUS, LoopStatus>::new()) }.ok()?;
-    Some((status[0], status[1]))
+    Some(Reported { identity: (status[0], status[1]), device: status[2] })
 }
 
 #[cfg(test)]

@@ -30,6 +30,19 @@ pub struct Part {
 
 impl Part {
     pub(super) const ALL: Part = Part { start: 0, length: 0 };
+
+    /// The same bytes, counted from the start of the medium of which `outer` is a part. This part
+    /// counts from the start of `outer`, and at least one byte is left of it.
+    pub(super) fn inside(self, outer: Part) -> Part {
+        let start = outer.start.saturating_add(self.start);
+        let rest = outer.length.saturating_sub(self.start).max(1);
+        let length = match (self.length, outer.length) {
+            (length, 0) => length,
+            (0, _) => rest,
+            (length, _) => length.min(rest),
+        };
+        Part { start, length }
+    }
 }
 
 /// Locks a regular file without waiting; `false` if another opener holds it.
@@ -112,7 +125,25 @@ fn holder(line: &str, place: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::holder;
+    use super::{Part, holder};
+
+    #[test]
+    fn a_part_of_a_part_stays_inside() {
+        let part = |start, length| Part { start, length };
+        for (inner, outer, both) in [
+            (Part::ALL, Part::ALL, Part::ALL),
+            (Part::ALL, part(8, 4), part(8, 4)),
+            (part(8, 4), Part::ALL, part(8, 4)),
+            (part(1, 2), part(8, 4), part(9, 2)),
+            (part(1, 9), part(8, 4), part(9, 3)),
+            (part(1, 0), part(8, 4), part(9, 3)),
+            (part(1, 0), part(8, 0), part(9, 0)),
+            (part(5, 0), part(8, 4), part(13, 1)),
+            (part(u64::MAX, 1), part(8, 4), part(u64::MAX, 1)),
+        ] {
+            assert_eq!(inner.inside(outer), both, "{inner:?} in {outer:?}");
+        }
+    }
 
     #[test]
     fn finds_the_holder_in_the_kernels_table() {
