@@ -1,5 +1,6 @@
 //! The failures to open an image, a device or flash, with advice for each.
 
+use std::io;
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -100,6 +101,14 @@ pub fn of_file(error: &OpenError, path: &Path) -> Failure {
                 "see the message",
             )
         }
+    }
+}
+
+/// The failure to write a file that gets its name when it is complete.
+pub fn of_destination(error: &io::Error, path: &Path) -> Failure {
+    match error.get_ref().and_then(|inside| inside.downcast_ref()) {
+        Some(in_use) => of_file(in_use, path),
+        None => Failure::host(error, "write", path),
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{STEADFAST, Scratch, failed, is_root, signal, wait_for};
+use common::{STEADFAST, Scratch, can_mount, failed, is_root, signal, wait_for};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use steadfast::fs::SetAttributes;
 use steadfast::{OpenOptions, Volume};
@@ -140,6 +140,43 @@ fn a_link_stays_one_and_what_is_replaced_keeps_owner_and_permissions() {
         }
     }
     assert_eq!(unfinished(&scratch.path("")), [""; 0]);
+}
+
+/// A mounted image keeps its name: what is written to the mount later is in the image.
+#[test]
+fn a_mounted_image_is_not_replaced() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = sample();
+    fs::create_dir(scratch.path("images")).unwrap();
+    scratch.ok("mkfs --size 16M images/file");
+    fs::create_dir(scratch.path("mnt")).unwrap();
+    symlink("images/file", scratch.path("link")).unwrap();
+    let mut writers = Vec::from_iter(WRITERS.map(|writer| writer.replace("DEST", "images/file")));
+    writers.push(WRITERS[1].replace("DEST", "link"));
+    writers.push("image build --quiet --force images/file source".to_owned());
+    writers.push("get -r disk.img / images".to_owned());
+    let inode = fs::metadata(scratch.path("images/file")).unwrap().ino();
+    for options in ["", "-o ro "] {
+        scratch.ok(&format!("mount {options}images/file mnt"));
+        for writer in &writers {
+            let line = scratch.fails(5, writer);
+            assert!(line.contains("the image is in use by process"), "{writer}: {line}");
+        }
+        if options.is_empty() {
+            fs::write(scratch.path("mnt/kept"), "kept").unwrap();
+        }
+        scratch.ok("umount mnt");
+        scratch.ok("get images/file /kept kept");
+    }
+    assert_eq!(fs::read_to_string(scratch.path("kept")).unwrap(), "kept");
+    assert_eq!(fs::metadata(scratch.path("images/file")).unwrap().ino(), inode);
+    assert_eq!(unfinished(&scratch.path("")), [""; 0]);
+    assert_eq!(unfinished(&scratch.path("images")), [""; 0]);
+    for writer in &writers {
+        scratch.ok(writer);
+    }
 }
 
 #[test]

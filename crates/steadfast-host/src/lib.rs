@@ -45,4 +45,6 @@ pub use entropy::random_uuid;
 pub use file::{FileMedium, FileOptions, LockMode, OpenError, Owner, Part, Window};
 pub use platform::HostPlatform;
 pub use unfinished::{Held, Unfinished, remove_unfinished};
-pub use whole::{Durability, Links, MODE_PRIVATE, MODE_PUBLIC, WholeFile, WholeImage, write_whole};
+pub use whole::{
+    Durability, Links, MODE_PRIVATE, MODE_PUBLIC, WholeFile, WholeImage, hold_replaced, write_whole,
+};

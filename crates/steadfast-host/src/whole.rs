@@ -1,7 +1,7 @@
 //! Files that get their name only when they are complete.
 //!
 //! A regular file is created beside its destination and renamed at the end. So the name always
-//! leads to the complete old file or to the complete new file. Three rules hold for each file that
+//! leads to the complete old file or to the complete new file. Four rules hold for each file that
 //! a command creates:
 //!
 //! - Only regular files are replaced. A device, a FIFO or an open descriptor (`/dev/stdout`) is
@@ -9,6 +9,8 @@
 //! - A symbolic link in a path from the user is kept: the file that it leads to is replaced.
 //! - A file that replaces another keeps the owner, group, permissions and ACL of the old one,
 //!   without the set-id bits.
+//! - A file that another opener has locked is not replaced: it may be an image that is mounted. The
+//!   mount would go on in the old file, which has no name any more.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, XattrFlags, fsetxattr, getxattr, statfs};
 use rustix::io::Errno;
 
+use crate::file::{self, OpenError};
 use crate::unfinished::Unfinished;
 
 /// Permissions, before the umask, of files that every user may read: reports and pictures.
@@ -65,12 +68,13 @@ impl WholeFile {
     ///
     /// # Errors
     /// The file cannot be created or written there, or the owner of the existing file cannot be
-    /// kept.
+    /// kept. The existing file is locked ([`hold_replaced`]).
     pub fn create(path: &Path, mode: u32, links: Links) -> io::Result<WholeFile> {
         let place = match Place::find(path, links)? {
             Found::Place(place) => place,
             Found::Stream(file) => return Ok(WholeFile { file, beside: None }),
         };
+        place.hold()?;
         let (file, unfinished) = Unfinished::make(place.directory(), |path| {
             OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
         })?;
@@ -92,7 +96,8 @@ impl WholeFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// The last bytes cannot be written, or the rename fails; the old file then still exists.
+    /// The last bytes cannot be written, the old file is locked by now, or the rename fails. The
+    /// old file then still exists.
     pub fn finish(self, durability: Durability) -> io::Result<()> {
         match self.beside {
             Some((unfinished, place)) => place.take(unfinished, &self.file, durability),
@@ -134,11 +139,13 @@ impl WholeImage {
     /// Starts an image at `path`. The caller creates it at [`partial`](Self::partial).
     ///
     /// # Errors
-    /// No file can be created there, or the existing file is not regular (`InvalidInput`).
+    /// No file can be created there, or the existing file is not regular (`InvalidInput`) or is
+    /// locked ([`hold_replaced`]).
     pub fn create(path: &Path) -> io::Result<WholeImage> {
         let Found::Place(place) = Place::find(path, Links::Follow)? else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         };
+        place.hold()?;
         let directory = Unfinished::directory(place.directory())?;
         let partial = directory.path().join("image");
         Ok(WholeImage { directory, place, partial })
@@ -163,6 +170,7 @@ impl WholeImage {
         // An empty directory remains in the list, which the drop removes.
         let partial = &self.partial;
         let place = &self.place;
+        let _held = place.hold()?;
         self.directory.finish(|directory| {
             fs::rename(partial, &place.path)?;
             let _ = fs::remove_dir(directory);
@@ -234,6 +242,11 @@ impl Place {
         self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
+    /// Keeps other openers from the old file while the result exists.
+    fn hold(&self) -> io::Result<Option<File>> {
+        hold_replaced(&self.path)
+    }
+
     /// Gives the new file the owner, permissions and ACL of the old one.
     fn settle(&self, file: &File) -> io::Result<()> {
         let Some(old) = &self.old else { return Ok(()) };
@@ -256,7 +269,9 @@ impl Place {
         if durability == Durability::Synced {
             file.sync_all()?;
         }
+        let held = self.hold()?;
         unfinished.finish(|partial| fs::rename(partial, &self.path))?;
+        drop(held);
         if durability == Durability::Synced {
             self.sync();
         }
@@ -269,6 +284,32 @@ impl Place {
         if let Ok(directory) = File::open(self.directory()) {
             let _ = directory.sync_all();
         }
+    }
+}
+
+/// Locks a file that is about to be replaced, until the result is dropped. The result is `None` if
+/// there is no regular file or it cannot be locked.
+///
+/// # Errors
+/// Another opener has locked it: an [`OpenError::InUse`] inside the error.
+pub fn hold_replaced(path: &Path) -> io::Result<Option<File>> {
+    if !fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+        return Ok(None);
+    }
+    // Another file may have the name by now: the open must neither follow a link nor wait.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    // An exclusive lock on a file of a network file system requires a writable descriptor.
+    let open =
+        |write: bool| OpenOptions::new().read(true).write(write).custom_flags(flags).open(path);
+    let Ok(file) = open(true).or_else(|_| open(false)) else { return Ok(None) };
+    match file::lock_file(&file, true) {
+        Ok(true) => Ok(Some(file)),
+        Ok(false) => {
+            let in_use = OpenError::InUse { path: path.to_owned(), owner: file::owner(&file) };
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, in_use))
+        }
+        // If the file system has no locks, there are none to respect.
+        Err(_) => Ok(None),
     }
 }
 
@@ -353,6 +394,37 @@ mod tests {
             assert_eq!((metadata.uid(), metadata.gid()), (7, 8));
         }
         assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_locked_file_is_not_replaced() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        fs::write(&path, "old").unwrap();
+        let is_refused = |error: io::Error| {
+            let inside = error.get_ref().and_then(|inside| inside.downcast_ref::<OpenError>());
+            assert!(matches!(inside, Some(OpenError::InUse { .. })), "{error}");
+        };
+        for exclusive in [true, false] {
+            let owner = File::options().read(true).write(true).open(&path).unwrap();
+            assert!(file::lock_file(&owner, exclusive).unwrap());
+            for links in [Links::Follow, Links::Replace] {
+                is_refused(write(&path, links).unwrap_err());
+            }
+            is_refused(WholeImage::create(&path).unwrap_err());
+        }
+        // The owner comes between the begin and the end.
+        let file = WholeFile::create(&path, MODE_PRIVATE, Links::Follow).unwrap();
+        let image = WholeImage::create(&path).unwrap();
+        fs::write(image.partial(), "new").unwrap();
+        let owner = File::options().read(true).write(true).open(&path).unwrap();
+        assert!(file::lock_file(&owner, true).unwrap());
+        is_refused(file.finish(Durability::Cached).unwrap_err());
+        is_refused(image.finish().unwrap_err());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        drop(owner);
+        write(&path, Links::Follow).unwrap();
+        assert_eq!(names(scratch.path()), ["file"]);
     }
 
     #[test]

@@ -16,10 +16,11 @@ use std::str::FromStr;
 use rustix::fs::{CWD, RenameFlags, copy_file_range, renameat_with};
 use rustix::io::Errno;
 use steadfast_fuse::ioctl;
+use steadfast_host::hold_replaced;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::mounts::{self, Mount};
-use crate::size;
+use crate::{open_failure, size};
 
 /// Copy a file on a mount by sharing its blocks
 ///
@@ -138,6 +139,8 @@ fn clone_whole(args: &Args, source: &File) -> Outcome {
     let made =
         share(source, &clone, whole).map_err(|error| failure(&error, target)).and_then(|()| {
             let flags = if args.force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+            let _held = hold_replaced(target)
+                .map_err(|error| open_failure::of_destination(&error, target))?;
             renameat_with(CWD, &unfinished, CWD, target, flags)
                 .map_err(|errno| Failure::host(&errno.into(), "name the clone", target))
         });

@@ -20,7 +20,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
 use crate::volume_path::{self, LastLink};
 use crate::walk::{Step, Walk};
-use crate::{interrupt, transfer};
+use crate::{ending, interrupt, open_failure, transfer};
 
 /// Copy a file or directory from an image that is not mounted
 ///
@@ -167,9 +167,11 @@ fn get_file(
     if links == Links::Replace {
         refuse_what_is_no_file(destination)?;
     }
-    let on_host = |error: io::Error| Failure::host(&error, "write", destination);
+    let on_host = |error: io::Error| open_failure::of_destination(&error, destination);
     // The file gets its own permissions at the end.
-    let whole = WholeFile::create(destination, MODE_PRIVATE, links).map_err(on_host)?;
+    let whole = ending::wait_for(destination, || {
+        WholeFile::create(destination, MODE_PRIVATE, links).map_err(on_host)
+    })?;
     if whole.is_stream() {
         transfer::read_all(image, path, attributes, &mut |bytes| {
             (&whole).write_all(bytes).map_err(on_host)

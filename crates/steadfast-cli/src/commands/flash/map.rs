@@ -8,9 +8,10 @@ use steadfast_host::write_whole;
 
 use super::PlaceArgs;
 use super::survey::Survey;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::grid::{Cell, Grid, Kind, svg, text};
 use crate::output::{self, Output};
+use crate::{ending, open_failure};
 
 /// Maximum number of cells of a picture in a file: 64 rows of 128.
 const CELLS_SVG: usize = 8192;
@@ -100,8 +101,13 @@ pub fn run(args: &Args) -> Outcome {
     let title = format!("{} ({})", args.place.target.display(), survey.part);
     let title = title.replace(|c: char| c.is_control(), "?");
     match &args.svg {
-        Some(file) => write_whole(file, svg::picture(&grid(&survey, CELLS_SVG), &title).as_bytes())
-            .map_err(|error| Failure::host(&error, "write", file)),
+        Some(file) => {
+            let drawn = svg::picture(&grid(&survey, CELLS_SVG), &title);
+            ending::wait_for(file, || {
+                write_whole(file, drawn.as_bytes())
+                    .map_err(|error| open_failure::of_destination(&error, file))
+            })
+        }
         None => {
             let terminal = text::Terminal::here();
             let mut output = Output::new();

@@ -18,7 +18,7 @@ use crate::output;
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
 use crate::source::{self, Source};
-use crate::{host, interrupt, making, mtd, size, window};
+use crate::{ending, host, interrupt, making, mtd, open_failure, size, window};
 
 /// Attempts, each with twice the size, if the first estimate was too low.
 const ATTEMPTS: u32 = 6;
@@ -100,8 +100,8 @@ pub fn run(args: &Args) -> Outcome {
     }
     let now = epoch.unwrap_or_else(|| source.newest());
     interrupt::leave_nothing_half_done(&args.image);
-    let cannot = |error: io::Error| Failure::host(&error, "write", &args.image);
-    let image = WholeImage::create(&args.image).map_err(cannot)?;
+    let cannot = |error: io::Error| open_failure::of_destination(&error, &args.image);
+    let image = ending::wait_for(&args.image, || WholeImage::create(&args.image).map_err(cannot))?;
     let partial = image.partial();
     let built = match &args.nand {
         Some(part) => build_part(args, part, &source, now, partial),

@@ -23,7 +23,7 @@ use super::pack::pack;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
 use crate::walk::{Step, Walk};
-use crate::{interrupt, transfer};
+use crate::{ending, interrupt, open_failure, transfer};
 
 /// Unpack an image into a directory or a tar archive, without root
 ///
@@ -70,10 +70,12 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn pack_file(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
-    let cannot = |error: io::Error| Failure::host(&error, "write", destination);
+    let cannot = |error: io::Error| open_failure::of_destination(&error, destination);
     interrupt::leave_nothing_half_done(destination);
     // The archive contains the files of every user of the volume.
-    let file = WholeFile::create(destination, MODE_PRIVATE, Links::Follow).map_err(cannot)?;
+    let file = ending::wait_for(destination, || {
+        WholeFile::create(destination, MODE_PRIVATE, Links::Follow).map_err(cannot)
+    })?;
     pack(image, root, BufWriter::with_capacity(1 << 20, &file), destination)?;
     file.finish(Durability::Synced).map_err(cannot)
 }

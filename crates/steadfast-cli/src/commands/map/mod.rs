@@ -9,11 +9,12 @@ use std::path::PathBuf;
 
 use steadfast_host::write_whole;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::grid::{Grid, svg, text};
 use crate::image::{Access, Image};
 use crate::output::Output;
 use crate::target::Target;
+use crate::{ending, open_failure};
 use survey::{Source, Survey};
 
 /// Maximum number of cells of a picture in a file: 64 rows of 128.
@@ -54,8 +55,13 @@ pub fn run(args: &Args) -> Outcome {
     };
     let title = title.replace(|c: char| c.is_control(), "?");
     match &args.svg {
-        Some(file) => write_whole(file, svg::picture(&Grid::from(&survey), &title).as_bytes())
-            .map_err(|error| Failure::host(&error, "write", file)),
+        Some(file) => {
+            let drawn = svg::picture(&Grid::from(&survey), &title);
+            ending::wait_for(file, || {
+                write_whole(file, drawn.as_bytes())
+                    .map_err(|error| open_failure::of_destination(&error, file))
+            })
+        }
         None => {
             let mut output = Output::new();
             for line in text::picture(&Grid::from(&survey), &title, &terminal) {

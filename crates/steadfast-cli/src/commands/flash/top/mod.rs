@@ -18,9 +18,8 @@ use steadfast_host::write_whole;
 use super::PlaceArgs;
 use super::survey::{Survey, Wear};
 use crate::commands::top;
-use crate::failure::{Failure, Outcome};
-use crate::interval;
-use crate::output;
+use crate::failure::Outcome;
+use crate::{ending, interval, open_failure, output};
 use watch::History;
 
 /// Show how the erase blocks of a part wear, live: histogram of erasures, states, erasures a second
@@ -85,8 +84,10 @@ pub fn run(args: &Args) -> Outcome {
         );
         let sorted = survey.erases_sorted();
         let drawn = picture::picture(&bars, &sorted, &survey.blocks, &title, &about);
-        return write_whole(file, drawn.as_bytes())
-            .map_err(|error| Failure::host(&error, "write", file));
+        return ending::wait_for(file, || {
+            write_whole(file, drawn.as_bytes())
+                .map_err(|error| open_failure::of_destination(&error, file))
+        });
     }
     if !args.once {
         top::needs_terminal(target)?;
