@@ -1,6 +1,7 @@
 //! Making a volume over an earlier one with the same uuid: nothing of the earlier one reappears.
 
-use steadfast::{Error, FormatOptions, OpenOptions, Volume};
+use steadfast::fs::{Caller, NewNode};
+use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
 use steadfast_media::{Medium, MemoryMedium};
 use steadfast_torture::cut::{Cutter, Survival};
 use steadfast_torture::medium::MediumProfile;
@@ -106,4 +107,127 @@ fn no_earlier_volume_is_found_behind_a_shorter_one() {
         let error = opened.err().expect("an earlier volume of other blocks opens");
         assert_eq!(error, Error::NotSteadfast, "blocks of {block_size}");
     }
+}
+
+/// What an image is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// An empty volume.
+    Formatted,
+    /// A volume with a few files and an empty log.
+    Filled,
+    /// The same, made smaller at the end.
+    Shrunk,
+}
+
+const LARGE: u64 = 4 << 20;
+const SMALL: u64 = 2 << 20;
+
+fn create(volume: &Volume<&MemoryMedium, LabPlatform>, name: &str) {
+    let (root, caller) = (InodeNumber::ROOT, Caller::default());
+    let made = volume.create(root, name.as_bytes(), NewNode::Regular, 0o600, &caller);
+    let made = made.expect("a file");
+    volume.write(made.inode, 0, name.as_bytes(), false).expect("written");
+}
+
+fn open_at(medium: &MemoryMedium) -> Volume<&MemoryMedium, LabPlatform> {
+    Volume::open(medium, OpenOptions::default(), LabPlatform::default()).expect("it opens")
+}
+
+/// The names in the root directory, in order.
+fn names(volume: &Volume<&MemoryMedium, LabPlatform>) -> Vec<String> {
+    let entries = volume.read_directory(InodeNumber::ROOT, 2, 1000).expect("entries");
+    let names = entries.into_iter().map(|entry| String::from_utf8(entry.name).expect("a name"));
+    let mut names = Vec::from_iter(names);
+    names.sort();
+    names
+}
+
+/// An image of a new volume whose files have names with `prefix`.
+fn image(made: Made, block_size: u32, prefix: &str) -> Vec<u8> {
+    let medium = MemoryMedium::new(LARGE, 512).expect("a medium");
+    let mask = TransactionMask::MANUAL;
+    let options = FormatOptions { block_size, mask, ..FormatOptions::default() };
+    Volume::format(&medium, &options, &LabPlatform::default()).expect("a volume");
+    if made != Made::Formatted {
+        let volume = open_at(&medium);
+        (0..5).for_each(|number| create(&volume, &format!("{prefix}{number}")));
+        volume.checkpoint().expect("a checkpoint");
+        volume.close().expect("closed");
+    }
+    let mut bytes = medium.to_bytes();
+    if made == Made::Shrunk {
+        open_at(&medium).shrink(SMALL, &mut |_| {}).expect("smaller");
+        bytes = medium.to_bytes();
+        bytes.truncate(SMALL as usize);
+    }
+    bytes
+}
+
+/// An image is copied without its zeros over a medium with a volume of the same uuid, which was in
+/// use. Nothing of that volume comes back.
+#[test]
+fn a_copy_without_zeros_hides_the_earlier_volume() {
+    let (mut refused, mut opened) = (0, 0);
+    for made in [Made::Formatted, Made::Filled, Made::Shrunk] {
+        for (block_size, checkpoints, points, prefix) in [512, 4096]
+            .into_iter()
+            .flat_map(|size| (0..4).map(move |count| (size, count)))
+            .flat_map(|(size, count)| (0..4).map(move |points| (size, count, points)))
+            .flat_map(|(size, count, points)| {
+                ["same", "other"].map(|prefix| (size, count, points, prefix))
+            })
+        {
+            let case = format!("{made:?}, {block_size}, {checkpoints}, {points}, {prefix}");
+            let used = image(made, block_size, "same");
+            let medium = MemoryMedium::from_bytes(&used, 512).expect("a medium");
+            let volume = open_at(&medium);
+            for number in 0..checkpoints {
+                create(&volume, &format!("old{number}"));
+                volume.checkpoint().expect("a checkpoint");
+            }
+            for number in 0..points {
+                create(&volume, &format!("late{number}"));
+                volume.transact().expect("a point");
+            }
+            // The power fails.
+            drop(volume);
+
+            let copied = image(made, block_size, prefix);
+            for (at, block) in copied.chunks(4096).enumerate() {
+                if block.iter().any(|byte| *byte != 0) {
+                    medium.write(at as u64 * 4096, block).expect("copied");
+                }
+            }
+            let mut expected = Vec::new();
+            if made != Made::Formatted {
+                expected.extend((0..5).map(|number| format!("{prefix}{number}")));
+            }
+            let platform = LabPlatform::default();
+            let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+            let volume = Volume::open(&medium, read_only, platform).expect(&case);
+            assert_eq!(names(&volume), expected, "{case}");
+            for name in &expected {
+                let found = volume.lookup(InodeNumber::ROOT, name.as_bytes()).expect(&case);
+                let mut content = vec![0; name.len()];
+                volume.read(found.inode, 0, &mut content).expect(&case);
+                assert_eq!(content, name.as_bytes(), "{case}");
+            }
+            drop(volume);
+            match Volume::open(&medium, OpenOptions::default(), LabPlatform::default()) {
+                Ok(volume) => {
+                    opened += 1;
+                    create(&volume, "new");
+                    volume.transact().expect(&case);
+                    drop(volume);
+                    expected.push("new".to_owned());
+                    expected.sort();
+                    assert_eq!(names(&open_at(&medium)), expected, "{case}");
+                }
+                Err(Error::NewerStateLost(_)) => refused += 1,
+                Err(error) => panic!("{case}: {error}"),
+            }
+        }
+    }
+    assert!(opened > 10, "{opened} opened, {refused} refused");
 }

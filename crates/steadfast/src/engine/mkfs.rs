@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::format::inode::root_value;
 use crate::format::key::Key;
 use crate::format::{
-    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot, Node,
-    NodePointer, SnapshotCounts, Superblock, VERSION, blocks_min, cell_size, digest_of,
+    ERASED, FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot,
+    Node, NodePointer, SnapshotCounts, Superblock, VERSION, blocks_min, cell_size, digest_of,
     reserve_blocks, value_len_max,
 };
 use crate::io::retry::Retry;
@@ -36,7 +36,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes an empty volume on `medium`; its previous content is lost.
     pub(crate) fn format(medium: &M, options: &FormatOptions, platform: &P) -> Result<()> {
         let superblock = superblock_for(medium, options, platform)?;
-        let cell = memory::zeroed(superblock.cell_size() as usize)?;
+        let mut cell = memory::zeroed(superblock.cell_size() as usize)?;
         let superblocks = [0, superblock.second_offset()];
         for offset in superblocks {
             medium.write(offset, &cell)?;
@@ -46,6 +46,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // is whole; after here it is no volume.
         medium.flush()?;
         // With the same uuid, old metaroots would count as newer than the first one of this volume.
+        // The same holds for old records where an image of this volume is copied over an earlier
+        // volume, without the blocks that are zero. So what is erased here is not zero.
+        cell.fill(ERASED);
         for slot in 0..2 {
             for offset in superblock.metaroot_offsets(slot) {
                 medium.write(offset, &cell)?;
@@ -55,7 +58,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             erase_first_record(medium, &superblock)?;
             Lsn::default()
         } else {
-            lsn_behind_the_past(&Retry(medium), &superblock)?
+            let lsn = lsn_behind_the_past(&Retry(medium), &superblock)?;
+            // The first group has a record in one of these.
+            for block in 0..superblock.log.count.min(2) {
+                let offset = (superblock.log.start.0 + block) * u64::from(superblock.block_size);
+                medium.write(offset, &cell[..superblock.block_size as usize])?;
+            }
+            lsn
         };
         medium.flush()?;
 

@@ -10,7 +10,7 @@ use crate::engine::lifecycle::Lifecycle;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
-use crate::format::{Superblock, reserve_blocks};
+use crate::format::{ERASED, Superblock, reserve_blocks};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -120,7 +120,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // metaroot.
         let [_, newest_at] = new.metaroot_offsets(newest.generation.0);
         let [_, other_at] = new.metaroot_offsets(newest.generation.0 + 1);
-        medium.write(other_at, &memory::zeroed(new.cell_size() as usize)?)?;
+        medium.write(other_at, &memory::filled(ERASED, new.cell_size() as usize)?)?;
         newest.write_copy(medium, new, platform, newest_at)?;
         new.write_copy(medium, platform, new.second_offset())?;
         self.store.flush()
@@ -133,7 +133,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // The metaroot before the newest one can count more blocks than there will be. It would
         // then look damaged, so it is erased.
         let [other_at, _] = new.metaroot_offsets(working.durable.generation.0 + 1);
-        self.store.medium.write(other_at, &memory::zeroed(new.cell_size() as usize)?)?;
+        let erased = memory::filled(ERASED, new.cell_size() as usize)?;
+        self.store.medium.write(other_at, &erased)?;
         self.write_structures(&working, new)
     }
 

@@ -38,7 +38,7 @@ pub use payload::{Mutation, Value};
 pub use pointer::{HEIGHT_MAX, NodePointer, Root};
 pub use record::{RECORD_HEADER, RecordBuilder};
 pub(crate) use shared::Shared;
-pub use slots::Slots;
+pub use slots::{ERASED, Slots};
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::{GENERATION_MAX, SnapshotRecord, check_name};
 pub use superblock::{

@@ -10,8 +10,9 @@ use crate::memory::{self, Boxed};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
-/// Value of erased bytes of a metaroot; no part of a metaroot looks like it.
-const ERASED: u8 = 0xff;
+/// Value of erased bytes of metaroots and of the log; no part of a metaroot looks like it, and no
+/// record begins with it. It is not zero, so that copies of an image without its zeros have it.
+pub const ERASED: u8 = 0xff;
 
 /// All four copies.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ use group::RecordGroup;
 use steadfast_media::{Medium, Temperature};
 
 use crate::error::Result;
-use crate::format::{LogPosition, Superblock};
+use crate::format::{ERASED, LogPosition, Superblock};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -42,9 +42,6 @@ use crate::types::{BlockRun, Lsn};
 
 /// No record is longer than this part of the ring, so that a checkpoint comes in time.
 pub const RECORD_SHARE: u64 = 4;
-
-/// Value of erased bytes of the log; no record begins with it.
-const ERASED: u8 = 0xff;
 
 /// The log of an open volume: the place of the next record.
 #[derive(Debug)]
