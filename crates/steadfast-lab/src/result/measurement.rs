@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The result of one test on one target: one value per round, and further observations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// [`super::Target::id`].
+    /// [`super::TargetDescription::id`].
     pub target: String,
     /// Whether the measurement succeeded.
     pub status: Status,
