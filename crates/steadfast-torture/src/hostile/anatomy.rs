@@ -84,7 +84,10 @@ impl Anatomy {
 
     /// The positions of the copies of the newest metaroot.
     pub fn metaroot(&self, image: &[u8]) -> [usize; 2] {
-        let slot = usize::from(get(image, 2 * self.cell + 24, 8) > get(image, self.cell + 24, 8));
+        // An erased slot has no generation.
+        let generation =
+            |slot| Some(get(image, slot * self.cell + 24, 8)).filter(|found| *found != u64::MAX);
+        let slot = usize::from(generation(2) > generation(1));
         [self.cell * (1 + slot), image.len() - self.cell * (3 - slot)]
     }
 
