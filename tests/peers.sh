@@ -239,6 +239,14 @@ root = os.open(place, os.O_RDONLY)
 os.fsync(fd)
 os.rename(f"{place}/open", f"{place}/renamed")
 os.write(fd, b"not synced")
+def spliced():
+    reader, writer = os.pipe()
+    try:
+        return os.splice(fd, writer, 10, offset_src=0)
+    finally:
+        os.close(reader)
+        os.close(writer)
+assert spliced() == 10
 open(f"{place}/../is-open", "w").close()
 while not os.path.exists(f"{place}/../taken-over"):
     time.sleep(0.05)
@@ -251,6 +259,10 @@ def fails(what):
 assert fails(lambda: os.fsync(fd)) == errno.ESTALE, "fsync of an open file"
 assert fails(lambda: os.fsync(root)) == errno.ESTALE, "fsync of the open root"
 assert fails(lambda: os.write(fd, b"x")) == errno.ESTALE, "write to an open file"
+end = time.monotonic() + 20
+while fails(spliced) is None:
+    assert time.monotonic() < end, "an open file shows pages of an earlier term"
+    time.sleep(0.05)
 again = os.open(place, os.O_RDONLY)
 assert fails(lambda: os.fsync(again)) is None, "it is told once"
 P

@@ -1,11 +1,11 @@
 //! A mounted volume, accessed by ioctl on a directory of the mount.
 
 use std::fmt::Display;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 use steadfast::{InodeChange, TransactionMask, VolumeInfo};
 use steadfast_fuse::ioctl;
@@ -80,9 +80,10 @@ impl Live {
     /// Whether the mount point still shows this mount. If not, programs that use its path reach
     /// what is below it, or above.
     pub fn is_in_place(&self) -> bool {
-        let device = |found: io::Result<Metadata>| found.map(|found| found.dev()).ok();
-        let here = device(self.file.metadata());
-        here.is_some() && here == device(self.directory().metadata())
+        let (flags, wanted) = (AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
+        let mount = |found: rustix::io::Result<Statx>| found.map(|found| found.stx_mnt_id).ok();
+        let here = mount(statx(&self.file, "", flags, wanted));
+        here.is_some() && here == mount(statx(CWD, self.directory(), AtFlags::empty(), wanted))
     }
 
     /// An open file of the mount, for statistics.

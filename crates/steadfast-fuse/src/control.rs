@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
-use std::sync::{PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use steadfast::Platform;
@@ -19,6 +19,8 @@ use zerocopy::IntoBytes;
 use crate::abi::output::{IoctlOut, LseekOut};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
+use crate::filesystem::page_holders::WAIT;
+use crate::filesystem::recall::{Recall, Recalled};
 use crate::filesystem::{Filesystem, OpenTransaction, Parked, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
 use crate::ioctl::SnapshotArgument;
 use crate::jobs::{Command, Job};
@@ -255,13 +257,18 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             }
         };
         // The kernel first sends dirty pages as writes, which this phase drops.
+        let recall = Arc::new(Recall::default());
         for (nodeid, handles) in open {
-            report("pages of an open file", self.invalidate_inode(nodeid, 0));
+            match self.recaller.get().filter(|_| self.device.is_none()) {
+                Some(peer) => peer.recall(&[nodeid], Recalled::Pages, recall.begin()),
+                None => report("pages of an open file", self.invalidate_inode(nodeid, 0)),
+            }
             // Stale handles keep no inode alive; the kernel's RELEASE does not find them.
             for _ in 0..handles {
                 self.volume.release(node::inode(nodeid));
             }
         }
+        recall.wait(Instant::now() + WAIT);
         for nodeid in directories {
             report("a directory", self.invalidate_inode(nodeid, 0));
         }

@@ -2,7 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use crate::abi::input::InHeader;
+use crate::abi::input::{InHeader, ReadIn, WriteIn};
+use crate::abi::{flags, opcode};
 use crate::errno::Errno;
 
 /// One request. The bytes stay in the worker's buffer.
@@ -19,6 +20,21 @@ impl<'a> Request<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Request<'a>> {
         let (header, body) = InHeader::read_from_prefix(bytes).ok()?;
         (header.len as usize == bytes.len()).then_some(Request { header, body, bytes })
+    }
+
+    /// Whether the kernel reads into pages of its cache, or writes back some of them. It keeps them
+    /// locked until it has the answer.
+    pub(crate) fn is_for_pages(&self) -> bool {
+        let mut arguments = self.arguments();
+        match self.header.opcode {
+            opcode::READ => arguments
+                .take::<ReadIn>()
+                .is_ok_and(|wanted| wanted.read_flags & flags::read::LOCK_OWNER == 0),
+            opcode::WRITE => arguments
+                .take::<WriteIn>()
+                .is_ok_and(|wanted| wanted.write_flags & flags::write::CACHE != 0),
+            _ => false,
+        }
     }
 
     /// The arguments, starting with the first.

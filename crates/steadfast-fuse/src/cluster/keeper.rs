@@ -16,7 +16,8 @@
 //! Invariant: nothing is kept of an answer that is older than [`LATE`]. The owner counts on that
 //! when it waits for the end of what it cannot recall.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -74,11 +75,19 @@ pub(super) struct Keeper {
     /// Whether the kernel can expire all names at once.
     epochs: bool,
     settled: Mutex<Settled>,
+    /// Nodes of which the kernel may have pages.
+    pages: Mutex<HashSet<u64>>,
+    page_recalls: Sender<PageRecall>,
 }
 
+/// Nodes whose pages the kernel must drop. What is called behind it is told whether it has.
+pub(super) type PageRecall = (Vec<u64>, Box<dyn FnOnce(bool) + Send>);
+
 impl Keeper {
-    pub(super) fn new(device: Device, epochs: bool) -> Keeper {
-        Keeper { device, epochs, settled: Mutex::default() }
+    /// `page_recalls` go to a thread that calls [`recall_pages`](Self::recall_pages).
+    pub(super) fn new(device: Device, epochs: bool, page_recalls: Sender<PageRecall>) -> Keeper {
+        let (settled, pages) = (Mutex::default(), Mutex::default());
+        Keeper { device, epochs, settled, pages, page_recalls }
     }
 
     /// Prepares an answer for the kernel. `asked`: when the request has arrived.
@@ -141,6 +150,35 @@ impl Keeper {
         dropped
     }
 
+    /// Has a thread recall pages of nodes. `then` is told whether the kernel has dropped them.
+    pub(super) fn queue_pages(&self, nodes: Vec<u64>, then: impl FnOnce(bool) + Send + 'static) {
+        // Without the thread the mount has ended.
+        let _ = self.page_recalls.send((nodes, Box::new(then)));
+    }
+
+    /// The kernel sends a request. It may be one that reads into pages.
+    pub(super) fn asked(&self, request: &Request<'_>) {
+        if request.header.opcode != opcode::READ || !request.is_for_pages() {
+            return;
+        }
+        let mut pages = self.pages();
+        if pages.len() >= NODES_MAX
+            && let Some(other) = pages.iter().next().copied()
+        {
+            pages.remove(&other);
+            self.queue_pages(vec![other], drop);
+        }
+        pages.insert(request.header.nodeid);
+    }
+
+    /// The nodes that the kernel has are stale, and so are their pages.
+    pub(super) fn lose_pages(&self) {
+        let nodes: Vec<u64> = self.pages().drain().collect();
+        if !nodes.is_empty() {
+            self.queue_pages(nodes, drop);
+        }
+    }
+
     /// Has the kernel drop all attributes and names that it keeps.
     pub(super) fn recall_all(&self) {
         let (kept, names) = {
@@ -171,6 +209,10 @@ impl Keeper {
             }
             _ => true,
         }
+    }
+
+    fn pages(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn settled(&self) -> MutexGuard<'_, Settled> {

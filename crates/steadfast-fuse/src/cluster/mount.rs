@@ -67,16 +67,11 @@ struct MountState {
     delegations: bool,
     end: UnmountHandle,
     listeners: Option<Arc<Listeners>>,
-    /// Drops pages of this node's kernel.
-    pages: Sender<PageRecall>,
     wish: Mutex<Wish>,
     wake: Condvar,
     /// Of the owner; none yet. Run when the mount ends.
     attendants: Mutex<Option<Attendants>>,
 }
-
-/// Nodes whose pages this node's kernel must drop. What is called behind it is told whether it has.
-type PageRecall = (Vec<u64>, Box<dyn FnOnce(bool) + Send>);
 
 /// Ends the threads of an owner; whether open files were cut off.
 type Attendants = Box<dyn FnOnce(bool) + Send>;
@@ -117,7 +112,8 @@ impl SharedMount {
         // A node that is no owner has no jobs.
         let (jobs, _) = mpsc::channel();
         let end = UnmountHandle::new(mount.clone(), Connection::find(mount.device), jobs);
-        let keeper = Keeper::new(device.clone(), agreement.epochs());
+        let (recalls_pages, page_recalls) = mpsc::channel();
+        let keeper = Keeper::new(device.clone(), agreement.epochs(), recalls_pages);
         let switch = Arc::new(Switch::new(keeper));
         let mut workers = Workers::default();
         let at = (&device, &*mount.directory);
@@ -128,7 +124,6 @@ impl SharedMount {
             error
         };
         let listeners = started.map_err(|error| fail(error, &mut workers))?;
-        let (pages, page_recalls) = mpsc::channel::<PageRecall>();
         let drops = Arc::downgrade(&switch);
         // It waits for requests that are under way, so these must not need its thread. It ends with
         // the mount.
@@ -141,7 +136,6 @@ impl SharedMount {
             })
             .map_err(|error| fail(error, &mut workers))?;
         let shared = Arc::new(MountState {
-            pages,
             switch,
             device,
             agreement,
@@ -265,13 +259,15 @@ impl Ownership {
             }
         };
         let filesystem = make(Some(shared.device.clone()), shared.agreement);
-        let (switch, pages) = (Arc::downgrade(&shared.switch), shared.pages.clone());
-        filesystem.reached_by(Arc::new(OwnerKernel { switch, pages }));
+        filesystem.reached_by(Arc::new(OwnerKernel(Arc::downgrade(&shared.switch))));
         let hub = Hub::start(
             epoch,
             Arc::clone(&authority),
             Box::new(move |agreement| make(None, agreement)),
         )?;
+        if let Some(listeners) = shared.listeners.clone() {
+            kernels.before_waits(Box::new(move || listeners.about_to_wait()));
+        }
         if let Some(listeners) = shared.listeners.clone() {
             volume.medium().before_waits(Arc::new(move || listeners.about_to_wait()));
         }
@@ -308,21 +304,16 @@ impl Ownership {
 }
 
 /// The kernel of the owner's node. The switch has the file system, which has this.
-struct OwnerKernel {
-    switch: Weak<Switch>,
-    pages: Sender<PageRecall>,
-}
+struct OwnerKernel(Weak<Switch>);
 
 impl Recaller for OwnerKernel {
     fn recall(&self, nodes: &[u64], what: Recalled, done: Done) {
         let then = |dropped| if dropped { drop(done) } else { done.never() };
-        if what == Recalled::Pages {
-            // Without the thread the mount has ended.
-            let _ = self.pages.send((nodes.to_vec(), Box::new(then)));
-            return;
+        let Some(switch) = self.0.upgrade() else { return then(true) };
+        match what {
+            Recalled::Pages => switch.keeper.queue_pages(nodes.to_vec(), then),
+            _ => then(switch.keeper.recall(nodes, what == Recalled::Names)),
         }
-        let names = what == Recalled::Names;
-        then(self.switch.upgrade().is_none_or(|switch| switch.keeper.recall(nodes, names)));
     }
 }
 
@@ -415,6 +406,7 @@ impl MountState {
                 known.map_or_else(|| (pull::random(), false), |(_, id)| (*id, true));
             if !resumes {
                 self.switch.channel.lose_session();
+                self.switch.keeper.lose_pages();
                 session = None;
             }
             let hello = Hello {
@@ -508,7 +500,7 @@ impl MountState {
                                 let _ = confirm.send((connection, number));
                             }
                         };
-                        let _ = self.pages.send((answer.nodes(), Box::new(then)));
+                        keeper.queue_pages(answer.nodes(), then);
                     }
                 }
             }

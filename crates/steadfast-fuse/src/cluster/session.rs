@@ -29,6 +29,9 @@ use crate::service::{Answer, Answering, Return, Service};
 pub const SESSION_TIME: Duration = Duration::from_secs(10);
 /// Threads that execute the requests of one peer. Requests beyond them wait in a queue.
 const THREADS: usize = 4;
+/// Threads for requests that a recall of pages may wait for. These requests wait for no such recall,
+/// unless too many files have pages.
+const PAGE_THREADS: usize = 2;
 /// Requests that may wait for a thread. Beyond them the connection is not read.
 const QUEUE: usize = 64;
 /// Most requests of a peer that are not answered, or whose answers it has not confirmed.
@@ -78,6 +81,8 @@ struct Inner {
     /// When the connection broke.
     alone_since: Instant,
     queue: Option<SyncSender<RequestFrame>>,
+    /// Those about pages of the peer's kernel.
+    page_queue: Option<SyncSender<RequestFrame>>,
     /// What the peer was told last without having asked.
     told: Progress,
     /// Recalls that the peer has not confirmed.
@@ -107,6 +112,7 @@ impl PeerSession {
         authority: Authority,
     ) -> std::io::Result<Arc<PeerSession>> {
         let (queue, received) = sync_channel(QUEUE);
+        let (page_queue, about_pages) = sync_channel(QUEUE);
         let (recall_queue, recalls) = channel();
         let inner = Inner {
             requests: HashMap::new(),
@@ -114,6 +120,7 @@ impl PeerSession {
             connections: 0,
             alone_since: Instant::now(),
             queue: Some(queue),
+            page_queue: Some(page_queue),
             told: Progress::default(),
             recalls: HashMap::new(),
             missed: HashSet::new(),
@@ -128,20 +135,23 @@ impl PeerSession {
             threads: Mutex::default(),
         });
         session.guest.reached_by(Arc::downgrade(&session));
-        let started = session.start_threads(received, recalls);
+        let started =
+            session.start_threads([(received, THREADS), (about_pages, PAGE_THREADS)], recalls);
         started.inspect_err(|_| session.end()).map(|()| session)
     }
 
     fn start_threads(
         self: &Arc<Self>,
-        received: Receiver<RequestFrame>,
+        queues: [(Receiver<RequestFrame>, usize); 2],
         recalls: Receiver<AnswerFrame>,
     ) -> std::io::Result<()> {
-        let received = Arc::new(Mutex::new(received));
-        for number in 0..THREADS {
-            let (executes, received) = (Arc::downgrade(self), Arc::clone(&received));
-            let run = move || execute_all(&executes, &received);
-            self.threads().push(Builder::new().name(format!("peer-{number}")).spawn(run)?);
+        for (received, count) in queues {
+            let received = Arc::new(Mutex::new(received));
+            for number in 0..count {
+                let (executes, received) = (Arc::downgrade(self), Arc::clone(&received));
+                let run = move || execute_all(&executes, &received);
+                self.threads().push(Builder::new().name(format!("peer-{number}")).spawn(run)?);
+            }
         }
         let sends = Arc::downgrade(self);
         let run = move || {
@@ -168,8 +178,12 @@ impl PeerSession {
         let number = inner.connections;
         inner.told = Progress::default();
         // A peer keeps nothing but pages when it greets again.
-        let unconfirmed = std::mem::take(&mut inner.recalls);
-        inner.missed.extend(unconfirmed.into_values().flat_map(|recall| recall.pages));
+        for (_, recall) in std::mem::take(&mut inner.recalls) {
+            if !recall.pages.is_empty() {
+                inner.missed.extend(recall.pages);
+                recall.done.never();
+            }
+        }
         let connection = PeerConnection { number, writer: Arc::new(Mutex::new(writer)), close };
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
@@ -246,7 +260,12 @@ impl PeerSession {
         {
             self.guest.end_locks(&request);
         }
-        let queue = self.inner().queue.clone();
+        let about_pages =
+            Request::parse(&frame.bytes).is_some_and(|request| request.is_for_pages());
+        let queue = {
+            let inner = self.inner();
+            if about_pages { inner.page_queue.clone() } else { inner.queue.clone() }
+        };
         queue.is_some_and(|queue| queue.send(frame).is_ok())
     }
 
@@ -296,9 +315,12 @@ impl PeerSession {
 
     /// Tells the peer how far the volume is, unless it knows that.
     pub(super) fn tell_progress(&self) {
+        if !(self.authority)().is_sure() {
+            return;
+        }
         let progress = self.guest.progress();
         let known = std::mem::replace(&mut self.inner().told, progress);
-        if known != progress && (self.authority)().is_sure() {
+        if known != progress {
             let (told, bytes) = (Told::Answer, Vec::new());
             self.send(&AnswerFrame { told, number: 0, error: 0, progress, bytes });
         }
@@ -327,6 +349,7 @@ impl PeerSession {
         {
             let mut inner = self.inner();
             inner.queue = None;
+            inner.page_queue = None;
             inner.recall_queue = None;
             inner.give_up_recalls();
             if let Some(connection) = inner.connection.take() {

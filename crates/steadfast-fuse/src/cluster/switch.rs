@@ -37,6 +37,7 @@ impl Switch {
     /// This node is the owner from now on.
     pub(super) fn own(&self, service: Arc<dyn Service>, authority: Authority) {
         self.channel.lose_session();
+        self.keeper.lose_pages();
         self.keeper.recall_all();
         let _ = self.here.set(LocalService { service, authority });
         // A worker may have looked before, and adds its request only now; then it looks again.
@@ -105,6 +106,7 @@ impl Service for Switch {
         if matches!(request.header.opcode, opcode::FORGET | opcode::BATCH_FORGET) {
             self.keeper.forget(request);
         }
+        self.keeper.asked(request);
         if let Some(here) = self.here.get() {
             return here.serve(self, later, request, out);
         }

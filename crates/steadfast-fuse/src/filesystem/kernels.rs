@@ -11,7 +11,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use steadfast::{InodeNumber, Platform, Volume};
@@ -47,6 +47,8 @@ pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
     /// Held for writing by a write that goes to the end of a file, wherever that is, and for
     /// reading by the other ones. Used only with several kernels: a single one has its own lock.
     pub(super) appends: RwLock<()>,
+    /// Has another worker listen to the owner's kernel, where it has one.
+    before_waits: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// The last number of an open file.
     handles: AtomicU64,
     attached: Mutex<Vec<Weak<Filesystem<M, P>>>>,
@@ -72,6 +74,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
             locks: Locks::default(),
             scrubber: Scrubber::new(),
             appends: RwLock::new(()),
+            before_waits: OnceLock::new(),
             handles: AtomicU64::new(0),
             attached: Mutex::default(),
         })
@@ -90,6 +93,15 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
         let mut attached = self.attached();
         attached.retain(|kernel| kernel.strong_count() > 0);
         attached.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What a worker calls before it waits for kernels.
+    pub(crate) fn before_waits(&self, call: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.before_waits.set(call);
+    }
+
+    pub(super) fn about_to_wait(&self) {
+        self.before_waits.get().into_iter().for_each(|call| call());
     }
 
     /// The number of a new open file; 0 with one kernel.

@@ -21,7 +21,7 @@ pub(crate) mod lease;
 mod locking;
 mod lost;
 mod names;
-mod page_holders;
+pub(crate) mod page_holders;
 pub(crate) mod recall;
 mod removed;
 mod rolling;
@@ -114,7 +114,7 @@ pub(crate) struct Filesystem<M: Medium + 'static, P: Platform + Clone + 'static>
     pub(crate) lost: Lost,
     /// The device for notifications; none for the kernel of a peer.
     pub(crate) device: Option<Device>,
-    recaller: OnceLock<Arc<dyn Recaller>>,
+    pub(crate) recaller: OnceLock<Arc<dyn Recaller>>,
     pub(crate) agreement: Agreement,
     pub(crate) parked: Mutex<Vec<Parked>>,
     pub(crate) puller: OnceLock<Puller>,

@@ -24,8 +24,8 @@ use zerocopy::FromBytes;
 
 use super::Filesystem;
 use super::recall::{Recall, Recalled};
-use crate::abi::flags::{read as read_flag, setattr, write as write_flag};
-use crate::abi::input::{CopyFileRangeIn, CreateIn, OpenIn, ReadIn, SetattrIn, WriteIn};
+use crate::abi::flags::setattr;
+use crate::abi::input::{CopyFileRangeIn, CreateIn, OpenIn, SetattrIn};
 use crate::abi::opcode;
 use crate::abi::output::EntryOut;
 use crate::errno::Errno;
@@ -34,7 +34,7 @@ use crate::request::Request;
 use crate::snapshots::is_snapshot;
 
 /// How long a change waits for a kernel that does not confirm.
-const WAIT: Duration = Duration::from_millis(620);
+pub(crate) const WAIT: Duration = Duration::from_millis(620);
 /// Most files that are known, with one more for each reader. Beyond them a reader has the pages of
 /// another file dropped first.
 const INODES_MAX: usize = 1 << 16;
@@ -114,7 +114,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Prepares what a request does to data. Returns what [`recall_pages`](Self::recall_pages) has
     /// to be told behind it.
     pub(super) fn begin_rewrite(&self, request: &Request<'_>) -> Option<Rewrite> {
-        if self.reads_pages(request) {
+        if request.header.opcode == opcode::READ {
+            if !request.is_for_pages() || is_snapshot(request.header.nodeid) {
+                return None;
+            }
             let inode = node::inode(request.header.nodeid);
             if let Some(other) = self.kernels.page_holders.reads(self.id, inode) {
                 self.recall_pages(Rewrite { inode: other, own: true, waits: true });
@@ -154,20 +157,13 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         }
         self.metrics.share(|sharing| &sharing.recalls, told.len() as u64);
         if waits {
+            // The kernel may need an answer first that no other worker waits for.
+            self.kernels.about_to_wait();
             let silent = recall.wait(Instant::now() + WAIT);
             self.metrics.share(|sharing| &sharing.silent, silent as u64);
             // One that is silent drops them once it goes on.
             holders.dropped(inode, &told);
         }
-    }
-
-    fn reads_pages(&self, request: &Request<'_>) -> bool {
-        request.header.opcode == opcode::READ
-            && !is_snapshot(request.header.nodeid)
-            && request
-                .arguments()
-                .take::<ReadIn>()
-                .is_ok_and(|wanted| wanted.read_flags & read_flag::LOCK_OWNER == 0)
     }
 }
 
@@ -178,7 +174,7 @@ fn rewrites(request: &Request<'_>) -> Result<Option<Rewrite>, Errno> {
     let (mut own, mut waits) = (false, true);
     match request.header.opcode {
         opcode::WRITE => {
-            waits = arguments.take::<WriteIn>()?.write_flags & write_flag::CACHE == 0;
+            waits = !request.is_for_pages();
             own = waits;
         }
         opcode::FALLOCATE => {}

@@ -198,6 +198,11 @@ impl At<'_> {
                 }
                 Err(errno) => return Err(self.error("lock", errno.into())),
             }
+            // A command may have put another file in its place until the lock was there.
+            let now = fs::metadata(self.path).map_err(|error| self.error("open", error))?;
+            if (now.st_dev(), now.st_ino()) != (metadata.st_dev(), metadata.st_ino()) {
+                return Err(OpenError::InUse { path: self.path(), owner: None });
+            }
         }
         let below = match self.options.lock {
             LockMode::Exclusive if block_device => {
