@@ -36,6 +36,7 @@ struct sf_info {
 	struct sfk_volume *volume;
 	bool broken; /* the core has panicked */
 	bool core_read_only; /* a remount may replace the volume (entry.c) */
+	bool options_stored; /* mask and timer of the mount options are those of the volume */
 	struct sf_options options;
 	u32 mask; /* the live transaction mask */
 	struct task_struct *background;

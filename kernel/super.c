@@ -205,11 +205,16 @@ static int set_up(struct sf_info *info, bool store)
 		info->mask = about->mask;
 	}
 	if (!result && store && (info->options.mask || info->options.timer_ms)) {
+		u32 mask = about->mask;
+
 		if (info->options.mask)
-			sfk_parse_mask(info->options.mask, &info->mask);
-		result = SF_CORE(info, sfk_set_mask(info->volume, info->mask,
+			sfk_parse_mask(info->options.mask, &mask);
+		result = SF_CORE(info, sfk_set_mask(info->volume, mask,
 						    info->options.timer_ms ?: about->timer_ms));
+		if (!result)
+			info->mask = mask;
 	}
+	info->options_stored |= store && !result;
 	kfree(about);
 	return result;
 }
@@ -320,16 +325,18 @@ static int sf_reconfigure(struct fs_context *fc)
 {
 	struct super_block *sb = fc->root->d_sb;
 	struct sf_info *info = sf_info(sb);
+	/* A change of other options only, by fsconfig(2), leaves this as it is. */
+	bool read_only = fc->sb_flags_mask & SB_RDONLY ? fc->sb_flags & SB_RDONLY : sb_rdonly(sb);
 	int result = 0;
 
 	sync_filesystem(sb);
-	if ((fc->sb_flags & SB_RDONLY) && !sb_rdonly(sb)) {
+	if (read_only && !sb_rdonly(sb)) {
 		stop_background(info);
 		result = SF_CORE(info, sfk_checkpoint(info->volume));
 		/* It stays writable then, as inside an atomic change. */
 		return result ? (start_background(info) ?: result) : 0;
 	}
-	if (!(fc->sb_flags & SB_RDONLY) && info->core_read_only) {
+	if (!read_only && info->core_read_only) {
 		result = open_for_writing(info, fc);
 		if (!result)
 			result = start_background(info) ?: set_up(info, true);
@@ -337,9 +344,13 @@ static int sf_reconfigure(struct fs_context *fc)
 			stop_background(info);
 		return result;
 	}
-	if (!(fc->sb_flags & SB_RDONLY) && !info->background)
-		return start_background(info);
-	return 0;
+	if (!read_only && !info->background) {
+		result = start_background(info);
+		/* An earlier change to writable may have failed before that. */
+		if (!result && !info->options_stored)
+			result = set_up(info, true);
+	}
+	return result;
 }
 
 static void free_info(struct sf_info *info)

@@ -196,6 +196,12 @@ run_machine 'insmod /modules/steadfast.ko
 mount -t steadfast /dev/vda /mnt && head -c 3000000 /dev/urandom >/mnt/a && md5sum /mnt/a >/mnt/sum && sync
 mkdir /mnt/d && echo late >/mnt/d/b && sync; echo LEFT'
 said LEFT
+cp --sparse=always "$IMAGE" "$WORK/before"
+run_machine 'insmod /modules/steadfast.ko
+mount -t steadfast -o ro /dev/vda /mnt && work reconfigure /mnt && echo RECONFIGURED; sleep 1; umount /mnt && rmmod steadfast && echo UNLOADED'
+for word in RECONFIGURED UNLOADED; do said "$word"; done
+cmp "$IMAGE" "$WORK/before" || die "a change of no option has made a read-only volume writable"
+rm "$WORK/before"
 run_machine 'insmod /modules/steadfast.ko stack=1
 mount -t steadfast -o ro,timer=3s /dev/vda /mnt && cat /mnt/d/b && md5sum -c /mnt/sum >/dev/null && echo REPLAYED
 for i in 1 2 3; do while [ ! -e /stop ]; do md5sum -c /mnt/sum >/dev/null || echo "FAILED reader $i"; done & done

@@ -465,6 +465,14 @@ static void synchronous(void)
     close(dir);
 }
 
+/* A change of no option by fsconfig(2), as of mount(8) since util-linux 2.39. */
+static int reconfigure(void)
+{
+    int context = syscall(SYS_fspick, AT_FDCWD, ".", 0);
+
+    return context < 0 || syscall(SYS_fsconfig, context, 7 /* FSCONFIG_CMD_RECONFIGURE */, 0, 0, 0);
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -475,6 +483,8 @@ int main(int argc, char **argv)
         write_for_ever(atoi(argv[3]));
     if (argc > 2 && argv[1][0] == 'a')
         return handle_again();
+    if (argc > 2 && argv[1][0] == 'r')
+        return reconfigure();
     if (argc > 2 && argv[1][0] == 'p')
         return panic();
     if (argc > 2 && argv[1][0] == 'm')
