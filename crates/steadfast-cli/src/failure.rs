@@ -140,7 +140,7 @@ fn advice_core(error: &Error) -> (Exit, String) {
         Error::NotFound => (Failed, "check the path with 'steadfast ls'"),
         Error::AlreadyExists => (Failed, "remove it first or choose another name"),
         Error::NotADirectory => (Failed, "a directory is needed here: check the path"),
-        Error::IsADirectory => (Failed, "use -r for directories, or give a file"),
+        Error::IsADirectory => (Failed, "give a file; get, put and rm take directories with -r"),
         Error::DirectoryNotEmpty => (Failed, "use -r to remove what is in it as well"),
         Error::NotARegularFile => (Failed, "only regular files have contents: check the path"),
         Error::NameTooLong => {

@@ -182,7 +182,7 @@ fn fsck(image: &Path, answer: Answer, force: bool) -> Outcome<u8> {
             if !ask {
                 print(&report)?;
             }
-            return summary(image, &report, false);
+            return summary(image, &report, None);
         }
     }
     let report = host::with_medium_to_write(image, |medium| {
@@ -190,7 +190,7 @@ fn fsck(image: &Path, answer: Answer, force: bool) -> Outcome<u8> {
     })?;
     print_repaired(&report)?;
     print(&report.after)?;
-    summary(image, &report.after, report.changed())
+    summary(image, &report.after, Some(report.changed()))
 }
 
 /// Whether everything that opening reads is in order, and both superblocks. The caller examines the
@@ -219,22 +219,26 @@ fn print(report: &CheckReport) -> Outcome {
     output.finish()
 }
 
-fn summary(image: &Path, report: &CheckReport, changed: bool) -> Outcome<u8> {
+/// The last line, and the exit code. `changed`: what a repair did, if there was one.
+fn summary(image: &Path, report: &CheckReport, changed: Option<bool>) -> Outcome<u8> {
     let image = image.display();
     let (text, code) = match (report.is_clean(), changed) {
-        (true, false) => ("clean", CLEAN),
-        (true, true) => ("repaired, and clean now", CORRECTED),
-        (false, true) => {
+        (true, None | Some(false)) => ("clean", CLEAN),
+        (true, Some(true)) => ("repaired, and clean now", CORRECTED),
+        (false, Some(true)) => {
             ("repaired in part; the rest needs 'steadfast check --salvage DIR'", UNCORRECTED)
         }
-        (false, false) => ("errors left: 'fsck.steadfast -y' repairs what is safe", UNCORRECTED),
+        (false, Some(false)) => {
+            ("cannot be repaired safely; it needs 'steadfast check --salvage DIR'", UNCORRECTED)
+        }
+        (false, None) => ("errors left: 'fsck.steadfast -y' repairs what is safe", UNCORRECTED),
     };
     output::line(format_args!(
         "{image}: {text}: {} inodes ({} directories), {} blocks in use",
         report.inodes, report.directories, report.used_blocks
     ))?;
     // As in e2fsck, corrected and uncorrected are bits.
-    Ok(if changed { code | CORRECTED } else { code })
+    Ok(if changed == Some(true) { code | CORRECTED } else { code })
 }
 
 fn confirmed(image: &Path) -> bool {

@@ -14,6 +14,15 @@ use crate::failure::{Exit, Failure};
 /// file](steadfast_host::Unfinished). `place` is the target that is being made. A device or a pipe
 /// keeps what was already written to it.
 pub fn leave_nothing_half_done(place: &Path) {
+    leave(place, "nothing is left half done");
+}
+
+/// The same for a command that makes one file after the other.
+pub fn leave_whole_files(place: &Path) {
+    leave(place, "what was copied so far stays, each file whole");
+}
+
+fn leave(place: &Path, what: &'static str) {
     if fs::metadata(place).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return;
     }
@@ -33,7 +42,7 @@ pub fn leave_nothing_half_done(place: &Path) {
             .iter()
             .find(|(wanted, _)| *wanted == signal)
             .map_or("a signal", |(_, name)| *name);
-        let what = format!("interrupted by {name}, nothing is left half done");
+        let what = format!("interrupted by {name}, {what}");
         eprintln!("{}", Failure::new(Exit::Failed, what, place, "run it again"));
         let _ = emulate_default_handler(signal);
         std::process::exit(128 + signal);

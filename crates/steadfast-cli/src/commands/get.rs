@@ -55,13 +55,14 @@ pub fn run(args: &Args) -> Outcome {
     if destination.is_dir() && !matches!(name, b"" | b"." | b"..") {
         destination.push(OsStr::from_bytes(name));
     }
-    interrupt::leave_nothing_half_done(&destination);
     if found.kind == FileKind::Directory {
         if !args.recursive {
             return Err(image.failure(Error::IsADirectory, path));
         }
+        interrupt::leave_whole_files(&destination);
         get_tree(&image, path, &found, &destination)?;
     } else {
+        interrupt::leave_nothing_half_done(&destination);
         get_one(&image, path, &found, &destination, Links::Follow)?;
     }
     image.close()

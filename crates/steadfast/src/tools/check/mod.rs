@@ -197,6 +197,8 @@ fn reason(error: &Error) -> alloc::string::String {
         Error::CorruptMetadata { reason, .. } | Error::CorruptLog { reason, .. } => {
             alloc::string::String::from(*reason)
         }
+        // Said of one copy here.
+        Error::SuperblockDamaged => "its checksum or a field is wrong".into(),
         other => format!("{other}"),
     }
 }
