@@ -7,7 +7,8 @@
 //!
 //! - attributes may be kept only once an answer with the same ones has been with the kernel for
 //!   [`SETTLING`]: no notification can overtake that one;
-//! - a notification is sent only while the kernel may still keep attributes;
+//! - a notification is sent only while the kernel may still keep attributes. That of pages has to be
+//!   sent in any case. A check of permissions of that file at this moment may use an older mode;
 //! - only GETATTR and STATX count as the first answer, because the kernel drops a cached ACL there.
 //!
 //! Names have no such gap: a recall begins a new epoch of names. An answer that was asked for in an

@@ -266,9 +266,8 @@ impl Ownership {
             Box::new(move |agreement| make(None, agreement)),
         )?;
         if let Some(listeners) = shared.listeners.clone() {
-            kernels.before_waits(Box::new(move || listeners.about_to_wait()));
-        }
-        if let Some(listeners) = shared.listeners.clone() {
+            let others = Arc::clone(&listeners);
+            kernels.before_waits(Box::new(move || others.about_to_wait()));
             volume.medium().before_waits(Arc::new(move || listeners.about_to_wait()));
         }
         let controls = Arc::clone(&filesystem);
@@ -318,9 +317,9 @@ impl Recaller for OwnerKernel {
 }
 
 /// The kernel of a peer.
-struct There(Weak<PeerSession>);
+struct PeerKernel(Weak<PeerSession>);
 
-impl Recaller for There {
+impl Recaller for PeerKernel {
     fn recall(&self, nodes: &[u64], what: Recalled, done: Done) {
         match self.0.upgrade() {
             Some(session) => session.recall(nodes, what, done),
@@ -342,7 +341,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
     }
 
     fn reached_by(&self, session: Weak<PeerSession>) {
-        Filesystem::reached_by(self, Arc::new(There(session)));
+        Filesystem::reached_by(self, Arc::new(PeerKernel(session)));
     }
 
     fn end_locks(&self, request: &Request<'_>) {

@@ -33,7 +33,7 @@ use crate::node;
 use crate::request::Request;
 use crate::snapshots::is_snapshot;
 
-/// How long a change waits for a kernel that does not confirm.
+/// How long a change waits for a kernel that does not confirm: as long as for delegated attributes.
 pub(crate) const WAIT: Duration = Duration::from_millis(620);
 /// Most files that are known, with one more for each reader. Beyond them a reader has the pages of
 /// another file dropped first.
@@ -61,7 +61,8 @@ pub(crate) struct PageHolders(Mutex<HolderTable>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rewrite {
     inode: InodeNumber,
-    /// The kernel that asks does not drop its own pages behind it.
+    /// The pages of the kernel that asks are recalled behind it, too: it drops them itself only
+    /// before it asks.
     own: bool,
     /// It is answered once the kernels have confirmed.
     waits: bool,
