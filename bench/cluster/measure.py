@@ -39,7 +39,8 @@ def look_for_a_while(names, fd):
     while time.monotonic() < end:
         for name in names:
             os.stat(name)
-        os.pread(fd, BLOCK, 0)
+        for block in range(64):
+            os.pread(fd, BLOCK, block * BLOCK)
 
 
 def small(place, other, number):
@@ -52,9 +53,11 @@ def small(place, other, number):
     yield "write 4 KiB", each(lambda n: os.pwrite(fd, block, n * BLOCK))
     yield "read 4 KiB", each(lambda n: os.pread(fd, BLOCK, n * BLOCK))
     few = [f"{base}{n}" for n in range(20)]
-    look_for_a_while(few, fd)
+    reads = os.open(f"{base}0", os.O_RDONLY)
+    look_for_a_while(few, reads)
     yield "stat again", each(lambda n: os.stat(few[n % len(few)]))
-    yield "read 4 KiB again", each(lambda n: os.pread(fd, BLOCK, 0))
+    yield "read 4 KiB again", each(lambda n: os.pread(reads, BLOCK, n % 64 * BLOCK))
+    os.close(reads)
     if other:
         yield "stat, changed by another", changed_by_another(few, other, number)
 

@@ -9,6 +9,7 @@ use crate::abi::input::{InHeader, InitExtension, InitIn};
 use crate::abi::output::InitOut;
 use crate::abi::{MAJOR, MINOR, MINOR_EPOCH, MINOR_MIN, opcode};
 use crate::buffer::{DATA_MAX, RequestBuffer};
+use crate::cluster::refresh;
 use crate::device::{Device, Received};
 use crate::errno::Errno;
 use crate::log::log_warning;
@@ -56,6 +57,12 @@ impl Agreement {
         self.has(flag::OVER_IO_URING)
     }
 
+    /// Whether a read from the kernel's pages begins with a look at the attributes, unless it may
+    /// keep them.
+    pub(crate) fn looks_before_reads(&self) -> bool {
+        self.has(flag::AUTO_INVAL_DATA)
+    }
+
     /// Whether SETXATTR has flags of its own.
     pub(crate) fn setxattr_extended(&self) -> bool {
         self.has(flag::SETXATTR_EXT)
@@ -94,6 +101,9 @@ fn wanted(options: &MountOptions) -> u64 {
         // Nothing is cached, so attributes of many names at once serve nothing.
         flags &= !(flag::CACHE_SYMLINKS | flag::DO_READDIRPLUS | flag::READDIRPLUS_AUTO);
         flags |= flag::POSIX_LOCKS | flag::FLOCK_LOCKS | flag::DIRECT_IO_ALLOW_MMAP;
+        if options.delegations && refresh::is_allowed() {
+            flags = flags & !flag::EXPLICIT_INVAL_DATA | flag::AUTO_INVAL_DATA;
+        }
     } else if options.write_back {
         flags |= flag::WRITEBACK_CACHE;
     }

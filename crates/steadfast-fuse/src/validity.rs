@@ -7,6 +7,7 @@ use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::flags::fopen;
+use crate::abi::input::OpenIn;
 use crate::abi::opcode;
 use crate::abi::output::{Attr, AttrOut, EntryOut, OpenOut, StatxOut};
 use crate::request::Request;
@@ -21,13 +22,14 @@ pub(crate) struct Delegated {
 }
 
 /// Shortens the times in an answer: that of a name by `names`, and that of the attributes of a node
-/// by `attributes`. A time of 0 stays. Files are read and written without the
-/// kernel's pages.
+/// by `attributes`. A time of 0 stays. An opened file is read and
+/// written without the kernel's pages, unless it `may_cache` them.
 pub(crate) fn limit(
     request: &Request<'_>,
     answer: &mut [u8],
     names: impl FnOnce(Duration) -> Duration,
     attributes: impl FnOnce(Delegated) -> Duration,
+    may_cache: impl FnOnce(u32) -> bool,
 ) {
     match request.header.opcode {
         opcode::LOOKUP
@@ -45,9 +47,12 @@ pub(crate) fn limit(
             let by = |valid| attributes(Delegated { nodeid, same, valid });
             shorten(&mut entry.attr_valid, &mut entry.attr_valid_nsec, by);
             answer[..start].copy_from_slice(entry.as_bytes());
-            opened(&mut answer[start..]);
+            opened(&mut answer[start..], false);
         }
-        opcode::OPEN => opened(answer),
+        opcode::OPEN => {
+            let wanted = request.arguments().take::<OpenIn>();
+            opened(answer, wanted.is_ok_and(|wanted| may_cache(wanted.flags)));
+        }
         opcode::GETATTR | opcode::SETATTR => {
             let Ok((mut found, _)) = AttrOut::read_from_prefix(&*answer) else { return };
             let (nodeid, attr) = (request.header.nodeid, found.attr);
@@ -90,10 +95,14 @@ fn shorten(seconds: &mut u64, nanoseconds: &mut u32, by: impl FnOnce(Duration) -
     (*seconds, *nanoseconds) = (to.as_secs(), to.subsec_nanos());
 }
 
-fn opened(answer: &mut [u8]) {
+fn opened(answer: &mut [u8], may_cache: bool) {
     if let Ok((open, _)) = OpenOut::read_from_prefix(&*answer) {
         // Each close is reported, because it releases locks.
-        let open = OpenOut { open_flags: fopen::DIRECT_IO, ..open };
+        let open_flags = match may_cache {
+            true => open.open_flags & (fopen::DIRECT_IO | fopen::KEEP_CACHE),
+            false => fopen::DIRECT_IO,
+        };
+        let open = OpenOut { open_flags, ..open };
         answer[..size_of::<OpenOut>()].copy_from_slice(open.as_bytes());
     }
 }
@@ -115,7 +124,7 @@ mod tests {
             7 => Duration::from_millis(2500),
             _ => Duration::ZERO,
         };
-        limit(&request, &mut answer, |_| Duration::from_secs(3), attributes);
+        limit(&request, &mut answer, |_| Duration::from_secs(3), attributes, |_| false);
         answer
     }
 

@@ -25,7 +25,7 @@ use crate::serve;
 /// older one), shared (other machines reach the disk: check for another writer around each
 /// transaction point), allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by
 /// colons), cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads
-/// and writes), writethrough, delegations (nodes that share a volume keep names and attributes for
+/// and writes), writethrough, delegations (nodes that share a volume keep names, attributes and pages for
 /// up to 0.5 s, see CLUSTER.md), threads=N, io_uring=auto|on|off (a queue for each processor, where
 /// root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
 /// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),

@@ -10,6 +10,7 @@ pub(crate) mod init {
     pub(crate) const DONT_MASK: u64 = 1 << 6;
     pub(crate) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
+    pub(crate) const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;

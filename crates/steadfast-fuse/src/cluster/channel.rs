@@ -262,6 +262,14 @@ impl Channel {
         }
     }
 
+    /// The node whose attributes a request asks for, and the thread of the program that asks.
+    pub(super) fn looks_at(&self, number: u64) -> Option<(u64, u32)> {
+        let state = self.state();
+        let request = Request::parse(&state.pending.get(&number)?.bytes)?;
+        let looks = matches!(request.header.opcode, opcode::GETATTR | opcode::STATX);
+        looks.then_some((request.header.nodeid, request.header.pid))
+    }
+
     /// An answer of the owner. `limit` shortens the time for which the kernel may keep it, given
     /// when the request has arrived.
     pub(super) fn receive(

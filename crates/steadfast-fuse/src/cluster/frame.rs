@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::buffer::DATA_MAX;
-use crate::filesystem::recall::Recalled;
+use crate::filesystem::recall::{NodeHandle, Recalled};
 
 /// Longest body of a frame: the data of a WRITE or READ, and what stands before it.
 const BODY_MAX: usize = DATA_MAX + 4096;
@@ -61,7 +61,7 @@ pub(super) struct RequestFrame {
 pub(super) enum Told {
     /// The answer to the request with this number; without a number it tells only the progress.
     Answer = 1,
-    /// The kernel must drop the attributes of the nodes in the body: eight bytes each.
+    /// The kernel must drop the attributes of the nodes in the body.
     Recall = 2,
     /// Also all names.
     RecallNames = 3,
@@ -174,7 +174,7 @@ impl AnswerFrame {
     }
 
     /// The recall of what the kernel keeps of nodes.
-    pub(super) fn recall(number: u64, nodes: &[u64], what: Recalled) -> AnswerFrame {
+    pub(super) fn recall(number: u64, nodes: &[NodeHandle], what: Recalled) -> AnswerFrame {
         AnswerFrame {
             told: match what {
                 Recalled::Attributes => Told::Recall,
@@ -189,9 +189,9 @@ impl AnswerFrame {
     }
 
     /// The nodes of a recall.
-    pub(super) fn nodes(&self) -> Vec<u64> {
-        let node = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).ok();
-        self.bytes.chunks_exact(8).filter_map(node).collect()
+    pub(super) fn nodes(&self) -> Vec<NodeHandle> {
+        let node = |bytes: &[u8]| NodeHandle::read_from_bytes(bytes).ok();
+        self.bytes.chunks_exact(size_of::<NodeHandle>()).filter_map(node).collect()
     }
 }
 

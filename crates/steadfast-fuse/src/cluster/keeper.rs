@@ -8,7 +8,8 @@
 //! - attributes may be kept only once an answer with the same ones has been with the kernel for
 //!   [`SETTLING`]: no notification can overtake that one;
 //! - a notification is sent only while the kernel may still keep attributes. That of pages has to be
-//!   sent in any case. A check of permissions of that file at this moment may use an older mode;
+//!   sent in any case. Behind it this node has the kernel ask again ([`super::refresh`]), before it
+//!   confirms. So the kernel never goes on with a size that is older than an answered change;
 //! - only GETATTR and STATX count as the first answer, because the kernel drops a cached ACL there.
 //!
 //! Names have no such gap: a recall begins a new epoch of names. An answer that was asked for in an
@@ -17,15 +18,16 @@
 //! Invariant: nothing is kept of an answer that is older than [`LATE`]. The owner counts on that
 //! when it waits for the end of what it cannot recall.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::mpsc::Sender;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::page_keeper::PageKeeper;
 use crate::abi::input::{BatchForgetIn, ForgetOne};
 use crate::abi::opcode;
 use crate::device::Device;
 use crate::filesystem::delegations::LATE;
+use crate::filesystem::recall::NodeHandle;
 use crate::log::log_warning;
 use crate::request::Request;
 use crate::validity;
@@ -76,19 +78,12 @@ pub(super) struct Keeper {
     /// Whether the kernel can expire all names at once.
     epochs: bool,
     settled: Mutex<Settled>,
-    /// Nodes of which the kernel may have pages.
-    pages: Mutex<HashSet<u64>>,
-    page_recalls: Sender<PageRecall>,
+    pub(super) pages: Arc<PageKeeper>,
 }
 
-/// Nodes whose pages the kernel must drop. What is called behind it is told whether it has.
-pub(super) type PageRecall = (Vec<u64>, Box<dyn FnOnce(bool) + Send>);
-
 impl Keeper {
-    /// `page_recalls` go to a thread that calls [`recall_pages`](Self::recall_pages).
-    pub(super) fn new(device: Device, epochs: bool, page_recalls: Sender<PageRecall>) -> Keeper {
-        let (settled, pages) = (Mutex::default(), Mutex::default());
-        Keeper { device, epochs, settled, pages, page_recalls }
+    pub(super) fn new(device: Device, epochs: bool, pages: PageKeeper) -> Keeper {
+        Keeper { device, epochs, settled: Mutex::default(), pages: Arc::new(pages) }
     }
 
     /// Prepares an answer for the kernel. `asked`: when the request has arrived.
@@ -113,7 +108,8 @@ impl Keeper {
             self.settled().pass_names(valid, now);
             valid
         };
-        validity::limit(request, answer, names, attributes);
+        let may_cache = |_| self.pages.is_able();
+        validity::limit(request, answer, names, attributes, may_cache);
     }
 
     /// The kernel has forgotten nodes.
@@ -130,54 +126,39 @@ impl Keeper {
         }
     }
 
-    /// Has the kernel drop the attributes of nodes, and all names if `names`. Returns whether it
-    /// has.
-    pub(super) fn recall(&self, nodes: &[u64], names: bool) -> bool {
+    /// Has the kernel drop the attributes of nodes, and all names if `names`. `then` is told whether
+    /// it has. A notification must not overtake a read into pages, so those of such nodes are
+    /// recalled, too.
+    pub(super) fn recall(
+        &self,
+        nodes: &[NodeHandle],
+        names: bool,
+        then: impl FnOnce(bool) + Send + 'static,
+    ) {
         let (kept, names) = {
             let (mut settled, now) = (self.settled(), Instant::now());
             (settled.recall(nodes, now), names && settled.recall_names(now))
         };
-        self.drop_from_kernel(&kept, names)
+        let able = self.pages.is_able();
+        let (read, others): (Vec<NodeHandle>, Vec<NodeHandle>) =
+            kept.into_iter().partition(|node| able && self.pages.has(node.nodeid));
+        let others: Vec<u64> = others.iter().map(|node| node.nodeid).collect();
+        let dropped = self.drop_from_kernel(&others, names);
+        if read.is_empty() {
+            then(dropped);
+        } else {
+            self.pages.recall(read, move |too| then(dropped && too));
+        }
     }
 
-    /// Has the kernel drop attributes and pages of nodes. Waits for requests of this kernel that
-    /// are under way. Returns whether it has.
-    pub(super) fn recall_pages(&self, nodes: &[u64]) -> bool {
-        self.settled().recall(nodes, Instant::now());
-        let mut dropped = true;
-        for node in nodes {
-            dropped &= self.told(self.device.invalidate_inode(*node, 0).err());
-        }
-        dropped
-    }
-
-    /// Has a thread recall pages of nodes. `then` is told whether the kernel has dropped them.
-    pub(super) fn queue_pages(&self, nodes: Vec<u64>, then: impl FnOnce(bool) + Send + 'static) {
-        // Without the thread the mount has ended.
-        let _ = self.page_recalls.send((nodes, Box::new(then)));
-    }
-
-    /// The kernel sends a request. It may be one that reads into pages.
-    pub(super) fn asked(&self, request: &Request<'_>) {
-        if request.header.opcode != opcode::READ || !request.is_for_pages() {
-            return;
-        }
-        let mut pages = self.pages();
-        if pages.len() >= NODES_MAX
-            && let Some(other) = pages.iter().next().copied()
-        {
-            pages.remove(&other);
-            self.queue_pages(vec![other], drop);
-        }
-        pages.insert(request.header.nodeid);
-    }
-
-    /// The nodes that the kernel has are stale, and so are their pages.
-    pub(super) fn lose_pages(&self) {
-        let nodes: Vec<u64> = self.pages().drain().collect();
-        if !nodes.is_empty() {
-            self.queue_pages(nodes, drop);
-        }
+    /// Has the kernel drop attributes and pages of nodes. `then` is told whether it has.
+    pub(super) fn recall_pages(
+        &self,
+        nodes: Vec<NodeHandle>,
+        then: impl FnOnce(bool) + Send + 'static,
+    ) {
+        self.settled().recall(&nodes, Instant::now());
+        self.pages.recall(nodes, then);
     }
 
     /// Has the kernel drop all attributes and names that it keeps.
@@ -210,10 +191,6 @@ impl Keeper {
             }
             _ => true,
         }
-    }
-
-    fn pages(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn settled(&self) -> MutexGuard<'_, Settled> {
@@ -271,14 +248,14 @@ impl Settled {
     }
 
     /// Returns the nodes of which the kernel may keep attributes.
-    fn recall(&mut self, nodes: &[u64], now: Instant) -> Vec<u64> {
+    fn recall(&mut self, nodes: &[NodeHandle], now: Instant) -> Vec<NodeHandle> {
         let mut kept = Vec::new();
         for node in nodes {
-            if !self.has_place(*node, now) {
+            if !self.has_place(node.nodeid, now) {
                 self.all = Some(now);
                 continue;
             }
-            let known = self.nodes.entry(*node).or_default();
+            let known = self.nodes.entry(node.nodeid).or_default();
             if known.is_kept(now) {
                 kept.push(*node);
             }
@@ -319,6 +296,10 @@ mod tests {
 
     const VALID: Duration = Duration::from_millis(400);
 
+    fn node(nodeid: u64) -> NodeHandle {
+        NodeHandle { nodeid, generation: 1 }
+    }
+
     /// An answer to GETATTR, and one to LOOKUP.
     fn told(nodeid: u64, same: u64, asked: Instant) -> [DelegatedAnswer; 2] {
         let told = DelegatedAnswer { nodeid, same, first: true, asked, valid: VALID };
@@ -344,7 +325,11 @@ mod tests {
         assert_eq!(keeps(&mut settled, 7, 2, 1000, 1001), (false, false));
         assert_eq!(keeps(&mut settled, 7, 2, 1101, 1102), (true, true));
         // A recall: what was asked for before it, or shortly behind it, does not count.
-        assert_eq!(settled.recall(&[7, 9], at(1200)), [7], "nothing of 9 was kept");
+        assert_eq!(
+            settled.recall(&[node(7), node(9)], at(1200)),
+            [node(7)],
+            "nothing of 9 was kept"
+        );
         for asked in [1150, 1201, 1699] {
             assert_eq!(keeps(&mut settled, 7, 3, asked, 1720), (false, false));
         }
@@ -400,12 +385,12 @@ mod tests {
     fn the_table_is_bounded_and_does_not_stay_full() {
         let start = Instant::now();
         let mut settled = Settled::default();
-        for node in 0..NODES_MAX as u64 {
-            settled.recall(&[node], start);
+        for nodeid in 0..NODES_MAX as u64 {
+            settled.recall(&[node(nodeid)], start);
         }
         assert!(!settled.may_keep(told(1 << 40, 1, start)[0], start));
         // The recall of a node that does not fit counts for all.
-        settled.recall(&[1 << 40, 5], start);
+        settled.recall(&[node(1 << 40), node(5)], start);
         assert_eq!(settled.all, Some(start));
         let later = start + 2 * SETTLING;
         settled.may_keep(told(1 << 40, 1, later)[0], later);

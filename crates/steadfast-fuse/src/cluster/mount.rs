@@ -16,13 +16,14 @@ use super::hello::{Hello, Welcome};
 use super::hub::Hub;
 use super::keeper::Keeper;
 use super::link::{Authority, Link, Standing};
+use super::page_keeper::PageKeeper;
 use super::session::{Guest, PeerSession};
 use super::switch::Switch;
 use crate::commands::Commands;
 use crate::device::Device;
 use crate::filesystem::delegations::Lasting;
 use crate::filesystem::kernels::Kernels;
-use crate::filesystem::recall::{Done, Recalled, Recaller};
+use crate::filesystem::recall::{Done, NodeHandle, Recalled, Recaller};
 use crate::filesystem::{Filesystem, Kernel};
 use crate::init::{self, Agreement};
 use crate::jobs::Job;
@@ -112,8 +113,8 @@ impl SharedMount {
         // A node that is no owner has no jobs.
         let (jobs, _) = mpsc::channel();
         let end = UnmountHandle::new(mount.clone(), Connection::find(mount.device), jobs);
-        let (recalls_pages, page_recalls) = mpsc::channel();
-        let keeper = Keeper::new(device.clone(), agreement.epochs(), recalls_pages);
+        let (pages, page_recalls) = PageKeeper::new(device.clone());
+        let keeper = Keeper::new(device.clone(), agreement.epochs(), pages);
         let switch = Arc::new(Switch::new(keeper));
         let mut workers = Workers::default();
         let at = (&device, &*mount.directory);
@@ -124,16 +125,13 @@ impl SharedMount {
             error
         };
         let listeners = started.map_err(|error| fail(error, &mut workers))?;
-        let drops = Arc::downgrade(&switch);
-        // It waits for requests that are under way, so these must not need its thread. It ends with
-        // the mount.
+        let reads = agreement.looks_before_reads();
+        let at = mount.device.filter(|_| reads).map(|device| (mount.directory.clone(), device));
+        let drops = Arc::downgrade(&switch.keeper.pages);
+        // It ends with the mount.
         Builder::new()
             .name("page-recalls".into())
-            .spawn(move || {
-                for (nodes, then) in page_recalls {
-                    then(drops.upgrade().is_some_and(|switch| switch.keeper.recall_pages(&nodes)));
-                }
-            })
+            .spawn(move || PageKeeper::run(&drops, &page_recalls, at))
             .map_err(|error| fail(error, &mut workers))?;
         let shared = Arc::new(MountState {
             switch,
@@ -306,12 +304,12 @@ impl Ownership {
 struct OwnerKernel(Weak<Switch>);
 
 impl Recaller for OwnerKernel {
-    fn recall(&self, nodes: &[u64], what: Recalled, done: Done) {
+    fn recall(&self, nodes: &[NodeHandle], what: Recalled, done: Done) {
         let then = |dropped| if dropped { drop(done) } else { done.never() };
         let Some(switch) = self.0.upgrade() else { return then(true) };
         match what {
-            Recalled::Pages => switch.keeper.queue_pages(nodes.to_vec(), then),
-            _ => then(switch.keeper.recall(nodes, what == Recalled::Names)),
+            Recalled::Pages => switch.keeper.recall_pages(nodes.to_vec(), then),
+            _ => switch.keeper.recall(nodes, what == Recalled::Names, then),
         }
     }
 }
@@ -320,7 +318,7 @@ impl Recaller for OwnerKernel {
 struct PeerKernel(Weak<PeerSession>);
 
 impl Recaller for PeerKernel {
-    fn recall(&self, nodes: &[u64], what: Recalled, done: Done) {
+    fn recall(&self, nodes: &[NodeHandle], what: Recalled, done: Done) {
         match self.0.upgrade() {
             Some(session) => session.recall(nodes, what, done),
             None => done.never(),
@@ -405,7 +403,8 @@ impl MountState {
                 known.map_or_else(|| (pull::random(), false), |(_, id)| (*id, true));
             if !resumes {
                 self.switch.channel.lose_session();
-                self.switch.keeper.lose_pages();
+                self.switch.keeper.pages.lose();
+                self.switch.keeper.recall_all();
                 session = None;
             }
             let hello = Hello {
@@ -470,8 +469,6 @@ impl MountState {
             }
             wish.close = Some(Arc::clone(&close));
         }
-        // Recalls may have been lost. The owner takes those for done once this node is back.
-        self.switch.keeper.recall_all();
         hello.write(&mut *writer)?;
         let welcome = Welcome::read(&mut *reader)?;
         if welcome == Welcome::Served {
@@ -480,26 +477,35 @@ impl MountState {
             }
             let Switch { channel, keeper, .. } = &*self.switch;
             let connection = channel.connect(writer, Arc::clone(&close));
+            // Without a confirmation the owner waits for the end of what the kernel keeps.
+            let confirms = |number| {
+                let confirm = confirm.clone();
+                move |dropped| {
+                    if dropped {
+                        let _ = confirm.send((connection, number));
+                    }
+                }
+            };
             while let Ok(answer) = AnswerFrame::read(&mut *reader) {
                 match answer.told {
-                    Told::Answer => channel.receive(answer, |request, bytes, asked| {
-                        keeper.limit(request, bytes, asked);
-                    }),
-                    // Sending may wait for the owner, which may wait for this node to receive.
-                    Told::Recall | Told::RecallNames => {
-                        // Without a confirmation the owner waits for the end of their time.
-                        if keeper.recall(&answer.nodes(), answer.told == Told::RecallNames) {
-                            let _ = confirm.send((connection, answer.number));
+                    Told::Answer => {
+                        let looks = channel.looks_at(answer.number);
+                        let switch = Arc::clone(&self.switch);
+                        let gives = move || switch.answered(answer);
+                        if let Some(gives) = match looks {
+                            Some(looks) => keeper.pages.behind(looks, gives),
+                            None => Some(gives),
+                        } {
+                            gives();
                         }
                     }
+                    // Sending may wait for the owner, which may wait for this node to receive.
+                    Told::Recall | Told::RecallNames => {
+                        let names = answer.told == Told::RecallNames;
+                        keeper.recall(&answer.nodes(), names, confirms(answer.number));
+                    }
                     Told::RecallPages => {
-                        let (confirm, number) = (confirm.clone(), answer.number);
-                        let then = move |dropped| {
-                            if dropped {
-                                let _ = confirm.send((connection, number));
-                            }
-                        };
-                        keeper.queue_pages(answer.nodes(), then);
+                        keeper.recall_pages(answer.nodes(), confirms(answer.number));
                     }
                 }
             }

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told, Writer};
 use super::link::{Authority, wait_until_sure};
-use crate::abi::opcode;
+use crate::abi::{ROOT_ID, opcode};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
-use crate::filesystem::recall::{Done, Recall, Recalled};
+use crate::filesystem::recall::{Done, NodeHandle, Recall, Recalled};
 use crate::io_flusher::set_io_flusher;
 use crate::log::log_warning;
 use crate::request::Request;
@@ -56,8 +56,20 @@ pub(super) trait Guest: Service {
 /// A recall that the peer has not confirmed.
 struct Unconfirmed {
     done: Done,
+    nodes: Vec<NodeHandle>,
+    /// Whether it is about pages.
+    pages: bool,
+}
+
+impl Unconfirmed {
+    fn has(&self, nodeid: u64) -> bool {
+        self.nodes.iter().any(|node| node.nodeid == nodeid)
+    }
+
     /// Nodes whose pages it is about.
-    pages: Vec<u64>,
+    fn pages(&self) -> &[NodeHandle] {
+        if self.pages { &self.nodes } else { &[] }
+    }
 }
 
 enum RequestState {
@@ -88,11 +100,11 @@ struct Inner {
     /// Recalls that the peer has not confirmed.
     recalls: HashMap<u64, Unconfirmed>,
     /// Nodes whose pages the peer must drop when it is back.
-    missed: HashSet<u64>,
+    missed: HashSet<NodeHandle>,
     /// Number of the last recall.
     recalled: u64,
-    /// Recalls have a thread of their own, because a peer that takes nothing must not make others
-    /// wait.
+    /// Recalls, and answers that must not overtake them, have a thread of their own, because a peer
+    /// that takes nothing must not make others wait.
     recall_queue: Option<Sender<AnswerFrame>>,
 }
 
@@ -177,18 +189,12 @@ impl PeerSession {
         inner.connections += 1;
         let number = inner.connections;
         inner.told = Progress::default();
-        // A peer keeps nothing but pages when it greets again.
-        for (_, recall) in std::mem::take(&mut inner.recalls) {
-            if !recall.pages.is_empty() {
-                inner.missed.extend(recall.pages);
-                recall.done.never();
-            }
-        }
+        inner.give_up_recalls();
         let connection = PeerConnection { number, writer: Arc::new(Mutex::new(writer)), close };
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
         }
-        let missed: Vec<u64> = inner.missed.drain().collect();
+        let missed: Vec<NodeHandle> = inner.missed.drain().collect();
         if !missed.is_empty() {
             inner.recall(&missed, Recalled::Pages, Arc::new(Recall::default()).begin());
         }
@@ -260,11 +266,14 @@ impl PeerSession {
         {
             self.guest.end_locks(&request);
         }
-        let about_pages =
-            Request::parse(&frame.bytes).is_some_and(|request| request.is_for_pages());
         let queue = {
             let inner = self.inner();
-            if about_pages { inner.page_queue.clone() } else { inner.queue.clone() }
+            match Request::parse(&frame.bytes)
+                .is_some_and(|request| inner.has_recall_wait(&request))
+            {
+                true => inner.page_queue.clone(),
+                false => inner.queue.clone(),
+            }
         };
         queue.is_some_and(|queue| queue.send(frame).is_ok())
     }
@@ -310,7 +319,15 @@ impl PeerSession {
                 *state = RequestState::Answered(answer.clone());
             }
         }
-        self.send(&answer);
+        let behind = {
+            let inner = self.inner();
+            let recalls_pages = inner.recalls.values().any(|recall| recall.pages);
+            inner.recall_queue.clone().filter(|_| tells_attributes(opcode) && recalls_pages)
+        };
+        match behind {
+            Some(queue) => drop(queue.send(answer)),
+            None => self.send(&answer),
+        }
     }
 
     /// Tells the peer how far the volume is, unless it knows that.
@@ -393,32 +410,45 @@ struct SessionReturn {
 impl PeerSession {
     /// Has the peer's kernel drop what it keeps, see
     /// [`Recaller`](crate::filesystem::recall::Recaller).
-    pub(super) fn recall(&self, nodes: &[u64], what: Recalled, done: Done) {
+    pub(super) fn recall(&self, nodes: &[NodeHandle], what: Recalled, done: Done) {
         self.inner().recall(nodes, what, done);
     }
 }
 
 impl Inner {
-    fn recall(&mut self, nodes: &[u64], what: Recalled, done: Done) {
+    fn recall(&mut self, nodes: &[NodeHandle], what: Recalled, done: Done) {
         self.recalled += 1;
         let number = self.recalled;
-        let pages = if what == Recalled::Pages { nodes.to_vec() } else { Vec::new() };
+        let unconfirmed =
+            Unconfirmed { done, nodes: nodes.to_vec(), pages: what == Recalled::Pages };
         let recall = AnswerFrame::recall(number, nodes, what);
         let queue = self.recall_queue.clone().filter(|_| self.connection.is_some());
         if queue.is_some_and(|queue| queue.send(recall).is_ok()) {
-            self.recalls.insert(number, Unconfirmed { done, pages });
+            self.recalls.insert(number, unconfirmed);
         } else {
-            self.missed.extend(pages);
-            done.never();
+            self.give_up(unconfirmed);
         }
+    }
+
+    /// Whether the peer may confirm a recall of pages only when it has the answer to a request. It
+    /// may look at the root, too.
+    fn has_recall_wait(&self, request: &Request<'_>) -> bool {
+        let node = request.header.nodeid;
+        request.is_for_pages()
+            || tells_attributes(request.header.opcode)
+                && (node == ROOT_ID || self.recalls.values().any(|recall| recall.has(node)))
     }
 
     /// Without the connection nothing is confirmed.
     fn give_up_recalls(&mut self) {
-        for (_, recall) in self.recalls.drain() {
-            self.missed.extend(recall.pages);
-            recall.done.never();
+        for (_, recall) in std::mem::take(&mut self.recalls) {
+            self.give_up(recall);
         }
+    }
+
+    fn give_up(&mut self, recall: Unconfirmed) {
+        self.missed.extend(recall.pages());
+        recall.done.never();
     }
 }
 
@@ -426,6 +456,12 @@ impl Answering for SessionReturn {
     fn answer(&self, result: Result<&[u8], Errno>) {
         self.session.finish(self.number, self.opcode, result);
     }
+}
+
+/// Whether an answer tells the kernel how old its pages may be. Then it must not overtake a recall of
+/// pages.
+fn tells_attributes(opcode: u32) -> bool {
+    matches!(opcode, opcode::GETATTR | opcode::STATX)
 }
 
 /// Whether a second execution is as good as the first one.

@@ -164,23 +164,27 @@ fn a_close_ends_locks_before_later_requests_are_executed() {
     peer.session.end();
 }
 
+fn node(nodeid: u64) -> NodeHandle {
+    NodeHandle { nodeid, generation: 1 }
+}
+
 /// A peer that was away drops the pages of what was changed meanwhile.
 #[test]
 fn missed_recalls_of_pages_come_over_the_next_connection() {
     let peer = Peer::new();
     let (number, received) = peer.connect();
     let recall = Arc::new(Recall::default());
-    peer.session.recall(&[7], Recalled::Pages, recall.begin());
-    assert_eq!(answer(&received).nodes(), [7]);
+    peer.session.recall(&[node(7)], Recalled::Pages, recall.begin());
+    assert_eq!(answer(&received).nodes(), [node(7)]);
     peer.session.disconnect(number);
-    peer.session.recall(&[8], Recalled::Pages, recall.begin());
-    peer.session.recall(&[9], Recalled::Attributes, recall.begin());
+    peer.session.recall(&[node(8)], Recalled::Pages, recall.begin());
+    peer.session.recall(&[node(9)], Recalled::Attributes, recall.begin());
     assert_eq!(recall.wait(Instant::now()), 3, "none was confirmed");
     let (_, received) = peer.connect();
     let again = answer(&received);
     let mut nodes = again.nodes();
-    nodes.sort_unstable();
-    assert_eq!((again.told, nodes), (Told::RecallPages, vec![7, 8]));
+    nodes.sort_unstable_by_key(|node| node.nodeid);
+    assert_eq!((again.told, nodes), (Told::RecallPages, vec![node(7), node(8)]));
     // Those that were under way when a peer greets again are sent again, too.
     let (_, received) = peer.connect();
     assert_eq!(answer(&received).nodes().len(), 2);

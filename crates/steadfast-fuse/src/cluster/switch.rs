@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::channel::Channel;
+use super::frame::AnswerFrame;
 use super::keeper::Keeper;
 use super::link::{Authority, wait_until_sure};
 use crate::abi::input::InterruptIn;
@@ -34,10 +35,17 @@ impl Switch {
         Switch { channel: Channel::new(), keeper, here: OnceLock::new() }
     }
 
+    /// An answer of the owner.
+    pub(super) fn answered(&self, answer: AnswerFrame) {
+        self.channel.receive(answer, |request, bytes, asked| {
+            self.keeper.limit(request, bytes, asked);
+        });
+    }
+
     /// This node is the owner from now on.
     pub(super) fn own(&self, service: Arc<dyn Service>, authority: Authority) {
         self.channel.lose_session();
-        self.keeper.lose_pages();
+        self.keeper.pages.lose();
         self.keeper.recall_all();
         let _ = self.here.set(LocalService { service, authority });
         // A worker may have looked before, and adds its request only now; then it looks again.
@@ -106,7 +114,7 @@ impl Service for Switch {
         if matches!(request.header.opcode, opcode::FORGET | opcode::BATCH_FORGET) {
             self.keeper.forget(request);
         }
-        self.keeper.asked(request);
+        self.keeper.pages.asked(request);
         if let Some(here) = self.here.get() {
             return here.serve(self, later, request, out);
         }

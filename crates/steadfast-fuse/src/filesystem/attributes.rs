@@ -199,7 +199,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
 /// Distinguishes inodes with the same number. Numbers are not reused, with one exception: numbers
 /// that no transaction point contained when the power failed. A client may still have a handle of
 /// such a file. The creation time is constant and unique.
-fn generation(attributes: &Attributes) -> u64 {
+pub(super) fn generation(attributes: &Attributes) -> u64 {
     if attributes.inode == InodeNumber::ROOT {
         // The kernel's root inode has no generation.
         return 0;

@@ -120,6 +120,16 @@ impl Delegations {
         granted.then_some(valid)
     }
 
+    /// Whether no other kernel is changing an inode, or has changed it in the last time before
+    /// `asked`.
+    pub(super) fn is_quiet(&self, kernel: u64, inode: InodeNumber, asked: Instant) -> bool {
+        let table = self.table();
+        match table.by_inode.get(&inode) {
+            Some(record) => record.is_quiet_for(kernel, asked, What::Names),
+            None => table.forgotten.is_none_or(|time| time + QUIET <= asked),
+        }
+    }
+
     /// Begins a change by a kernel: recalls the delegations of the others, and its own if they must
     /// go, too.
     pub(super) fn change(&self, kernel: u64, affected: Affected, reach: Reach<'_>) -> Change<'_> {

@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 use steadfast::{InodeNumber, Platform, Volume};
 use steadfast_media::Medium;
 
+use super::attributes::generation;
 use super::delegations::{Change, Delegations, Lasting, Stop, What};
 use super::lease::Lease;
 use super::page_holders::PageHolders;
-use super::recall::{Done, Recalled, Recaller};
+use super::recall::{Done, NodeHandle, Recalled, Recaller};
 use super::{Filesystem, Phase};
 use crate::abi::opcode;
 use crate::errno::Errno;
@@ -100,25 +101,27 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
         let _ = self.before_waits.set(call);
     }
 
-    pub(super) fn about_to_wait(&self) {
-        self.before_waits.get().into_iter().for_each(|call| call());
-    }
-
     /// The number of a new open file; 0 with one kernel.
     pub(super) fn handle(&self) -> u64 {
         if self.several { self.handles.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 }
     }
 
+    /// Has a kernel drop what it keeps. The caller may wait for that.
     pub(super) fn recall(&self, id: u64, inodes: &[InodeNumber], what: Recalled, done: Done) {
         let kernel = self.all().into_iter().find(|kernel| kernel.id == id);
         match kernel.as_ref().and_then(|kernel| Some((kernel, kernel.recaller.get()?))) {
             Some((kernel, recaller)) => {
-                let nodes: Vec<u64> =
-                    inodes.iter().map(|inode| kernel.nodes.known(*inode)).collect();
+                let handle = |inode: &InodeNumber| NodeHandle {
+                    nodeid: kernel.nodes.known(*inode),
+                    generation: kernel.volume.attributes(*inode).as_ref().map_or(0, generation),
+                };
+                let nodes: Vec<NodeHandle> = inodes.iter().map(handle).collect();
                 recaller.recall(&nodes, what, done);
             }
             None => done.never(),
         }
+        // A kernel may need an answer first that no other worker waits for.
+        self.before_waits.get().into_iter().for_each(|call| call());
     }
 
     /// Recalls everything that kernels keep. They keep nothing until the result is dropped.
@@ -172,7 +175,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 delegations.take_back(self.id, crate::node::inode(nodeid), &reach);
                 Ok(())
             }
-            (Some(device), _) => device.invalidate_inode(nodeid, offset),
+            (Some(device), _) => device.invalidate_inode(nodeid, offset).map(drop),
             (None, _) => Ok(()),
         }
     }
@@ -223,7 +226,21 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             true => grant(told.nodeid, What::Attributes).unwrap_or_default(),
             false => Duration::ZERO,
         };
-        validity::limit(request, answer, names, attributes);
+        let may_cache = |flags| self.may_cache(request.header.nodeid, flags, asked);
+        validity::limit(request, answer, names, attributes, may_cache);
+    }
+
+    /// Whether an open file is read through the kernel's pages: reads look at the attributes first,
+    /// which other kernels do not change all the time. Writes go without pages, because a kernel
+    /// that writes keeps pages locked that another one's change recalls.
+    fn may_cache(&self, nodeid: u64, flags: u32, asked: Instant) -> bool {
+        let reads = flags as i32 & (libc::O_ACCMODE | libc::O_TRUNC) == libc::O_RDONLY;
+        reads
+            && self.agreement.looks_before_reads()
+            && !is_snapshot(nodeid)
+            && self.kernels.delegations.as_ref().is_some_and(|delegations| {
+                delegations.is_quiet(self.id, crate::node::inode(nodeid), asked)
+            })
     }
 
     /// Whether the volume has several kernels.

@@ -1,8 +1,9 @@
 //! [`PageHolders`]: the kernels that may have pages of files.
 //!
-//! With several kernels, files are read and written without the kernel's pages. But a mapping, and
-//! splice(2), which sendfile(2) uses, always read through pages. The kernel does not ask again for
-//! what it has in a page. So the pages of other kernels are recalled before data changes. A kernel
+//! With several kernels, a file is read through a kernel's pages only if it is opened for nothing
+//! else, and written without them. But a mapping, and splice(2), which sendfile(2) uses, always read
+//! through pages. The kernel does not ask again for what it has in a page. So the pages of other
+//! kernels are recalled before data changes. A kernel
 //! may read a page again in between, so they are recalled behind the change, too, before it is
 //! answered.
 //!
@@ -158,8 +159,6 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         }
         self.metrics.share(|sharing| &sharing.recalls, told.len() as u64);
         if waits {
-            // The kernel may need an answer first that no other worker waits for.
-            self.kernels.about_to_wait();
             let silent = recall.wait(Instant::now() + WAIT);
             self.metrics.share(|sharing| &sharing.silent, silent as u64);
             // One that is silent drops them once it goes on.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use steadfast::InodeNumber;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// What a kernel has to drop of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,10 +16,19 @@ pub(crate) enum Recalled {
     Pages,
 }
 
+/// A node as a kernel knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct NodeHandle {
+    pub(crate) nodeid: u64,
+    /// 0 of a node that is stale.
+    pub(crate) generation: u64,
+}
+
 /// Has a kernel drop what it keeps.
 pub(crate) trait Recaller: Send + Sync {
     /// `done` is dropped when that is done.
-    fn recall(&self, nodes: &[u64], what: Recalled, done: Done);
+    fn recall(&self, nodes: &[NodeHandle], what: Recalled, done: Done);
 }
 
 /// Has the kernel with a number drop what it keeps of inodes.

@@ -128,7 +128,7 @@ impl Puller {
             }
         }
         drop(helper);
-        self.device.invalidate_inode(nodeid, 0)
+        self.device.invalidate_inode(nodeid, 0).map(drop)
     }
 
     /// Ends the helper.

@@ -1,6 +1,7 @@
 //! The file system through real mounts. Needs /dev/fuse; without it the tests say so and pass.
 
 mod atomic;
+mod cached_reads;
 mod clones;
 mod closing;
 mod commands;

@@ -15,14 +15,14 @@ use crate::peers::Nodes;
 use crate::support::{Place, QUIET, can_mount, wait_for};
 use crate::sys;
 
-const SIZE: usize = 16 << 10;
+pub const SIZE: usize = 16 << 10;
 
-fn read_write() -> OpenOptions {
+pub fn read_write() -> OpenOptions {
     OpenOptions::new().read(true).write(true).to_owned()
 }
 
 /// Changes of the first bytes of a file of [`SIZE`] bytes of `o`.
-const CHANGES: [fn(&Path); 7] = [
+pub const CHANGES: [fn(&Path); 7] = [
     |path| read_write().open(path).unwrap().write_all_at(b"new", 0).unwrap(),
     |path| {
         let flags = libc::O_DIRECT;

@@ -115,13 +115,13 @@ impl Nodes {
     }
 
     /// Requests of all kernels for names and attributes so far.
-    fn looks(&self) -> u64 {
+    pub fn looks(&self) -> u64 {
         let count = |kind| self.metrics.as_ref().unwrap().operations(kind).latency.count();
         count(Kind::Lookup) + count(Kind::Getattr)
     }
 
     /// Breaks all connections.
-    fn break_all(&self) {
+    pub fn break_all(&self) {
         for close in self.open.lock().unwrap().drain(..) {
             close();
         }
