@@ -20,7 +20,9 @@
 //!
 //! The last unit of room is only for writes that do not extend a file, so a full volume can be
 //! overwritten. A file that grows there gets ENOSPC. The last write of the file, or the flags of
-//! its open, show whether it grows.
+//! its open, show whether it grows. Some overwrites need new blocks all the same, so they get
+//! ENOSPC, too. Those are of a file that shares blocks with a snapshot or with another file, and
+//! all while no transaction point may bring the replaced blocks back.
 //!
 //! Admission cannot bound two cases: a write(2) longer than a unit, and stores into a mapping. If
 //! the volume has no room for these, `filesystem/lost.rs` reports the loss.
@@ -68,6 +70,15 @@ pub(crate) trait Surroundings {
     /// No file has this node id.
     fn size(&self, nodeid: u64) -> Result<u64, Errno>;
 
+    /// Whether blocks that an overwrite replaces come back when they are needed.
+    fn brings_back(&self) -> bool;
+
+    /// Whether a snapshot or another file has some of the blocks of a file.
+    ///
+    /// # Errors
+    /// No file has this node id, or its map cannot be read.
+    fn shares_blocks(&self, nodeid: u64) -> Result<bool, Errno>;
+
     /// Files that are open for writing.
     fn written(&self) -> Vec<u64>;
 
@@ -101,6 +112,8 @@ struct Units {
     /// Node ids of files with units: they may have dirty pages.
     files: HashSet<u64>,
     last: HashMap<u64, Seen>,
+    /// Files that had all their blocks alone, and the [sharings](Admission::sharings) at that time.
+    alone: HashMap<u64, u64>,
 }
 
 impl Units {
@@ -128,6 +141,8 @@ pub(crate) struct Admission {
     /// bytes.
     look_below: AtomicU64,
     look_above: AtomicU64,
+    /// Counts events that may have made files share blocks.
+    sharings: AtomicU64,
     units: Mutex<Units>,
 }
 
@@ -144,6 +159,7 @@ impl Admission {
             dirty_max: AtomicU64::new(0),
             look_below: AtomicU64::new(0),
             look_above: AtomicU64::new(u64::MAX),
+            sharings: AtomicU64::new(0),
             units: Mutex::default(),
         }
     }
@@ -170,7 +186,13 @@ impl Admission {
         if self.asks() {
             let mut units = self.units();
             units.last.remove(&nodeid);
+            units.alone.remove(&nodeid);
         }
+    }
+
+    /// Files may share blocks now. Called afterwards.
+    pub(crate) fn shared(&self) {
+        self.sharings.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Whether the control thread has to [`look`](Self::look), because a write or an open may have
@@ -275,10 +297,29 @@ impl Admission {
         if let Some(errno) = around.lost(nodeid) {
             return Err(errno);
         }
-        if self.admit(around, nodeid) || self.overwrites(nodeid, handle, around.size(nodeid)?) {
+        if self.admit(around, nodeid) {
             return Ok(());
         }
-        Err(Errno(libc::ENOSPC))
+        let overwrites = self.overwrites(nodeid, handle, around.size(nodeid)?);
+        if !overwrites || !around.brings_back() || self.shares_blocks(around, nodeid)? {
+            return Err(Errno(libc::ENOSPC));
+        }
+        self.units().give(nodeid);
+        Ok(())
+    }
+
+    /// Whether a file shares blocks. The answer "no" holds until something is shared, so the file
+    /// is not searched for each write.
+    fn shares_blocks(&self, around: &impl Surroundings, nodeid: u64) -> Result<bool, Errno> {
+        let sharings = self.sharings.load(Ordering::SeqCst);
+        if self.units().alone.get(&nodeid) == Some(&sharings) {
+            return Ok(false);
+        }
+        let shares = around.shares_blocks(nodeid)?;
+        if !shares {
+            self.units().alone.insert(nodeid, sharings);
+        }
+        Ok(shares)
     }
 
     /// Reserves a unit of room, if one is left.
@@ -304,11 +345,7 @@ impl Admission {
         if *seen != Seen::Size(size) {
             *seen = Seen::Growing;
         }
-        let overwrites = *seen != Seen::Growing && !handle.appends();
-        if overwrites {
-            units.give(nodeid);
-        }
-        overwrites
+        *seen != Seen::Growing && !handle.appends()
     }
 
     fn units(&self) -> MutexGuard<'_, Units> {

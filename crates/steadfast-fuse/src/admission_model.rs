@@ -6,13 +6,13 @@
 //! Pages are written back in any order and at any time, in requests of adjacent pages.
 //!
 //! Programs write files sequentially, append, write at random offsets, overwrite, remove and
-//! commit. The volume is in memory; it is filled until all writes fail, then emptied, repeatedly.
+//! commit. They take snapshots and make files share blocks. The volume is in memory; it is filled until all writes fail, then emptied, repeatedly.
 //!
 //! Checks: a write-back of admitted pages never fails, unless one write has extended a file that
 //! was being overwritten. Each file has the bytes that its writes reported as stored.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use steadfast::fs::{Caller, NewNode};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
@@ -117,6 +117,15 @@ impl Surroundings for World {
         Ok(self.volume.attributes(InodeNumber(inode))?.size)
     }
 
+    fn brings_back(&self) -> bool {
+        self.volume.may_reclaim()
+    }
+
+    fn shares_blocks(&self, nodeid: u64) -> Result<bool, Errno> {
+        let inode = self.files.borrow()[&nodeid].inode;
+        Ok(self.volume.shares_blocks(InodeNumber(inode))?)
+    }
+
     fn written(&self) -> Vec<u64> {
         self.files.borrow().keys().copied().collect()
     }
@@ -144,6 +153,8 @@ impl Surroundings for World {
 /// Running programs.
 struct Run {
     world: World,
+    /// Names of snapshots, oldest first.
+    snapshots: VecDeque<String>,
     admission: Admission,
     random: Random,
     next: u64,
@@ -160,6 +171,7 @@ impl Run {
             if random.one_in(4) { TransactionMask::MANUAL } else { TransactionMask::DEFAULT };
         let run = Run {
             world: World::new(size, block_size, mask),
+            snapshots: VecDeque::new(),
             admission: Admission::new(true, size),
             beyond: random.below(BEYOND_MAX),
             random,
@@ -203,6 +215,17 @@ impl Run {
         self.looked();
     }
 
+    /// Closes a file, which writes its pages back, and opens it as it is.
+    fn reopen(&mut self) {
+        let Some(nodeid) = self.some_file() else { return };
+        self.world.pull(nodeid);
+        self.admission.closed(nodeid);
+        if let Some(file) = self.world.files.borrow_mut().get_mut(&nodeid) {
+            file.handle = Handle::new(libc::O_RDWR as u32).0;
+            file.asks = self.admission.asks();
+        }
+    }
+
     fn remove(&mut self) {
         let Some(nodeid) = self.some_file() else { return };
         self.admission.closed(nodeid);
@@ -213,6 +236,51 @@ impl Run {
         if self.random.one_in(2) {
             while self.world.volume.background_step(MIB).unwrap_or(false) {}
         }
+    }
+
+    /// Takes a snapshot, or deletes the oldest one.
+    fn snapshot(&mut self) {
+        if self.snapshots.len() > 1
+            && let Some(oldest) = self.snapshots.pop_front()
+        {
+            self.world.volume.snapshot_delete(&oldest).unwrap();
+            return;
+        }
+        self.world.written().iter().for_each(|nodeid| self.world.pull(*nodeid));
+        let name = format!("s{}", self.next);
+        self.next += 1;
+        if self.world.volume.snapshot_create(&name).is_ok() {
+            self.snapshots.push_back(name);
+        }
+        self.admission.shared();
+        self.looked();
+    }
+
+    /// Makes one file share all blocks of another. The kernel writes both back before.
+    fn share(&mut self) {
+        let (Some(from), Some(to)) = (self.some_file(), self.some_file()) else { return };
+        self.world.pull(from);
+        self.world.pull(to);
+        let (source, target) = {
+            let files = self.world.files.borrow();
+            (InodeNumber(files[&from].inode), InodeNumber(files[&to].inode))
+        };
+        let shared = self.world.volume.clone_range(source, 0, target, 0, 0);
+        self.admission.shared();
+        if shared.is_ok() {
+            let mut files = self.world.files.borrow_mut();
+            let (bytes, dared) = (files[&from].bytes.clone(), files[&from].dared);
+            if let Some(file) = files.get_mut(&to) {
+                file.dared |= dared;
+                let length = bytes.len().max(file.bytes.len());
+                file.bytes.resize(length, 0);
+                file.bytes[..bytes.len()].copy_from_slice(&bytes);
+            }
+        } else if let Some(file) = self.world.files.borrow_mut().get_mut(&to) {
+            // A part may be shared.
+            file.dared = true;
+        }
+        self.looked();
     }
 
     /// write(2). Returns whether the write was accepted.
@@ -228,8 +296,11 @@ impl Run {
                 if self.admission.find_unit(&self.world, nodeid, handle).is_err() {
                     return false;
                 }
-                // The last unit was granted for a write that should not extend the file.
-                dared = offset + length > size || self.world.room() < length;
+                // The last unit was granted for a write that should not extend the file. It needs
+                // its old and its new blocks at a time, which a small reserve cannot always give.
+                // The reserve is for files that have their blocks alone.
+                let alone = self.world.brings_back() && !self.world.shares_blocks(nodeid).unwrap();
+                dared = offset + length > size || alone && self.world.room() < length;
             }
             let again = self.admission.asks();
             self.world.files.borrow_mut().get_mut(&nodeid).unwrap().asks = again;
@@ -260,8 +331,11 @@ impl Run {
     }
 
     fn step(&mut self) -> bool {
-        match self.random.below(12) {
+        match self.random.below(13) {
             0 => self.create(),
+            12 => self.reopen(),
+            1 if self.random.one_in(8) => self.snapshot(),
+            1 if self.random.one_in(8) => self.share(),
             1 if self.random.one_in(8) => self.remove(),
             2 => {
                 if self.world.volume.transact().is_err() {
@@ -311,6 +385,9 @@ fn what_is_admitted_can_be_stored() {
             for nodeid in run.world.written() {
                 run.world.pull(nodeid);
                 run.world.assert_stored(nodeid);
+            }
+            while let Some(snapshot) = run.snapshots.pop_front() {
+                run.world.volume.snapshot_delete(&snapshot).unwrap();
             }
             let count = run.world.written().len() as u64 / 2 + 1;
             (0..count).for_each(|_| run.remove());

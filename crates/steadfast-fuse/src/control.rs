@@ -127,15 +127,19 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             }
             Command::SnapshotCreate { name } => {
                 self.pull_all()?;
-                let snapshot = self.volume.snapshot_create(&name)?;
+                let snapshot = self.volume.snapshot_create(&name);
+                self.admission.shared();
+                let snapshot = snapshot?;
                 out.extend_from_slice(SnapshotArgument::from(&snapshot).as_bytes());
                 Ok(())
             }
             Command::SnapshotDelete { name } => self.kernels.snapshots.delete(&name),
             Command::SnapshotRollback { name, force, destroy_newer } => {
-                self.roll_back(force, || {
+                let done = self.roll_back(force, || {
                     Ok(self.volume.snapshot_rollback(&name, destroy_newer)?)
-                })?;
+                });
+                self.admission.shared();
+                done?;
                 log_info!("rolled back to the snapshot {name}");
                 let left = self.volume.snapshots()?;
                 self.kernels

@@ -118,12 +118,31 @@ fn extents_tell_what_is_shared() {
         extents.iter().map(|extent| extent.shared).collect()
     };
     assert_eq!(shared(copy), [true]);
+    assert!(volume.shares_blocks(copy).unwrap() && volume.shares_blocks(source).unwrap());
     assert_eq!(shared(source)[..2], [true, false]);
     // A snapshot has all that was written before it.
     volume.snapshot_create("before").unwrap();
     assert!(shared(source).iter().all(|shared| *shared));
     volume.append(source, &pattern(1, 0), false).unwrap();
     assert_eq!(shared(source).last(), Some(&false));
+}
+
+#[test]
+fn a_file_shares_blocks_wherever_they_are_in_it() {
+    let volume = open(&format());
+    let [torn, alone, copy] = ["torn", "alone", "copy"].map(|name| inode(&volume, name));
+    // In turns, so that the blocks of each file have those of the other between them.
+    for block in 0..150 {
+        volume.append(torn, &pattern(1, block), false).unwrap();
+        volume.append(alone, &pattern(1, block), false).unwrap();
+    }
+    assert!(volume.file_extents(torn, 0, 200).unwrap().len() > 128);
+    assert!(!volume.shares_blocks(torn).unwrap(), "nothing is shared");
+    volume.clone_range(torn, BLOCK * 149, copy, 0, BLOCK).unwrap();
+    assert!(volume.shares_blocks(torn).unwrap(), "the last block");
+    assert!(!volume.shares_blocks(alone).unwrap());
+    volume.write(torn, BLOCK * 149, &pattern(1, 0), false).unwrap();
+    assert!(!volume.shares_blocks(torn).unwrap(), "it has a block of its own now");
 }
 
 #[test]

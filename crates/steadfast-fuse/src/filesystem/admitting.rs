@@ -32,6 +32,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Surroundings for Filesy
         Ok(self.volume.attributes(self.nodes.resolve(nodeid)?)?.size)
     }
 
+    fn brings_back(&self) -> bool {
+        self.volume.may_reclaim()
+    }
+
+    fn shares_blocks(&self, nodeid: u64) -> Result<bool, Errno> {
+        Ok(self.volume.shares_blocks(self.nodes.resolve(nodeid)?)?)
+    }
+
     fn written(&self) -> Vec<u64> {
         self.files.written()
     }

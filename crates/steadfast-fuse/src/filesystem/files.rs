@@ -270,8 +270,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         let wide = request.header.opcode == opcode::COPY_FILE_RANGE_64;
         let length = if wide { wanted.length } else { wanted.length.min(u64::from(!0xfff_u32)) };
         self.changed_by_stranger(request, wanted.nodeid_out, to)?;
-        let copied =
-            self.volume.copy_range(from, wanted.offset_in, to, wanted.offset_out, length)?;
+        let copied = self.volume.copy_range(from, wanted.offset_in, to, wanted.offset_out, length);
+        self.admission.shared();
+        let copied = copied?;
         self.times_late(wanted.nodeid_out);
         if wide {
             ready(out.put(&CopyFileRangeOut { length: copied }))

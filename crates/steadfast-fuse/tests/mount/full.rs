@@ -236,3 +236,75 @@ fn the_limit_of_dirty_pages_is_not_shared() {
     });
     mounted.unmount();
 }
+
+/// Overwrites a file until that is refused. Returns the number of accepted bytes.
+fn overwrite(path: &Path, length: usize) -> usize {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    let step = 64 << 10;
+    for offset in (0..length).step_by(step) {
+        if let Err(error) = file.write_all_at(&vec![b'n'; step], offset as u64) {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+            file.sync_all().unwrap();
+            return offset;
+        }
+    }
+    file.sync_all().unwrap();
+    length
+}
+
+/// Overwriting shared blocks takes new ones, so write(2) itself refuses what does not fit.
+#[test]
+fn overwriting_shared_blocks_is_refused_by_the_write() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(64 * MIB as u64, TransactionMask::DEFAULT);
+    let mounted = place.mount(&MountOptions::default());
+    for name in ["source", "held", "alone"] {
+        fs::write(mounted.path(name), bytes(0, 4 * MIB)).unwrap();
+    }
+    fs::copy(mounted.path("source"), mounted.path("clone")).unwrap();
+    let fill_up = || {
+        let mut file = OpenOptions::new();
+        let mut file = file.append(true).create(true).open(mounted.path("filler")).unwrap();
+        fill(|data| file.write_all(data), 64 << 10);
+    };
+    fill_up();
+    // The last unit is not for them, and less than it is left.
+    for name in ["source", "clone"] {
+        let done = overwrite(&mounted.path(name), 4 * MIB);
+        assert!(done < MIB, "{name}: {done} bytes");
+    }
+    for name in ["held", "alone"] {
+        assert_eq!(overwrite(&mounted.path(name), 4 * MIB), 4 * MIB, "{name}");
+    }
+    // What was alone before a snapshot is not alone behind it.
+    fs::remove_file(mounted.path("alone")).unwrap();
+    ioctl::snapshot_create(&mounted.root(), "snapshot").unwrap();
+    fill_up();
+    let held = OpenOptions::new().write(true).open(mounted.path("held")).unwrap();
+    assert!(overwrite(&mounted.path("held"), 4 * MIB) < MIB);
+    drop(held);
+    let lost = ioctl::lost_writes(&mounted.root()).unwrap();
+    assert_eq!((lost.bytes, lost.errno), (0, 0), "no write was accepted and lost");
+    mounted.unmount();
+}
+
+/// Without transaction points an overwrite brings nothing back, so it counts as growth.
+#[test]
+fn overwriting_without_points_is_refused_by_the_write() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(64 * MIB as u64, TransactionMask::MANUAL);
+    let mounted = place.mount(&MountOptions::default());
+    fs::write(mounted.path("file"), bytes(0, 8 * MIB)).unwrap();
+    ioctl::transact(&mounted.root()).unwrap();
+    let mut filler = File::create(mounted.path("filler")).unwrap();
+    fill(|data| filler.write_all(data), 64 << 10);
+    assert!(overwrite(&mounted.path("file"), 8 * MIB) < MIB);
+    drop(filler);
+    let lost = ioctl::lost_writes(&mounted.root()).unwrap();
+    assert_eq!((lost.bytes, lost.errno), (0, 0), "no write was accepted and lost");
+    mounted.unmount();
+}

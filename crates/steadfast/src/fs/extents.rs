@@ -12,6 +12,9 @@ use crate::platform::Platform;
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
+/// Extents that are looked up at a time.
+const STEP_EXTENTS: usize = 64;
+
 /// A run of blocks of a file. A range without an extent is a hole, or the data of a small file that
 /// is stored with its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,5 +69,25 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             extent.shared = !self.engine.is_unshared(run, birth)?;
         }
         Ok(found)
+    }
+
+    /// Whether a snapshot or another extent has some of the blocks of a regular file. Overwriting
+    /// such blocks takes new ones. Unwritten blocks do not count: they are written in place.
+    ///
+    /// # Errors
+    /// Those of [`file_extents`](Self::file_extents).
+    pub fn shares_blocks(&self, inode: InodeNumber) -> Result<bool> {
+        if !self.engine.shares_any() {
+            return Ok(false);
+        }
+        let mut from = 0;
+        loop {
+            let extents = self.file_extents(inode, from, STEP_EXTENTS)?;
+            if extents.iter().any(|extent| extent.shared && !extent.unwritten) {
+                return Ok(true);
+            }
+            let Some(last) = extents.last() else { return Ok(false) };
+            from = last.index.saturating_add(last.blocks);
+        }
     }
 }

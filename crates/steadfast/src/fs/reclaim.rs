@@ -58,6 +58,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(any)
     }
 
+    /// Whether an operation without space may set a transaction point, which brings back the blocks
+    /// that an overwrite replaces.
+    pub fn may_reclaim(&self) -> bool {
+        self.engine.may_reclaim()
+    }
+
     /// Frees the blocks of removed files and deleted snapshots. It stops when
     /// [`available_bytes`](Self::available_bytes) reaches `bytes` or none are left.
     ///

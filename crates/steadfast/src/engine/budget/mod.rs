@@ -185,6 +185,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(!(held || shared && self.is_shared(self.reader()?.root(), run)?))
     }
 
+    /// Whether there is a snapshot, or a block that several extents have.
+    pub(crate) fn shares_any(&self) -> bool {
+        let snapshots = self.working.lock().snapshots;
+        snapshots.newest.0 > 0 || snapshots.shared_extents > 0
+    }
+
     /// Blocks kept for removals under the newest snapshot.
     pub(crate) fn kept(&self, working: &Working) -> u64 {
         match working.snapshots.newest.0 {
