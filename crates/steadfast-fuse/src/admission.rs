@@ -18,6 +18,10 @@
 //! write. If the reserved units would exceed the room, the control thread pulls the files that have
 //! units. Then the room is known exactly again.
 //!
+//! A file that is emptied and filled again, as a shell does with `>`, must not stay empty. So files
+//! that grow leave one more unit. A file that was emptied near full may take it until the file is
+//! as large as before. The emptying has brought back as much, so the unit stays.
+//!
 //! The last unit of room is only for writes that do not extend a file, so a full volume can be
 //! overwritten. A file that grows there gets ENOSPC. The last write of the file, or the flags of
 //! its open, show whether it grows. Some overwrites need new blocks all the same, so they get
@@ -54,6 +58,9 @@ const DIRTY_MAX_USUAL: u64 = 64 * MIB;
 /// smaller volume is always near full.
 const NEAR_MIN: u64 = 32 * MIB;
 const NEAR_MAX: u64 = 256 * MIB;
+/// Size in bytes from which on a volume keeps a unit for emptied files: of a smaller one that would
+/// be too large a part.
+const REFILLED_MIN: u64 = 16 * MIB;
 
 /// The volume, and the kernel's cache above it.
 pub(crate) trait Surroundings {
@@ -112,6 +119,8 @@ struct Units {
     /// Node ids of files with units: they may have dirty pages.
     files: HashSet<u64>,
     last: HashMap<u64, Seen>,
+    /// Files that were emptied while they were open for writing, and their bytes before.
+    emptied: HashMap<u64, u64>,
     /// Files that had all their blocks alone, and the [sharings](Admission::sharings) at that time.
     alone: HashMap<u64, u64>,
 }
@@ -135,6 +144,8 @@ pub(crate) struct Admission {
     /// Room in bytes below which the volume is near full.
     near_below: AtomicU64,
     unit: u64,
+    /// Bytes of room that files leave when they grow beyond what they were.
+    refilled: u64,
     /// The limit of dirty pages that the kernel had by default, in bytes.
     dirty_max: AtomicU64,
     /// The control thread looks again when the room falls below or rises above these values, in
@@ -149,13 +160,15 @@ pub(crate) struct Admission {
 impl Admission {
     /// Creates the admission for a volume of `size` bytes.
     pub(crate) fn new(write_back: bool, size: u64) -> Admission {
+        // At least the size of one write of cp(1) and mv(1).
+        let unit = (size / 64).clamp(MIB / 4, MIB).min(size / 8);
         Admission {
             write_back,
             near: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             near_below: AtomicU64::new((size / 8).clamp(NEAR_MIN, NEAR_MAX)),
-            // At least the size of one write of cp(1) and mv(1).
-            unit: (size / 64).clamp(MIB / 4, MIB).min(size / 8),
+            unit,
+            refilled: if size < REFILLED_MIN { 0 } else { unit },
             dirty_max: AtomicU64::new(0),
             look_below: AtomicU64::new(0),
             look_above: AtomicU64::new(u64::MAX),
@@ -178,7 +191,19 @@ impl Admission {
 
     /// Bytes of room that is not available to growing files.
     pub(crate) fn kept(&self) -> u64 {
-        if self.write_back { self.unit } else { 0 }
+        if self.write_back { self.unit + self.refilled } else { 0 }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    /// A file that is open for writing had `before` bytes, and has none now.
+    pub(crate) fn emptied(&self, nodeid: u64, before: u64) {
+        if self.asks() && before > 0 {
+            self.units().emptied.insert(nodeid, before);
+        }
     }
 
     /// The file is not open for writing any more.
@@ -186,6 +211,7 @@ impl Admission {
         if self.asks() {
             let mut units = self.units();
             units.last.remove(&nodeid);
+            units.emptied.remove(&nodeid);
             units.alone.remove(&nodeid);
         }
     }
@@ -265,7 +291,8 @@ impl Admission {
     /// Admits a write to a file if a unit of room is left. Otherwise the control thread has to call
     /// [`find_unit`](Self::find_unit).
     pub(crate) fn admit(&self, around: &impl Surroundings, nodeid: u64) -> bool {
-        !self.asks() || self.settled.load(Ordering::SeqCst) && self.take(nodeid, around)
+        !self.asks()
+            || self.settled.load(Ordering::SeqCst) && self.take(nodeid, around, self.refilled)
     }
 
     /// On the control thread: finds room for a write by steps that take time.
@@ -292,7 +319,7 @@ impl Admission {
             let mut units = self.units();
             units.given = units.given.saturating_sub(given);
         }
-        around.make_room(self.unit);
+        around.make_room(self.unit + self.refilled);
         self.look(around);
         if let Some(errno) = around.lost(nodeid) {
             return Err(errno);
@@ -300,7 +327,12 @@ impl Admission {
         if self.admit(around, nodeid) {
             return Ok(());
         }
-        let overwrites = self.overwrites(nodeid, handle, around.size(nodeid)?);
+        let size = around.size(nodeid)?;
+        let refills = self.units().emptied.get(&nodeid).is_some_and(|before| size < *before);
+        if refills && self.take(nodeid, around, 0) {
+            return Ok(());
+        }
+        let overwrites = self.overwrites(nodeid, handle, size);
         if !overwrites || !around.brings_back() || self.shares_blocks(around, nodeid)? {
             return Err(Errno(libc::ENOSPC));
         }
@@ -322,12 +354,13 @@ impl Admission {
         Ok(shares)
     }
 
-    /// Reserves a unit of room, if one is left.
-    fn take(&self, nodeid: u64, around: &impl Surroundings) -> bool {
+    /// Reserves a unit of room, if one is left beside `left` bytes.
+    fn take(&self, nodeid: u64, around: &impl Surroundings, left: u64) -> bool {
         // The room must be read while the units are locked.
         let mut units = self.units();
         let room = around.room();
-        let taken = units.given.saturating_add(1).saturating_mul(self.unit) <= room;
+        let wanted = units.given.saturating_add(1).saturating_mul(self.unit);
+        let taken = wanted.saturating_add(left) <= room;
         if taken {
             units.give(nodeid);
         }

@@ -14,7 +14,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use steadfast::fs::{Caller, NewNode};
+use steadfast::fs::{Caller, NewNode, SetAttributes};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
 use steadfast_host::HostPlatform;
 use steadfast_media::MemoryMedium;
@@ -44,6 +44,8 @@ struct ModelFile {
     /// The file has grown by a write that was admitted as an overwrite: its dirty pages may be
     /// lost.
     dared: bool,
+    /// Whether it was empty when it was opened: its writes are no overwrites.
+    refills: bool,
 }
 
 /// The kernel and the volume below it.
@@ -222,8 +224,30 @@ impl Run {
         self.admission.closed(nodeid);
         if let Some(file) = self.world.files.borrow_mut().get_mut(&nodeid) {
             file.handle = Handle::new(libc::O_RDWR as u32).0;
+            file.refills = false;
             file.asks = self.admission.asks();
         }
+    }
+
+    /// Empties a file to fill it again.
+    fn empty(&mut self) {
+        let Some(nodeid) = self.some_file() else { return };
+        let inode = {
+            let mut files = self.world.files.borrow_mut();
+            let Some(file) = files.get_mut(&nodeid) else { return };
+            file.dirty.clear();
+            file.bytes.clear();
+            file.dared = false;
+            file.refills = true;
+            file.handle = Handle::new((libc::O_RDWR | libc::O_TRUNC) as u32).0;
+            file.asks = self.admission.asks();
+            InodeNumber(file.inode)
+        };
+        let before = self.world.size(nodeid).unwrap();
+        self.admission.emptied(nodeid, before);
+        let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
+        self.world.volume.set_attributes(inode, &cut).unwrap();
+        self.looked();
     }
 
     fn remove(&mut self) {
@@ -300,7 +324,8 @@ impl Run {
                 // its old and its new blocks at a time, which a small reserve cannot always give.
                 // The reserve is for files that have their blocks alone.
                 let alone = self.world.brings_back() && !self.world.shares_blocks(nodeid).unwrap();
-                dared = offset + length > size || alone && self.world.room() < length;
+                dared = !self.world.files.borrow()[&nodeid].refills
+                    && (offset + length > size || alone && self.world.room() < length);
             }
             let again = self.admission.asks();
             self.world.files.borrow_mut().get_mut(&nodeid).unwrap().asks = again;
@@ -331,8 +356,9 @@ impl Run {
     }
 
     fn step(&mut self) -> bool {
-        match self.random.below(13) {
+        match self.random.below(14) {
             0 => self.create(),
+            13 if self.random.one_in(4) => self.empty(),
             12 => self.reopen(),
             1 if self.random.one_in(8) => self.snapshot(),
             1 if self.random.one_in(8) => self.share(),
@@ -349,7 +375,7 @@ impl Run {
                     return true;
                 };
                 let size = self.world.files.borrow()[&nodeid].bytes.len() as u64;
-                let unit = self.admission.kept();
+                let unit = self.admission.unit();
                 let most = [100, 5000, 70_000, unit][self.random.below(4) as usize];
                 let length = 1 + self.random.below(most);
                 let appends = Handle(self.world.files.borrow()[&nodeid].handle).appends();

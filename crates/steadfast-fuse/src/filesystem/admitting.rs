@@ -1,8 +1,8 @@
 //! Connects [`Admission`](crate::admission::Admission) to the kernel's requests, its notifications
 //! and the volume.
 
-use steadfast::Platform;
 use steadfast::fs::Attributes;
+use steadfast::{InodeNumber, Platform};
 use steadfast_media::Medium;
 use zerocopy::IntoBytes;
 
@@ -97,6 +97,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Whether an answer whose attributes the kernel always keeps has to mark them as invalid.
     pub(super) fn must_ask(&self, nodeid: u64) -> bool {
         self.admission.asks() && self.files.is_written(nodeid) || self.lost.peek(nodeid).is_some()
+    }
+
+    /// Called before a file is emptied. `is_written`: it is or will be open for writing.
+    pub(super) fn emptied(&self, nodeid: u64, inode: InodeNumber, is_written: bool) {
+        if is_written && self.admission.asks() {
+            let before = self.volume.attributes(inode).map_or(0, |before| before.size);
+            self.admission.emptied(nodeid, before);
+        }
     }
 
     /// GETATTR with a handle that may write.

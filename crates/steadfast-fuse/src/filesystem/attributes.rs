@@ -136,6 +136,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             set.drop_privileges =
                 before.kind != FileKind::Directory && before.permissions & SET_ID_BITS != 0;
         }
+        if set.size == Some(0) {
+            let nodeid = request.header.nodeid;
+            self.emptied(nodeid, inode, self.files.is_written(nodeid));
+        }
         if self.agreement.write_back() {
             let modified = match set.modified {
                 Some(SetTime::At(time)) => Some(time),

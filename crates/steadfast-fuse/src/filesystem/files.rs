@@ -140,6 +140,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             let drop_privileges = open_flags & OPEN_KILL_SUIDGID != 0;
             let cut = SetAttributes { size: Some(0), drop_privileges, ..Default::default() };
             let had_set_id = drop_privileges && self.has_set_id(inode);
+            self.emptied(nodeid, inode, Handle::new(flags).is_writable());
             if let Err(error) = self.volume.set_attributes(inode, &cut) {
                 self.volume.release(inode);
                 return Err(error.into());

@@ -237,6 +237,52 @@ fn the_limit_of_dirty_pages_is_not_shared() {
     mounted.unmount();
 }
 
+/// A shell empties a file and fills it again with few bytes: on a full volume, too, it is filled.
+#[test]
+fn an_emptied_file_can_be_filled_again() {
+    if !can_mount() {
+        return;
+    }
+    for size in [64 * MIB, 16 * MIB] {
+        let place = Place::new(size as u64, TransactionMask::DEFAULT);
+        let mounted = place.mount(&MountOptions::default());
+        let (small, blocks, large) =
+            (mounted.path("small"), mounted.path("blocks"), mounted.path("large"));
+        fs::write(&small, "old").unwrap();
+        fs::write(&blocks, bytes(0, 20_000)).unwrap();
+        fs::write(&large, bytes(0, 3 * MIB)).unwrap();
+        let mut filler = File::create(mounted.path("filler")).unwrap();
+        fill(|data| filler.write_all(data), 64 << 10);
+        fill(|data| filler.write_all(data), 100);
+        assert_full(&place, size);
+        for round in 0..50 {
+            for path in [&small, &blocks] {
+                fs::write(path, format!("new {round}")).unwrap();
+                assert_eq!(fs::read(path).unwrap(), format!("new {round}").as_bytes());
+            }
+        }
+        // As many bytes as before, in any number of writes, also after ftruncate(2).
+        for _ in 0..3 {
+            let mut file = OpenOptions::new().write(true).open(&large).unwrap();
+            file.set_len(0).unwrap();
+            for offset in (0..3 * MIB).step_by(64 << 10) {
+                file.write_all(&bytes(offset, 64 << 10)).unwrap();
+            }
+        }
+        // What a new file would take is still not there.
+        assert_eq!(errno(fs::write(mounted.path("more"), bytes(0, 4 * MIB))), libc::ENOSPC);
+        // A file that becomes larger than it was uses up the room, and write(2) says so.
+        let mut file = File::create(&small).unwrap();
+        let done = fill(|data| file.write_all(data), 4096);
+        assert!(done < 2 * MIB, "{done} bytes");
+        drop((file, filler));
+        let mounted = again(&place, mounted);
+        assert_holds(&mounted.path("large"), 3 * MIB);
+        assert_holds(&mounted.path("small"), done);
+        mounted.unmount();
+    }
+}
+
 /// Overwrites a file until that is refused. Returns the number of accepted bytes.
 fn overwrite(path: &Path, length: usize) -> usize {
     let file = OpenOptions::new().write(true).open(path).unwrap();
