@@ -6,18 +6,20 @@
 //! `--log`. A daemon never keeps the standard error of its parent, because another process may wait
 //! for that pipe to close.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::stdio::dup2_stderr;
 use steadfast::Timestamp;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::stat_text;
 
 /// systemd sets this if standard error is a journal. It is also set for the daemon, whose lines
@@ -73,13 +75,7 @@ impl Redirect {
     /// The file cannot be opened, or there is no memory for a pipe and a thread.
     pub fn new(file: Option<&Path>) -> Outcome<Redirect> {
         let sink = match file {
-            Some(path) => Sink::File(
-                OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .open(path)
-                    .map_err(|error| Failure::host(&error, "open the log file", path))?,
-            ),
+            Some(path) => Sink::File(open_log(path)?),
             None => syslog().map_or(Sink::Nowhere, Sink::Syslog),
         };
         let cannot =
@@ -107,6 +103,33 @@ impl Drop for Redirect {
             let _ = thread.join();
         }
     }
+}
+
+/// Opens a log file. The open of a FIFO would wait for its other end, and a FIFO that nothing reads
+/// would stop the file system.
+fn open_log(path: &Path) -> Outcome<File> {
+    let cannot = |error: io::Error| Failure::host(&error, "open the log file", path);
+    let refuse = |found: Metadata| {
+        let kind = found.file_type();
+        if kind.is_file() || kind.is_char_device() || kind.is_dir() {
+            return Ok(());
+        }
+        let what = "the log is no regular file";
+        Err(Failure::new(Exit::Usage, what, path.display(), "give a file with --log"))
+    };
+    match fs::metadata(path) {
+        Ok(found) => refuse(found)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(cannot(error)),
+    }
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    let options = options.create(true).append(true).custom_flags(flags.bits() as i32);
+    let file = options.open(path).map_err(cannot)?;
+    // The name may belong to another file by now.
+    refuse(file.metadata().map_err(cannot)?)?;
+    fcntl_setfl(&file, OFlags::APPEND).map_err(|errno| cannot(errno.into()))?;
+    Ok(file)
 }
 
 fn syslog() -> io::Result<UnixDatagram> {

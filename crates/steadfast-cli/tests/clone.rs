@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use common::{Scratch, can_mount};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
 /// Bytes of data that the volume uses.
@@ -108,4 +109,54 @@ fn bad_input_changes_nothing() {
     left.sort();
     assert_eq!(left, ["a", "b", "device", "dir"]);
     scratch.ok("umount mnt");
+}
+
+/// The open of a FIFO waits for its other end, and a clone must not wait for ever.
+#[test]
+fn a_fifo_is_refused_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("16M");
+    let mounted = scratch.mounted("");
+    fs::write(mounted.join("file"), pattern(8192)).unwrap();
+    for place in ["fifo", "mnt/fifo"] {
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, scratch.path(place), FileType::Fifo, mode, 0).unwrap();
+    }
+    for command in [
+        "clone fifo mnt/copy",
+        "clone mnt/fifo mnt/copy",
+        "clone --range 0:4K mnt/fifo mnt/file",
+        "clone --range 0:4K mnt/file mnt/fifo",
+    ] {
+        let line = scratch.fails(1, command);
+        assert!(line.contains("this is not a regular file"), "{command}: {line}");
+    }
+    let line = scratch.fails(1, "clone --force mnt/file mnt/fifo");
+    assert!(line.contains("a device, FIFO or socket is in the way"), "{line}");
+    assert!(!mounted.join("copy").exists());
+    scratch.ok("umount mnt");
+}
+
+/// A daemon whose log nothing reads would stop, so the log is a file.
+#[test]
+fn a_log_is_no_fifo() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("16M");
+    fs::create_dir_all(scratch.path("mnt")).unwrap();
+    mknodat(CWD, scratch.path("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    for options in ["", "-f "] {
+        let line = scratch.fails(2, &format!("mount {options}--log fifo disk.img mnt"));
+        assert!(line.contains("the log is no regular file"), "{line}");
+    }
+    scratch.ok("mount --log /dev/null disk.img mnt");
+    scratch.ok("umount mnt");
+    scratch.ok("mount --log log disk.img mnt");
+    scratch.ok("umount mnt");
+    assert!(!fs::read_to_string(scratch.path("log")).unwrap().is_empty());
 }

@@ -7,13 +7,13 @@
 //! `cp` uses the same call, but silently copies blocks that cannot be shared. This command refuses
 //! to copy them.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use rustix::fs::{CWD, RenameFlags, copy_file_range, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, copy_file_range, renameat_with};
 use rustix::io::Errno;
 use steadfast_fuse::ioctl;
 use steadfast_host::hold_replaced;
@@ -72,9 +72,7 @@ impl FromStr for Range {
 /// # Errors
 /// What is wrong with the files; those of the volume.
 pub fn run(args: &Args) -> Outcome {
-    let source =
-        File::open(&args.source).map_err(|error| Failure::host(&error, "open", &args.source))?;
-    regular(&source, &args.source)?;
+    let source = open_regular(&args.source, OpenOptions::new().read(true))?;
     let mount = mount_of(&args.source)?;
     let inside = mounts::absolute(&args.source).ok();
     if inside.is_some_and(|path| path.starts_with(mount.directory.join(".snapshots"))) {
@@ -109,6 +107,11 @@ fn clone_whole(args: &Args, source: &File) -> Outcome {
         };
         if found.is_dir() || !args.force {
             return Err(Failure::new(Exit::Failed, "it exists already", target.display(), advice));
+        }
+        if !found.is_file() && !found.is_symlink() {
+            let what = "a device, FIFO or socket is in the way";
+            let advice = "remove it or choose another name";
+            return Err(Failure::new(Exit::Failed, what, target.display(), advice));
         }
     }
     let metadata =
@@ -152,8 +155,7 @@ fn clone_whole(args: &Args, source: &File) -> Outcome {
 
 fn clone_range(args: &Args, source: &File, range: Range) -> Outcome {
     let host = |error: &io::Error| Failure::host(error, "open", &args.target);
-    let target = OpenOptions::new().write(true).open(&args.target).map_err(|error| host(&error))?;
-    regular(&target, &args.target)?;
+    let target = open_regular(&args.target, OpenOptions::new().write(true))?;
     let (from, to) = (
         source.metadata().map_err(|error| host(&error))?,
         target.metadata().map_err(|error| host(&error))?,
@@ -209,8 +211,17 @@ fn failure(error: &io::Error, target: &Path) -> Failure {
     }
 }
 
-fn regular(file: &File, path: &Path) -> Outcome {
-    let metadata = file.metadata().map_err(|error| Failure::host(&error, "read", path))?;
+/// Opens a regular file. The open of a FIFO would wait for its other end.
+fn open_regular(path: &Path, options: &mut OpenOptions) -> Outcome<File> {
+    let cannot = |error: io::Error| Failure::host(&error, "open", path);
+    regular(&fs::metadata(path).map_err(cannot)?, path)?;
+    // The name may belong to another file by now.
+    let file = options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(path).map_err(cannot)?;
+    regular(&file.metadata().map_err(cannot)?, path)?;
+    Ok(file)
+}
+
+fn regular(metadata: &Metadata, path: &Path) -> Outcome {
     if metadata.is_file() {
         return Ok(());
     }
