@@ -62,7 +62,20 @@ fn an_image_and_its_loop_device_are_one() {
         assert!(line.contains("disk.img, which is in use by process"), "{line}");
         assert!(line.contains(&format!("mounted on {}", mnt.display())), "{line}");
     }
+    // A command that writes a file or an archive into a device is no second writer either.
+    scratch.write("source.txt", b"x");
+    scratch.ok("mkfs --size 4M source.img");
+    scratch.ok("put source.img source.txt /file");
+    let writers = [
+        format!("get source.img /file {}", device.0),
+        format!("image extract --tar source.img {}", device.0),
+    ];
+    for command in &writers {
+        let line = scratch.fails(5, command);
+        assert!(line.contains("disk.img, which is in use by process"), "{command}: {line}");
+    }
     scratch.ok("umount mnt");
+    scratch.ok("check --quiet disk.img");
     scratch.ok(&format!("mount {} mnt", device.0));
     for command in [
         "mount disk.img other",

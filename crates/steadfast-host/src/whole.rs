@@ -1,7 +1,7 @@
 //! Files that get their name only when they are complete.
 //!
 //! A regular file is created beside its destination and renamed at the end. So the name always
-//! leads to the complete old file or to the complete new file. Four rules hold for each file that
+//! leads to the complete old file or to the complete new file. Five rules hold for each file that
 //! a command creates:
 //!
 //! - Only regular files are replaced. A device, a FIFO or an open descriptor (`/dev/stdout`) is
@@ -9,6 +9,7 @@
 //! - A symbolic link in a path from the user is kept: the file that it leads to is replaced.
 //! - A file that replaces another keeps the owner, group, permissions and ACL of the old one,
 //!   without the set-id bits.
+//! - A block device is not written to while a file that it shows is locked, as below a loop device.
 //! - A file that another opener has locked is not replaced: it may be an image that is mounted. The
 //!   mount would go on in the old file, which has no name any more.
 
@@ -61,6 +62,8 @@ pub enum Durability {
 pub struct WholeFile {
     file: File,
     beside: Option<(Unfinished, Place)>,
+    /// Keeps other openers from the files below a block device.
+    _below: Vec<File>,
 }
 
 impl WholeFile {
@@ -68,23 +71,33 @@ impl WholeFile {
     ///
     /// # Errors
     /// The file cannot be created or written there, or the owner of the existing file cannot be
-    /// kept. The existing file is locked ([`hold_replaced`]).
+    /// kept. The existing file is locked ([`hold_replaced`]), or a file that a block device shows.
     pub fn create(path: &Path, mode: u32, links: Links) -> io::Result<WholeFile> {
         let place = match Place::find(path, links)? {
             Found::Place(place) => place,
-            Found::Stream(file) => return Ok(WholeFile { file, beside: None }),
+            Found::Stream(file) => {
+                let in_use =
+                    |in_use: OpenError| io::Error::new(io::ErrorKind::ResourceBusy, in_use);
+                let below = file::lock_below(&file, path).map_err(in_use)?;
+                return Ok(WholeFile { file, beside: None, _below: below });
+            }
         };
         place.hold()?;
         let (file, unfinished) = Unfinished::make(place.directory(), |path| {
             OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
         })?;
         place.settle(&file)?;
-        Ok(WholeFile { file, beside: Some((unfinished, place)) })
+        Ok(WholeFile { file, beside: Some((unfinished, place)), _below: Vec::new() })
     }
 
     /// The file. It can be written at any offset unless it is a [stream](Self::is_stream).
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Whether the file takes the place of another one, whose owner and permissions it has.
+    pub fn replaces(&self) -> bool {
+        self.beside.as_ref().is_some_and(|(_, place)| place.old.is_some())
     }
 
     /// Whether this is not a regular file. A stream accepts bytes in order, and its size and times

@@ -23,7 +23,7 @@ use rustix::fs::{OFlags, major, minor};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
-use super::error::Owner;
+use super::error::{OpenError, Owner};
 use super::lock::{self, Part};
 
 /// The directory in which the kernel lists block devices by number.
@@ -76,6 +76,22 @@ pub(super) fn lock(device: u64, exclusive: bool) -> Result<Vec<File>, Taken> {
         locks.extend(lock_one(&shown, exclusive)?);
     }
     Ok(locks)
+}
+
+/// Locks what is below an open block device, for a writer that is no medium. `path` is its name.
+///
+/// # Errors
+/// Some of it is in use.
+pub(crate) fn lock_below(device: &File, path: &Path) -> Result<Vec<File>, OpenError> {
+    let Ok(metadata) = device.metadata() else { return Ok(Vec::new()) };
+    if !metadata.file_type().is_block_device() {
+        return Ok(Vec::new());
+    }
+    lock(metadata.st_rdev(), true).map_err(|Taken { path: below, owner }| OpenError::InUseBelow {
+        path: path.to_owned(),
+        below,
+        owner,
+    })
 }
 
 /// Locks one file; `None` if no other program could open it by this name.

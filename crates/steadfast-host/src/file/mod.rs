@@ -14,6 +14,7 @@ mod tally;
 mod transfer;
 mod window;
 
+pub(crate) use below::lock_below;
 pub use error::{OpenError, Owner};
 pub use lock::Part;
 pub(crate) use lock::{lock_file, owner};
