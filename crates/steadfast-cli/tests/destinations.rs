@@ -115,7 +115,7 @@ fn a_pipe_takes_what_is_written() {
 fn a_link_stays_one_and_what_is_replaced_keeps_owner_and_permissions() {
     let scratch = sample();
     symlink("target", scratch.path("link")).unwrap();
-    let writers = ["image build --quiet --force DEST source", WRITERS[0], WRITERS[2]];
+    let writers = ["image build --quiet --force DEST source", WRITERS[0], WRITERS[1], WRITERS[2]];
     for writer in writers {
         for mode in [None, Some(0o640), Some(0o604)] {
             let target = scratch.path("target");

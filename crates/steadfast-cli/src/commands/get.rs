@@ -5,7 +5,7 @@
 //! outside the destination. The only exception is a link that the command line names.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -24,7 +24,8 @@ use crate::{ending, interrupt, open_failure, transfer};
 
 /// Copy a file or directory from an image that is not mounted
 ///
-/// Keeps permissions, modification times, holes and symbolic links. Owners, hard links, extended
+/// Keeps permissions, modification times, holes and symbolic links. A file that is replaced gives
+/// its owner and permissions to the new one. Otherwise owners, hard links, extended
 /// attributes and special files are not copied; for those mount the volume and use a tool such as
 /// rsync.
 #[derive(Debug, clap::Args)]
@@ -169,7 +170,7 @@ fn get_file(
         refuse_what_is_no_file(destination)?;
     }
     let on_host = |error: io::Error| open_failure::of_destination(&error, destination);
-    // The file gets its own permissions at the end.
+    // A new file gets its own permissions at the end.
     let whole = ending::wait_for(destination, || {
         WholeFile::create(destination, MODE_PRIVATE, links).map_err(on_host)
     })?;
@@ -184,16 +185,14 @@ fn get_file(
         file.write_all_at(bytes, offset).map_err(on_host)
     })?;
     file.set_len(attributes.size).map_err(on_host)?;
-    describe(file, attributes).map_err(on_host)?;
+    // A file that replaces another keeps that one's permissions.
+    if !whole.replaces() {
+        file.set_permissions(permissions(attributes)).map_err(on_host)?;
+    }
+    futimens(file, &times(attributes)).map_err(|errno| on_host(errno.into()))?;
     // Files of a tree are not synced one by one: that would take longer than the rest of the copy.
     let durability = if links == Links::Follow { Durability::Synced } else { Durability::Cached };
     whole.finish(durability).map_err(on_host)
-}
-
-/// Sets those attributes that a copy keeps.
-fn describe(file: &File, attributes: &Attributes) -> io::Result<()> {
-    file.set_permissions(permissions(attributes))?;
-    Ok(futimens(file, &times(attributes))?)
 }
 
 fn describe_directory(path: &Path, attributes: &Attributes) -> io::Result<()> {
