@@ -44,12 +44,16 @@ fn commands_read_with_a_warning_and_write_when_asked() {
         warned.contains("both copies of a metaroot are damaged") && warned.lines().count() == 1,
         "{warned}"
     );
-    let line = scratch.fails(4, "rm disk.img /old");
-    assert!(line.contains("may be lost") && line.contains("--recover"), "{line}");
+    for command in ["rm disk.img /old", "tune -L name disk.img", "tune --timer 9s disk.img"] {
+        let line = scratch.fails(4, command);
+        assert!(line.contains("may be lost") && line.contains("--recover"), "{command}: {line}");
+    }
     assert!(
         fs::read(scratch.path("disk.img")).expect("the image") == before,
         "nothing was written"
     );
+    // A label alone does not give the newest state up.
+    assert!(scratch.ok("--recover tune -L name disk.img").contains("label name"));
     let done = scratch.line("--recover rm disk.img /old");
     let warned = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && warned.contains("given up as asked"), "{done:?}");

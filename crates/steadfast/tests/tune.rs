@@ -46,7 +46,7 @@ fn read(medium: &impl Medium) -> Vec<u8> {
 }
 
 fn change() -> Tune {
-    Tune { label: Some("new".into()), uuid: Some([9; 16]) }
+    Tune { label: Some("new".into()), uuid: Some([9; 16]), ..Tune::default() }
 }
 
 #[test]
@@ -97,7 +97,12 @@ fn names_outlast_a_change_of_size_and_a_damaged_first_copy() {
     drop(volume);
     assert_eq!(names(&image), ("new".to_owned(), [9; 16]));
     // Back to the uuid of format.
-    tune(&image, &platform, &Tune { uuid: Some(original), label: Some(String::new()) }).unwrap();
+    tune(
+        &image,
+        &platform,
+        &Tune { uuid: Some(original), label: Some(String::new()), ..Tune::default() },
+    )
+    .unwrap();
     assert_eq!(names(&image), (String::new(), original));
     assert_eq!(read(&image), [7; 5000]);
 }
@@ -168,9 +173,9 @@ fn what_cannot_be_changes_nothing() {
     let image = volume(4096, 512);
     let before = image.to_bytes();
     for bad in [
-        Tune { label: Some("x".repeat(33)), uuid: None },
-        Tune { label: Some("a\0b".into()), uuid: None },
-        Tune { label: None, uuid: Some([0; 16]) },
+        Tune { label: Some("x".repeat(33)), uuid: None, ..Tune::default() },
+        Tune { label: Some("a\0b".into()), uuid: None, ..Tune::default() },
+        Tune { label: None, uuid: Some([0; 16]), ..Tune::default() },
     ] {
         assert!(matches!(tune(&image, &TestPlatform::new(), &bad), Err(Error::InvalidArgument(_))));
     }

@@ -6,7 +6,7 @@ use steadfast::tools::{Tune, tune};
 use steadfast_host::HostPlatform;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::image::{Access, Image};
+use crate::image::{self, Access, Image};
 use crate::target::Target;
 use crate::{host, interval, mask_text, output, report};
 
@@ -48,8 +48,8 @@ fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
 pub fn run(args: &Args) -> Outcome {
     let path = args.image.as_path();
     let wrong = |what: &str, advice: &str| Failure::new(Exit::Usage, what, path.display(), advice);
-    let names = Tune { label: args.label.clone(), uuid: args.uuid };
-    let has_names = names != Tune::default();
+    let names = Tune { label: args.label.clone(), uuid: args.uuid, recover: image::recovers() };
+    let has_names = names.label.is_some() || names.uuid.is_some();
     if !has_names && args.mask.is_none() && args.timer.is_none() {
         return Err(wrong("nothing to change", "give --label, --uuid, --mask or --timer"));
     }

@@ -11,7 +11,9 @@ use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::format::{FEATURES_READ_ONLY, Superblock};
+use crate::options::OpenOptions;
 use crate::platform::Platform;
+use crate::volume::Volume;
 
 /// The changes; a field that is `None` keeps its value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,19 +22,30 @@ pub struct Tune {
     pub label: Option<alloc::string::String>,
     /// Not zero.
     pub uuid: Option<[u8; 16]>,
+    /// Also if the newest state is damaged, as when [opening](crate::OpenOptions::recover).
+    pub recover: bool,
 }
 
 /// Changes names of the volume on `medium`, which must not be open. Durable when it returns.
 ///
 /// # Errors
+/// `NewerStateLost`, unless `recover` is set: each write makes it harder to rescue that state.
 /// `InvalidArgument` (label or uuid), `ReadOnlyFeatures`, those of reading the superblock, and the
 /// medium's error. `Unsupported`: the medium tears the superblock, and its second copy would not be
 /// found.
 pub fn tune<M: Medium, P: Platform>(medium: &M, platform: &P, change: &Tune) -> Result<()> {
-    let (old, _) = Superblock::read(medium, platform)?;
+    let (old, damaged) = Superblock::read(medium, platform)?;
     let unknown = old.features_read_only & !FEATURES_READ_ONLY;
     if unknown != 0 {
         return Err(Error::ReadOnlyFeatures(unknown));
+    }
+    if !change.recover {
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        // What else is damaged has nothing to do with the names.
+        let opened = Volume::open_found(medium, options, platform, (old.clone(), damaged));
+        if let Some(lost) = opened.ok().and_then(|volume| volume.newer_state_lost()) {
+            return Err(Error::NewerStateLost(lost));
+        }
     }
     let mut new = old.clone();
     if let Some(label) = &change.label {
