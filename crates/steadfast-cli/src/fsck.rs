@@ -23,7 +23,7 @@ use steadfast::OpenOptions;
 use steadfast::check::{CheckOptions, CheckReport, Severity, check, repair};
 use steadfast_host::HostPlatform;
 
-use crate::commands::check::print_repaired;
+use crate::commands::check::{OLDER_STATE, print_repaired};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Output};
 use crate::{host, mount_options};
@@ -237,6 +237,9 @@ fn summary(image: &Path, report: &CheckReport, changed: Option<bool>) -> Outcome
         "{image}: {text}: {} inodes ({} directories), {} blocks in use",
         report.inodes, report.directories, report.used_blocks
     ))?;
+    if report.newer_state_lost {
+        output::line(format_args!("{image}: the newest state is damaged: {OLDER_STATE}"))?;
+    }
     // As in e2fsck, corrected and uncorrected are bits.
     Ok(if changed == Some(true) { code | CORRECTED } else { code })
 }

@@ -36,6 +36,16 @@ fn commands_read_with_a_warning_and_write_when_asked() {
     let before = fs::read(scratch.path("disk.img")).expect("the image");
     let check = scratch.line("check disk.img");
     assert_eq!(check.status.code(), Some(4), "{check:?}");
+    assert!(String::from_utf8_lossy(&check.stderr).contains("mount -o recover"), "{check:?}");
+    // fsck knows itself by its name.
+    std::os::unix::fs::symlink(common::STEADFAST, scratch.path("fsck.steadfast")).expect("a link");
+    let fsck = std::process::Command::new(scratch.path("fsck.steadfast"))
+        .args(["-n", "disk.img"])
+        .current_dir(scratch.path(""))
+        .output()
+        .expect("fsck");
+    assert_eq!(fsck.status.code(), Some(4), "{fsck:?}");
+    assert!(String::from_utf8_lossy(&fsck.stdout).contains("mount -o recover"), "{fsck:?}");
     let listed = scratch.line("ls disk.img");
     let (said, warned) =
         (String::from_utf8_lossy(&listed.stdout), String::from_utf8_lossy(&listed.stderr));

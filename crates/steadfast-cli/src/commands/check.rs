@@ -95,6 +95,10 @@ struct JsonFinding<'a> {
     more_paths: u64,
 }
 
+/// What to do where the newest state is damaged.
+pub const OLDER_STATE: &str = "save what is there with 'mount -o ro' or 'steadfast check --salvage DIR'; \
+     'mount -o recover' gives up the newest state and goes on in an older one";
+
 /// Runs the command. Findings go to standard output. A bad verdict goes to standard error.
 ///
 /// # Errors
@@ -237,12 +241,14 @@ fn print(report: &CheckReport, args: &Args) -> Outcome {
 fn verdict(report: &CheckReport, args: &Args) -> Outcome {
     let image = args.image.display();
     if report.damaged > 0 {
-        return Err(Failure::new(
-            Exit::Damaged,
-            format!("the volume is damaged in {} places", report.damaged),
-            image,
-            "copy what can still be read with 'steadfast check --salvage DIR', then make a new volume",
-        ));
+        let advice = match report.newer_state_lost {
+            true => OLDER_STATE,
+            false => {
+                "copy what can still be read with 'steadfast check --salvage DIR', then make a new volume"
+            }
+        };
+        let what = format!("the volume is damaged in {} places", report.damaged);
+        return Err(Failure::new(Exit::Damaged, what, image, advice));
     }
     if report.degraded > 0 {
         return Err(Failure::new(

@@ -80,6 +80,7 @@ pub fn check<M: Medium, P: Platform>(
     };
     fixed::check_log(&volume, &metaroot, &mut reporter);
     reporter.report.replayed_records = volume.info().replayed_records;
+    reporter.report.newer_state_lost = volume.newer_state_lost().is_some();
     let durable = metaroot.root();
     let replayed = reporter.report.replayed_records > 0;
 

@@ -172,6 +172,9 @@ pub struct CheckReport {
     pub snapshot_blocks: u64,
     /// Log records that opening replays.
     pub replayed_records: u64,
+    /// A newer state was durable once and is damaged: the volume opens for writing only if it is
+    /// [asked to recover](crate::OpenOptions::recover).
+    pub newer_state_lost: bool,
 }
 
 impl CheckReport {
