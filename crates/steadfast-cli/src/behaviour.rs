@@ -58,6 +58,15 @@ impl Behaviour {
         }
     }
 
+    /// Whether changes become durable with this mask when the behaviour says so.
+    pub fn keeps_its_word(self, mask: TransactionMask) -> bool {
+        match self {
+            Behaviour::Asynchronous => true,
+            Behaviour::Background { .. } => mask.contains(TransactionMask::TIMER),
+            Behaviour::Synchronous => mask.contains(TransactionMask::ALL),
+        }
+    }
+
     /// The timer interval to set, milliseconds; `None` leaves the timer unchanged.
     pub fn timer_ms(self) -> Option<u32> {
         match self {

@@ -96,8 +96,48 @@ impl MountSettings {
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
         list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| {
             self.note(option)?;
-            self.apply_one(option)
+            self.apply_one(option)?;
+            self.check_pairs()
         })
+    }
+
+    /// Finds two options of different subjects that contradict each other.
+    fn check_pairs(&self) -> Result<(), String> {
+        let given = |name: &str| {
+            let is = |option: &&String| option.split('=').next() == Some(name);
+            self.given.iter().map(|(_, option)| option).find(is)
+        };
+        let refuse = |a: Option<&String>, b: Option<&String>| match (a, b) {
+            (Some(a), Some(b)) => {
+                Err(format!("mount options '{a}' and '{b}' contradict each other"))
+            }
+            _ => Ok(()),
+        };
+        for (a, b) in PAIRS {
+            refuse(given(a), given(b))?;
+        }
+        let Some(behaviour) = self.behaviour else { return Ok(()) };
+        let (named, mask, timer) = (
+            given("synchronous").or(given("background")).or(given("asynchronous")),
+            given("mask"),
+            given("timer"),
+        );
+        if let Some(text) = &self.mask {
+            let of = |base| mask_text::parse(&[text], base);
+            let whole = of(TransactionMask::ALL)?;
+            // A relative mask refines the behaviour, and says so.
+            let replaces = whole == of(TransactionMask::MANUAL)?;
+            if replaces && !behaviour.keeps_its_word(whole) {
+                refuse(named, mask)?;
+            }
+        }
+        // The bound that the options name is the interval of the timer.
+        if named.is_some_and(|option| option.contains('='))
+            && self.timer_ms.is_some_and(|timer_ms| behaviour.timer_ms() != Some(timer_ms))
+        {
+            refuse(named, timer)?;
+        }
+        Ok(())
     }
 
     /// Records an option that excludes others.
@@ -200,6 +240,16 @@ impl MountSettings {
         Ok(())
     }
 }
+
+/// Options of different subjects that contradict each other. The kernel makes each write of a mount
+/// with `sync` durable.
+const PAIRS: [(&str, &str); 5] = [
+    ("asynchronous", "writethrough"),
+    ("synchronous", "writeback"),
+    ("asynchronous", "sync"),
+    ("synchronous", "async"),
+    ("snapshot", "snapshots"),
+];
 
 /// The subject of an option; the options of one subject exclude each other.
 fn subject(name: &str) -> Option<&'static str> {
@@ -321,12 +371,33 @@ mod tests {
             ("io_uring=on,io_uring=off", "'io_uring=on' and 'io_uring=off'"),
             ("timer=1s,timer=2s", "'timer=1s' and 'timer=2s'"),
             ("suid,nosuid", "'suid' and 'nosuid'"),
+            ("writethrough,asynchronous", "'asynchronous' and 'writethrough'"),
+            ("synchronous,writeback", "'synchronous' and 'writeback'"),
+            ("synchronous,mask=manual", "'synchronous' and 'mask=manual'"),
+            ("mask=default,synchronous", "'synchronous' and 'mask=default'"),
+            ("background,mask=manual", "'background' and 'mask=manual'"),
+            ("background=250ms,timer=1s", "'background=250ms' and 'timer=1s'"),
+            ("asynchronous,sync", "'asynchronous' and 'sync'"),
+            ("async,synchronous", "'synchronous' and 'async'"),
+            ("snapshot=x,snapshots=daily=7", "'snapshot=x' and 'snapshots=daily=7'"),
         ] {
             assert!(parse(list).unwrap_err().contains(part), "{list}");
         }
         let mut settings = MountSettings::default();
         settings.apply("rw").unwrap();
         assert!(settings.apply("ro").is_err(), "of another -o");
+        for list in [
+            "ro,synchronous",
+            "asynchronous,mask=manual,timer=9s",
+            "synchronous,mask=no-close,timer=7s",
+            "synchronous,mask=all",
+            "background,timer=2s,mask=+close",
+            "background=2s,timer=2s",
+            "asynchronous,writeback",
+            "synchronous,writethrough,sync",
+        ] {
+            assert!(parse(list).is_ok(), "{list}");
+        }
     }
 
     #[test]
