@@ -54,6 +54,7 @@ mod rados;
 mod remote;
 mod remount;
 mod report;
+mod running;
 mod salvage;
 mod schedule;
 mod serve;

@@ -157,6 +157,22 @@ impl MountSettings {
         }
     }
 
+    /// Whether the option would change something that lasts as long as the daemon.
+    pub fn would_change(&self, option: &str) -> bool {
+        let mut changed = self.clone();
+        // What is wrong with an option is found elsewhere.
+        changed.apply_one(option).is_ok() && changed.lasting() != self.lasting()
+    }
+
+    /// What lasts as long as the daemon.
+    fn lasting(&self) -> impl PartialEq + use<'_> {
+        (
+            (self.recover, self.shared, self.allow_other, self.write_back, self.delegations),
+            (self.way, self.cache_size, self.threads, self.io_uring, self.behaviour),
+            (&self.mask, self.timer_ms, &self.metrics, &self.snapshots, &self.snapshot),
+        )
+    }
+
     fn apply_one(&mut self, option: &str) -> Result<(), String> {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),

@@ -2,9 +2,12 @@
 //!
 //! The kernel applies the change for all users of the mount. The daemon keeps the volume open for
 //! writing. When a mount has become read-only, earlier writes are durable if the mask has
-//! `unmount`, as at the end of the mount. `noatime` and `relatime` go to the daemon, too. Options
-//! other than these and those of the kernel stay unchanged, because mount(8) repeats those of
-//! fstab.
+//! `unmount`, as at the end of the mount. `noatime` and `relatime` go to the daemon, too.
+//!
+//! All other options of Steadfast last as long as the daemon. mount(8) repeats those of fstab, so
+//! they may be there. One that is not in force is refused, because nothing would change. The command
+//! line of the daemon tells what is in force. Where it does not (a root file system, whose mount was
+//! made in an initramfs, or a process that may not be seen), such options are accepted and ignored.
 //!
 //! Where fstab does not have the mount, mount(8) gives the options that the kernel shows, changed
 //! as requested. This list is whole: `async` is in it as the absence of `sync`.
@@ -16,10 +19,12 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 use steadfast::{Error, TransactionMask};
 
+use crate::ending;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::live::Live;
 use crate::mount_options::MountSettings;
 use crate::mounts;
+use crate::running;
 
 /// Mount flags as the kernel reports them, and as a remount sets them.
 const KEPT: [(StatVfsMountFlags, MountFlags); 8] = [
@@ -66,6 +71,17 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
             "leave 'remount' out to mount one",
         ));
     };
+    if mount.directory != Path::new("/")
+        && let Some(own) = ending::daemon_of(&mount.source).and_then(running::options_of)
+        && let Some(option) = running::first_other(&own, words(options), mount.dirsync)
+    {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("a remount cannot change '{option}'"),
+            directory.display(),
+            "unmount it and mount it again with that option",
+        ));
+    }
     let live = Live::open(&mount.directory)?;
     let info = live.info()?;
     let read_only = writable.map_or(mount.read_only, |writable| !writable);

@@ -235,6 +235,11 @@ fn a_mount_becomes_read_only_and_writable_again() {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line = table.lines().find(|line| line.contains(mnt.to_str().unwrap())).unwrap();
     assert!(line.contains("nosuid"), "what was not asked for stays: {line}");
+    for option in ["timer=2h", "writethrough", "cache=8M"] {
+        let line = failed(&remount(&format!("remount,rw,{option}")), 32, option);
+        assert!(line.contains(&format!("a remount cannot change '{option}'")), "{line}");
+    }
+    assert!(fs::write(mnt.join("g"), "x").is_err(), "a refusal changes nothing");
     succeeded(&remount("remount,rw"), "remount,rw");
     fs::write(mnt.join("g"), "x").unwrap();
     failed(&remount("remount,ro,rw"), 32, "a contradiction");

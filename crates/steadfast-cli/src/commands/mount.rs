@@ -32,11 +32,12 @@ use crate::serve;
 /// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and for the kernel: suid, dev
 /// (root only; without them set-id programs and device nodes have no effect), noexec, sync,
 /// dirsync, nosymfollow; remount changes an existing mount: ro, rw, noatime, relatime, and those for
-/// the kernel but dirsync. Options that contradict each other are refused. One word says when
-/// changes are durable: asynchronous (the kernel collects writes), background or
-/// background=INTERVAL (written through, a transaction point within the interval, 1s), synchronous
-/// (every call that changes anything is durable when it returns). mask, timer and these three are
-/// kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+/// the kernel but dirsync, and refuses others that are not in force. Options that contradict each
+/// other are refused. One word says when changes are durable: asynchronous (the kernel collects
+/// writes), background or background=INTERVAL (written through, a transaction point within the
+/// interval, 1s), synchronous (every call that changes anything is durable when it returns). A mask
+/// that replaces that of the word must not break it; no-EVENT refines it. mask, timer and these
+/// three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device
