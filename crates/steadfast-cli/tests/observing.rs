@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use common::{Scratch, can_mount, wait_for};
+use common::{Scratch, can_mount, succeeded, wait_for};
 use serde_json::Value;
 
 fn start(arguments: &str) -> Option<Scratch> {
@@ -54,13 +54,22 @@ fn legend_bytes(text: &str) -> Vec<u64> {
 #[test]
 fn a_frame_and_a_document() {
     let Some(scratch) = start("") else { return };
-    let text = scratch.ok("top --once --interval 100ms mnt");
+    let words = ["top", "--once", "--interval", "100ms", "mnt"];
+    let text = succeeded(&scratch.command(&words).env_remove("COLUMNS").output().unwrap(), "top");
     assert_eq!(text.lines().count(), 24);
     assert!(text.lines().all(|line| line.chars().count() <= 80) && !text.contains('\x1b'));
     for expected in
         ["disk.img on ", "create", "sync", "p99.9", "checkpoints", "almost free", "flushes"]
     {
         assert!(text.contains(expected), "{expected}: {text}");
+    }
+    // COLUMNS sets the width, also without a terminal.
+    for (columns, width) in [("120", 81..=120), ("50", 41..=50), ("nothing", 51..=80)] {
+        let words = ["top", "--once", "--interval", "100ms", "mnt"];
+        let output = scratch.command(&words).env("COLUMNS", columns).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(width.contains(&widest), "{columns}: {widest} in\n{text}");
     }
     // The image's path names the same volume.
     let report: Value = serde_json::from_str(&scratch.ok("top --json disk.img")).unwrap();

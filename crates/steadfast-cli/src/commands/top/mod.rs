@@ -45,7 +45,8 @@ pub struct Args {
     /// Time between two samples
     #[arg(long, default_value = "1s", value_parser = interval::parse_ms, value_name = "INTERVAL")]
     interval: u32,
-    /// Print one frame as text: rates over one interval, latencies since the mount
+    /// Print one frame as text: rates over one interval, latencies since the mount. COLUMNS sets
+    /// its width
     #[arg(long, conflicts_with = "json")]
     once: bool,
     /// Print JSON: everything counted since the mount
@@ -107,15 +108,22 @@ fn once(live: &Live, every: Duration) -> Outcome {
     print_frame(COLUMNS_MIN, |buffer| frame::draw(buffer, &history, &view))
 }
 
-/// Prints a frame as text, as wide as the terminal but not below `columns_min`, or in a size that
-/// fits everywhere.
+/// Prints a frame as text, as wide as COLUMNS says or the terminal is, but not below `columns_min`.
+/// Without either it has a size that fits everywhere.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn print_frame(columns_min: u16, draw: impl FnOnce(&mut Buffer)) -> Outcome {
     let here = std::io::stdout().is_terminal();
     let terminal = ratatui::crossterm::terminal::size().ok().filter(|_| here);
-    let (columns, rows) = terminal.map_or(PLAIN_SIZE, |size| frame_size(size, columns_min));
+    let wanted = std::env::var("COLUMNS").ok().and_then(|text| columns_of(&text));
+    let (columns, rows) = match (wanted, terminal) {
+        (None, None) => PLAIN_SIZE,
+        (Some(columns), terminal) => {
+            frame_size((columns, terminal.map_or(0, |size| size.1)), columns_min)
+        }
+        (None, Some(size)) => frame_size(size, columns_min),
+    };
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
     draw(&mut buffer);
     let mut output = Output::new();
@@ -123,6 +131,11 @@ pub fn print_frame(columns_min: u16, draw: impl FnOnce(&mut Buffer)) -> Outcome 
         output.line(line)?;
     }
     output.finish()
+}
+
+/// The width that COLUMNS requests; `None` if it is no number of columns.
+fn columns_of(text: &str) -> Option<u16> {
+    text.trim().parse().ok().filter(|columns| *columns > 0)
 }
 
 /// The size of a frame of text for a terminal. A line that is wider would be broken. Rows that do
@@ -162,5 +175,9 @@ mod tests {
         assert_eq!(frame_size((100, 10), 40), (100, 24));
         assert_eq!(frame_size((20, 10), 40), (40, 24), "the narrowest frame that there is");
         assert_eq!(frame_size((999, 999), 40), PLAIN_MAX);
+        assert_eq!(
+            (columns_of(" 120 "), columns_of("0"), columns_of("wide")),
+            (Some(120), None, None)
+        );
     }
 }
