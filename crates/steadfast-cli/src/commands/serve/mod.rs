@@ -53,7 +53,7 @@ pub struct Listening {
     /// Most connections at one time
     #[arg(long, default_value_t = 128, value_name = "N")]
     connections: usize,
-    /// Most connections at one time from one address; by default not limited
+    /// Most connections at one time from one address; by default half of all
     #[arg(long, value_name = "N")]
     connections_per_peer: Option<usize>,
 }
@@ -123,7 +123,7 @@ impl Listening {
         let names = catalogue.names();
         let limits = Limits {
             connections_max: self.connections.max(1),
-            connections_per_peer: self.connections_per_peer.map(|most| most.max(1)),
+            connections_per_peer: Some(per_peer(self.connections, self.connections_per_peer)),
             ..Limits::default()
         };
         let server =
@@ -152,6 +152,12 @@ impl Listening {
     }
 }
 
+/// Most connections from one address. By default it is half of all, so that no client can keep
+/// others out.
+fn per_peer(connections: usize, wanted: Option<usize>) -> usize {
+    wanted.unwrap_or(connections.div_ceil(2)).max(1)
+}
+
 /// The export as an NBD URI, for `nbdinfo` and QEMU.
 fn uri(address: SocketAddr, export: &str, tls: bool) -> String {
     let scheme = if tls { "nbds" } else { "nbd" };
@@ -175,6 +181,13 @@ pub fn tls_failure(error: &TlsError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_address_gets_half_of_the_connections() {
+        let shares = [(128, None), (5, None), (1, None), (0, None), (128, Some(100)), (4, Some(0))]
+            .map(|(connections, wanted)| per_peer(connections, wanted));
+        assert_eq!(shares, [64, 3, 1, 1, 100, 1]);
+    }
 
     #[test]
     fn uris() {
