@@ -22,7 +22,7 @@ use steadfast_torture::world::{Profile, World};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, with the
 /// number of seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 33] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 34] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
@@ -56,6 +56,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 33] = [
     (Sabotage::KeepReserved, 40),
     (Sabotage::KeepFingers, 10),
     (Sabotage::OverfillLeaf, 10),
+    (Sabotage::RemoveAtHole, 20),
 ];
 
 /// Bugs in snapshots, in the rollback to them, and in clones, in worlds with snapshots.

@@ -127,6 +127,8 @@ pub enum Sabotage {
     ChangeSealedLeaf,
     /// A change inside a leaf does not look whether there is room for it.
     OverfillLeaf,
+    /// What removes an extent behind a hole names the key where the hole begins.
+    RemoveAtHole,
     /// When the newest snapshot is deleted, a snapshot that is being deleted counts as the newest.
     NewestIsDeleting,
 }

@@ -260,8 +260,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let released = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
         let taken = working.pool.next(plan.nodes as usize);
         let nodes = released.chain(taken).map(|start| BlockRun { start, count });
-        let nodes = memory::collect(nodes.chain(runs.iter().copied()))?;
-        working.space.prepare(&self.store, roots, &nodes)?;
+        let needed = &mut working.scratch.runs;
+        needed.clear();
+        for run in nodes.chain(runs.iter().copied()) {
+            memory::push(needed, run)?;
+        }
+        working.space.prepare(&self.store, roots, needed)?;
         working.space.reserve_notes(runs)?;
         self.prepare_memory(working, roots, plan)
     }
@@ -272,9 +276,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let nodes = plan.nodes as usize;
         working.pool.reserve(nodes, plan.released)?;
         if nodes > 0 {
-            self.store.make_room(nodes + 1);
-            // One more, because a split builds the node beside itself.
-            working.pool.reserve_nodes(nodes + 1, self.store.superblock.node_size as usize)?;
+            self.store.make_room(nodes);
+            working.pool.reserve_nodes(nodes, self.store.superblock.node_size as usize)?;
         }
         if SNAPSHOTS && working.snapshots.newest.0 > 0 {
             let copies = usize::from(self.store.superblock.metadata_copies);

@@ -1,7 +1,6 @@
 //! What `fs` and the checker need beside the map: bytes, moved outside the writer's lock; pins;
 //! superblock and counts; access times.
 
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use steadfast_media::Medium;
@@ -9,21 +8,24 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::{Root, Superblock};
-use crate::memory;
+use crate::memory::{self, Short};
 use crate::platform::Platform;
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 
+/// The runs that one read or write pins: mostly one.
+pub(crate) type Runs = Short<BlockRun, 2>;
+
 /// Blocks that are not reused while this exists, even when they are freed.
 pub(crate) struct PinGuard<'a, M: Medium, P: Platform> {
     engine: &'a Engine<M, P>,
-    runs: Vec<BlockRun>,
+    runs: Runs,
 }
 
 impl<M: Medium, P: Platform> Drop for PinGuard<'_, M, P> {
     fn drop(&mut self) {
         let mut pins = self.engine.pins.lock();
-        for run in &self.runs {
+        for run in self.runs.iter() {
             if let Some(index) = pins.iter().position(|pinned| pinned == run) {
                 pins.swap_remove(index);
             }
@@ -71,10 +73,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(crate) fn pin(&self, runs: &[BlockRun]) -> Result<PinGuard<'_, M, P>> {
-        let own = memory::copy(runs)?;
-        memory::extend(&mut self.pins.lock(), runs)?;
-        Ok(PinGuard { engine: self, runs: own })
+    pub(crate) fn pin(&self, runs: Runs) -> Result<PinGuard<'_, M, P>> {
+        memory::extend(&mut self.pins.lock(), &runs)?;
+        Ok(PinGuard { engine: self, runs })
     }
 
     /// Reads that were repeated because their data did not match its checksum. Valid causes are a

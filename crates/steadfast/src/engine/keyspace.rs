@@ -44,6 +44,26 @@ pub trait KeyspaceRead {
     /// The last key in `from..=to`.
     fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>>;
 
+    /// As [`next`](Self::next), passed to `take` without a copy where that is possible.
+    fn next_with<T>(
+        &self,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        Ok(self.next(from, to)?.map(|(key, value)| take(&key, &value)))
+    }
+
+    /// As [`previous`](Self::previous), passed to `take` without a copy where that is possible.
+    fn previous_with<T>(
+        &self,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        Ok(self.previous(from, to)?.map(|(key, value)| take(&key, &value)))
+    }
+
     /// Calls `take` with the value of `key` in place, without a copy.
     fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
 

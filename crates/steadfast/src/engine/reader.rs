@@ -78,6 +78,24 @@ impl<M: Medium, P: Platform> KeyspaceRead for Reader<'_, M, P> {
         self.engine.look_up_previous(&self.view, from, to)
     }
 
+    fn next_with<T>(
+        &self,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        self.engine.look_up_next_with(&self.view, from, to, take)
+    }
+
+    fn previous_with<T>(
+        &self,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        self.engine.look_up_previous_with(&self.view, from, to, take)
+    }
+
     fn value_len_max(&self) -> usize {
         self.engine.store.superblock.value_len_max()
     }

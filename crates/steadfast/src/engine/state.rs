@@ -31,6 +31,9 @@ pub struct Frozen {
     pub unmarked: bool,
 }
 
+/// Keys for which [`Pending`] keeps memory.
+const KEYS_KEPT: usize = 64;
+
 /// Keys changed since the last mark: the next record of the log. Their values are taken from the
 /// tree when the record is built, so a key that changes often is logged once.
 #[derive(Default)]
@@ -93,8 +96,14 @@ impl Pending {
         Ok(keys)
     }
 
+    /// Forgets all keys. The memory for a few stays.
     pub fn clear(&mut self) {
-        *self = Pending::default();
+        if self.keys.capacity() > KEYS_KEPT {
+            self.keys = HashMap::new();
+        }
+        self.keys.clear();
+        self.bytes = 0;
+        self.overflow = false;
     }
 }
 

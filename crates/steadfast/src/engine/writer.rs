@@ -204,6 +204,24 @@ impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
         self.engine.look_up_previous(&self.engine.view.read(), from, to)
     }
 
+    fn next_with<T>(
+        &self,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        self.engine.look_up_next_with(&self.engine.view.read(), from, to, take)
+    }
+
+    fn previous_with<T>(
+        &self,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        self.engine.look_up_previous_with(&self.engine.view.read(), from, to, take)
+    }
+
     fn value_len_max(&self) -> usize {
         self.engine.store.superblock.value_len_max()
     }

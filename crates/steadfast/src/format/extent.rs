@@ -19,6 +19,7 @@
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
+use crate::memory::Short;
 use crate::types::{BlockAddress, BlockRun, Generation};
 
 /// Bytes in front of the checksums.
@@ -42,8 +43,11 @@ pub(crate) const EXTENT_UNWRITTEN_BLOCKS_MAX: u32 = 1 << 14;
 
 const FLAG_UNWRITTEN: u8 = 1;
 
+/// Checksums of the granules of an extent, in order. Most extents have few.
+pub(crate) type Checksums = Short<u32, 4>;
+
 /// A run of blocks of a file with the checksums of their content.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// First block on the volume.
     pub address: BlockAddress,
@@ -54,7 +58,7 @@ pub(crate) struct Extent {
     /// Generation in which the blocks were allocated.
     pub birth: Generation,
     /// CRC-32C of each granule; empty if unwritten.
-    pub checksums: Vec<u32>,
+    pub checksums: Checksums,
 }
 
 fn damaged(reason: &'static str) -> Error {
@@ -115,7 +119,13 @@ impl Extent {
     pub fn new_unwritten(run: BlockRun, birth: Generation) -> Result<Extent> {
         let length =
             u32::try_from(run.count).map_err(|_| Error::InvalidArgument("run too long"))?;
-        Ok(Extent { address: run.start, length, unwritten: true, birth, checksums: Vec::new() })
+        Ok(Extent {
+            address: run.start,
+            length,
+            unwritten: true,
+            birth,
+            checksums: Checksums::default(),
+        })
     }
 
     /// Decodes a value.
@@ -135,10 +145,11 @@ impl Extent {
         if body.len() as u64 != needed {
             return Err(damaged("extent: wrong number of checksums"));
         }
-        let mut checksums = Vec::new();
-        checksums.try_reserve_exact(body.len() / 4).map_err(|_| Error::OutOfMemory)?;
         let (words, _) = body.as_chunks::<4>();
-        checksums.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
+        let mut checksums = Checksums::with_room(words.len())?;
+        for word in words {
+            checksums.push(u32::from_le_bytes(*word))?;
+        }
         Ok(Extent {
             address: run.start,
             length: run.count as u32,
@@ -160,7 +171,7 @@ impl Extent {
         bytes.extend_from_slice(&self.length.to_le_bytes());
         bytes.push(if self.unwritten { FLAG_UNWRITTEN } else { 0 });
         bytes.extend_from_slice(&self.birth.0.to_le_bytes());
-        for checksum in &self.checksums {
+        for checksum in self.checksums.iter() {
             bytes.extend_from_slice(&checksum.to_le_bytes());
         }
         Ok(bytes)
@@ -178,13 +189,11 @@ impl Extent {
     pub fn slice(&self, from: u32, length: u32) -> Result<Extent> {
         let end = from.checked_add(length).filter(|end| length > 0 && *end <= self.length);
         let end = end.ok_or(Error::InvalidArgument("part of an extent out of range"))?;
-        let mut checksums = Vec::new();
+        let mut checksums = Checksums::default();
         if !self.unwritten {
             let per_block = self.checksums.len() / self.length as usize;
             let part = self.checksums.get(from as usize * per_block..end as usize * per_block);
-            let part = part.ok_or(damaged("extent: wrong number of checksums"))?;
-            checksums.try_reserve_exact(part.len()).map_err(|_| Error::OutOfMemory)?;
-            checksums.extend_from_slice(part);
+            checksums = Checksums::of(part.ok_or(damaged("extent: wrong number of checksums"))?)?;
         }
         Ok(Extent {
             address: BlockAddress(self.address.0 + u64::from(from)),
@@ -209,8 +218,7 @@ impl Extent {
     pub fn join(&mut self, next: &Extent) -> Result<()> {
         let length = self.length.checked_add(next.length).filter(|_| self.joins(next));
         let length = length.ok_or(Error::InvalidArgument("extents do not join"))?;
-        self.checksums.try_reserve(next.checksums.len()).map_err(|_| Error::OutOfMemory)?;
-        self.checksums.extend_from_slice(&next.checksums);
+        self.checksums.extend(&next.checksums)?;
         self.length = length;
         Ok(())
     }
@@ -219,7 +227,6 @@ impl Extent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     fn sample() -> Extent {
         Extent {
@@ -227,7 +234,7 @@ mod tests {
             length: 3,
             unwritten: false,
             birth: Generation(7),
-            checksums: vec![1, 2, 3, 4, 5, 6],
+            checksums: Checksums::of(&[1, 2, 3, 4, 5, 6]).unwrap(),
         }
     }
 
@@ -266,10 +273,7 @@ mod tests {
     fn slices_and_joins() {
         let extent = sample();
         let (mut head, tail) = (extent.slice(0, 1).unwrap(), extent.slice(1, 2).unwrap());
-        assert_eq!(
-            (tail.address, tail.checksums.as_slice()),
-            (BlockAddress(101), &[3, 4, 5, 6][..])
-        );
+        assert_eq!((tail.address, &*tail.checksums), (BlockAddress(101), &[3, 4, 5, 6][..]));
         head.join(&tail).unwrap();
         assert_eq!(head, extent);
         assert!(extent.slice(2, 2).is_err() && extent.slice(0, 0).is_err());

@@ -28,6 +28,8 @@ pub struct GroupPayload {
     plain: usize,
     /// Indices of the items that only the last record has.
     fresh: Vec<usize>,
+    /// For one packed mutation.
+    buffer: Vec<u8>,
 }
 
 /// One mutation.
@@ -91,21 +93,14 @@ impl GroupPayload {
             item.form |= TAG_SETTLED;
             self.packed[item.at] |= TAG_SETTLED;
         }
-        let mut buffer = Vec::new();
         for (key, form, value) in Encoded(new) {
-            self.put(key, form, value, &mut buffer)?;
+            self.put(key, form, value)?;
         }
         Ok(self)
     }
 
     /// Adds a mutation. Its key is behind those that were added before it.
-    fn put(
-        &mut self,
-        key: Key,
-        form: u8,
-        value: Option<&[u8]>,
-        buffer: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn put(&mut self, key: Key, form: u8, value: Option<&[u8]>) -> Result<()> {
         let index = self.items.partition_point(|item| item.key < key);
         let replaced = self.items.get(index).filter(|item| item.key == key).copied();
         let free = replaced.map_or(ValueSpan::default(), |item| item.value);
@@ -118,12 +113,12 @@ impl GroupPayload {
                 self.plain -= old.plain_len();
                 let end = self.start_of(index + 1);
                 self.items[index] = item;
-                self.pack_again(index, end, buffer)?;
+                self.pack_again(index, end)?;
             }
             None => {
                 self.items.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
                 self.items.insert(index, item);
-                self.pack_again(index, item.at, buffer)?;
+                self.pack_again(index, item.at)?;
             }
         }
         // The mutation behind it is packed against its inode number, and the next value of the kind
@@ -137,7 +132,7 @@ impl GroupPayload {
         let next = next.filter(|_| is_base && !planted(Sabotage::PackAgainstOldValue));
         let next = next.map(|distance| index + 1 + distance);
         for changed in [behind.filter(|behind| Some(*behind) != next), next].into_iter().flatten() {
-            self.pack_again(changed, self.start_of(changed + 1), buffer)?;
+            self.pack_again(changed, self.start_of(changed + 1))?;
         }
         Ok(())
     }
@@ -169,14 +164,15 @@ impl GroupPayload {
     }
 
     /// Packs an item. Its new form replaces the old one, which ends at `end`.
-    fn pack_again(&mut self, index: usize, end: usize, buffer: &mut Vec<u8>) -> Result<()> {
+    fn pack_again(&mut self, index: usize, end: usize) -> Result<()> {
+        let mut buffer = core::mem::take(&mut self.buffer);
         let (before, item) = (&self.items[..index], self.items[index]);
         let inode = before.last().map_or(0, |last| last.key.inode_number().0);
         let is_like = |last: &&GroupItem| last.is_put() && last.kind() == item.kind();
         let like = item.is_put().then(|| before.iter().rfind(is_like)).flatten();
         let like = like.and_then(|last| self.value_of(last)).unwrap_or_default();
         buffer.clear();
-        put_mutation(buffer, &item.key, item.form, self.value_of(&item), (inode, like))?;
+        put_mutation(&mut buffer, &item.key, item.form, self.value_of(&item), (inode, like))?;
         let (before, new_end) = (self.packed.len(), item.at + buffer.len());
         if new_end > end {
             let more = new_end - end;
@@ -185,7 +181,8 @@ impl GroupPayload {
         }
         self.packed.copy_within(end..before, new_end);
         self.packed.truncate(before - end + new_end);
-        self.packed[item.at..new_end].copy_from_slice(buffer);
+        self.packed[item.at..new_end].copy_from_slice(&buffer);
+        self.buffer = buffer;
         for behind in &mut self.items[index + 1..] {
             behind.at = behind.at - end + new_end;
         }

@@ -6,6 +6,7 @@
 //! least one. The gap between slots and heap is zero when the node is written.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::error::Error;
 use crate::format::NodePointer;
@@ -267,6 +268,33 @@ impl Node {
         self.put_value(index, value);
     }
 
+    /// Inserts the items `from` of another node at `index`. The caller has checked that they fit.
+    pub fn insert_from(&mut self, index: usize, other: &Node, from: Range<usize>) {
+        let length = |index| other.slot(index).1;
+        let live: usize = from.clone().map(length).sum();
+        let (count, at) = (self.count(), HEADER + index * SLOT);
+        self.make_gap(from.len() * SLOT + live);
+        self.bytes.copy_within(at..HEADER + count * SLOT, at + from.len() * SLOT);
+        self.put(at, &other.bytes[HEADER + from.start * SLOT..HEADER + from.end * SLOT]);
+        self.set_count(count + from.len());
+        let mut heap = self.u32(AT_HEAP) as usize;
+        for (offset, item) in from.enumerate() {
+            let value = other.value(item);
+            heap -= value.len();
+            self.put(heap, value);
+            self.set_slot(index + offset, heap, value.len());
+        }
+        self.set_heap(heap);
+        self.set_live(self.live() + live);
+    }
+
+    /// Removes the items from `index` on.
+    pub fn truncate(&mut self, index: usize) {
+        let live: usize = (index..self.count()).map(|index| self.slot(index).1).sum();
+        self.set_live(self.live() - live);
+        self.set_count(index);
+    }
+
     /// Replaces the value at `index` if the new one fits in the place of the old one; returns
     /// `false` otherwise.
     #[inline]
@@ -499,6 +527,47 @@ mod tests {
                 let found: Vec<_> = (0..node.count()).map(|i| (node.key(i), node.value(i).to_vec())).collect();
                 prop_assert_eq!(found, map.clone().into_iter().collect::<Vec<_>>());
             }
+        }
+
+        /// Items that move together end where items end that move one by one.
+        #[test]
+        fn items_move_together(
+            own in prop::collection::vec(0usize..40, 0..9),
+            others in prop::collection::vec(0usize..40, 0..9),
+            (at, from, to, left) in (0usize..9, 0usize..9, 0usize..9, 0usize..20),
+        ) {
+            let filled = |first: u64, lengths: &[usize]| {
+                let mut node = Node::new(1024, 0, Generation(1), 7, 9).unwrap();
+                for (number, length) in (first..).zip(lengths) {
+                    node.insert(node.count(), &key(number), &vec![number as u8; *length]);
+                }
+                node
+            };
+            // Keys of the others belong between those of the node.
+            let at = at.min(own.len());
+            let mut node = filled(0, &own[..at]);
+            let behind = filled(200, &own[at..]);
+            node.insert_from(at, &behind, 0..behind.count());
+            let others = filled(100, &others);
+            let to = to.min(others.count());
+            let from = from.min(to);
+            let mut single = node.copy().unwrap();
+            for index in from..to {
+                single.insert(at + index - from, &others.key(index), others.value(index));
+            }
+            node.insert_from(at, &others, from..to);
+            let left = left.min(node.count());
+            node.truncate(left);
+            while single.count() > left {
+                single.remove(single.count() - 1);
+            }
+            node.tidy();
+            let node = Node::from_bytes(node.bytes.clone(), 7).map_err(TestCaseError::fail)?;
+            let items = |node: &Node| -> Vec<_> {
+                (0..node.count()).map(|i| (node.key(i), node.value(i).to_vec())).collect()
+            };
+            prop_assert_eq!(items(&node), items(&single));
+            prop_assert_eq!(node.used(), single.used());
         }
 
         #[test]

@@ -165,9 +165,14 @@ fn put_sparse(packed: &mut Vec<u8>, value: &[u8], like: &[u8]) -> bool {
         // Masks of unchanged words are zero already.
         let mut out = [0; PROBE * (1 + WORD)];
         let mut end = 0;
-        let mut like = like.next().unwrap_or_default().chunks(WORD);
-        for bytes in part.chunks(WORD) {
-            end += put_word(&mut out[end..], word(bytes) ^ like.next().map_or(0, word));
+        let (words, rest) = part.as_chunks::<WORD>();
+        let (like_words, like_rest) = like.next().unwrap_or_default().as_chunks::<WORD>();
+        for (number, bytes) in words.iter().enumerate() {
+            let like = like_words.get(number).map_or(0, |like| u64::from_le_bytes(*like));
+            end += put_word(&mut out[end..], u64::from_le_bytes(*bytes) ^ like);
+        }
+        if !rest.is_empty() {
+            end += put_word(&mut out[end..], word(rest) ^ word(like_rest));
         }
         packed.extend_from_slice(&out[..end]);
         // File content is given up early.

@@ -6,16 +6,16 @@
 
 use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::Result;
-use crate::format::Value;
 use crate::format::extent::{EXTENT_UNWRITTEN_BLOCKS_MAX, Extent, written_blocks_max};
 use crate::format::inode::{Inode, damaged};
 use crate::format::key::{Key, Kind};
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
+use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
 /// An extent and the index of its first block within the file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Mapped {
     pub index: u64,
     pub extent: Extent,
@@ -51,9 +51,9 @@ impl Mapped {
     }
 }
 
-fn decode(parameters: &Parameters, found: (Key, Value)) -> Result<Mapped> {
-    let extent = Extent::decode(&found.1, parameters.granules_per_block())?;
-    let index = found.0.suffix();
+fn decode(parameters: &Parameters, key: &Key, value: &[u8]) -> Result<Mapped> {
+    let extent = Extent::decode(value, parameters.granules_per_block())?;
+    let index = key.suffix();
     if index.checked_add(u64::from(extent.length)).is_none() {
         return Err(damaged("extent: behind the largest file"));
     }
@@ -72,11 +72,12 @@ pub(crate) fn overlap(
         return Ok(None);
     }
     let (first, _) = Key::kind_range(inode, Kind::Extent);
-    if let Some(found) = view.previous(&first, &Key::extent(inode, from))? {
-        let mapped = decode(parameters, found)?;
-        if mapped.end() > from {
-            return Ok(Some(mapped));
-        }
+    let take = |key: &Key, value: &[u8]| decode(parameters, key, value);
+    if let Some(mapped) =
+        view.previous_with(&first, &Key::extent(inode, from), take)?.transpose()?
+        && mapped.end() > from
+    {
+        return Ok(Some(mapped));
     }
     starting(view, parameters, inode, from, end)
 }
@@ -92,8 +93,8 @@ pub(crate) fn starting(
     if from >= end {
         return Ok(None);
     }
-    let found = view.next(&Key::extent(inode, from), &Key::extent(inode, end - 1))?;
-    found.map(|found| decode(parameters, found)).transpose()
+    let take = |key: &Key, value: &[u8]| decode(parameters, key, value);
+    view.next_with(&Key::extent(inode, from), &Key::extent(inode, end - 1), take)?.transpose()
 }
 
 /// The last extent that starts before block `index`.
@@ -107,8 +108,8 @@ pub(crate) fn preceding(
         return Ok(None);
     };
     let (first, _) = Key::kind_range(inode, Kind::Extent);
-    let found = view.previous(&first, &Key::extent(inode, last))?;
-    found.map(|found| decode(parameters, found)).transpose()
+    let take = |key: &Key, value: &[u8]| decode(parameters, key, value);
+    view.previous_with(&first, &Key::extent(inode, last), take)?.transpose()
 }
 
 /// Makes `from..end` a hole, changing at most `budget` keys (at least 2). Returns the index up to
@@ -136,7 +137,8 @@ pub(crate) fn clear<K: Keyspace>(
             let head = mapped.clip(mapped.index, at)?;
             tx.put(Key::extent(inode, head.index), head.extent.encode()?)?;
         } else {
-            tx.delete(&Key::extent(inode, mapped.index))?;
+            let index = if planted(Sabotage::RemoveAtHole) { at } else { mapped.index };
+            tx.remove(&Key::extent(inode, index))?;
         }
         changed += 1;
         if mapped.end() > end {
@@ -184,6 +186,7 @@ pub(crate) fn insert<K: Keyspace>(
 mod tests {
     use super::*;
     use crate::engine::keyspace::SpaceClass;
+    use crate::format::extent::Checksums;
     use crate::format::inode::FileKind;
     use crate::fs::tests::keyspace::{MemoryKeyspace, update};
     use alloc::vec::Vec;
@@ -213,7 +216,8 @@ mod tests {
                 let mut extent = Extent::new_unwritten(run, tx.keyspace().generation())?;
                 if !unwritten {
                     extent.unwritten = false;
-                    extent.checksums = (0..run.count).map(|i| (at + i) as u32).collect();
+                    let checksums: Vec<_> = (0..run.count).map(|i| (at + i) as u32).collect();
+                    extent.checksums = Checksums::of(&checksums)?;
                 }
                 insert(tx, &parameters, (INODE, &mut inode), &Mapped { index: at, extent })?;
                 inode.store(tx, INODE)

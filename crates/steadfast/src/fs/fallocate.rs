@@ -4,17 +4,15 @@
 //! punched or zeroed range are zeroed first. So an error for lack of space comes before anything
 //! else has changed.
 
-use alloc::vec::Vec;
-
 use steadfast_media::Medium;
 
 use crate::engine::keyspace::SpaceClass;
 use crate::error::{Error, Result};
-use crate::format::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
+use crate::format::extent::{Checksums, EXTENT_UNWRITTEN_BLOCKS_MAX};
 use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, Inode};
 use crate::fs::extent_map;
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, NewRun, WritePlan};
+use crate::fs::publish::{self, NewRun, Parts, WritePlan};
 use crate::fs::stat::AllocateMode;
 use crate::fs::zero::Whole;
 use crate::mask::TransactionMask;
@@ -169,10 +167,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<u64> {
         let want = (end - from).min(u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX));
         let run = self.reserve(want, want, goal, SpaceClass::Normal)?;
-        let mut parts = Vec::new();
-        let part = NewRun { index: from, run, in_place: None, checksums: Vec::new() };
+        let mut parts = Parts::default();
+        let part = NewRun { index: from, run, in_place: None, checksums: Checksums::default() };
         let end = from + run.count;
-        let allocated = memory::push(&mut parts, part).and_then(|()| {
+        let allocated = parts.push(part).and_then(|()| {
             let plan = WritePlan { from, end, parts, size: 0, times: false };
             self.update(SpaceClass::Normal, |tx| publish::publish(tx, parameters, inode, &plan))
         });

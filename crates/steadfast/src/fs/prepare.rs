@@ -2,8 +2,6 @@
 //! to be, no extents behind its end, and no stale bytes in its last block. Nothing here changes
 //! what a reader sees. Callers hold the inode's data lock.
 
-use alloc::vec::Vec;
-
 use steadfast_media::Medium;
 
 use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
@@ -13,7 +11,7 @@ use crate::format::key::{Key, Kind};
 use crate::fs::extent_map;
 use crate::fs::orphan::truncate_step;
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, WritePlan};
+use crate::fs::publish::{self, Parts, WritePlan};
 use crate::memory;
 use crate::platform::Platform;
 use crate::types::InodeNumber;
@@ -38,7 +36,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         match value {
             Some(value) => self.write_extents(&parameters, inode, 0, &value, false).map(drop),
             None => {
-                let plan = WritePlan { from: 0, end: 0, parts: Vec::new(), size: 0, times: false };
+                let plan =
+                    WritePlan { from: 0, end: 0, parts: Parts::default(), size: 0, times: false };
                 self.update(SpaceClass::Normal, |tx| {
                     publish::publish(tx, &parameters, inode, &plan)
                 })
@@ -47,7 +46,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Prepares a file for an end of `size` bytes. It finishes a pending truncation and zeroes a
-    /// stale tail, unless the blocks to be written include the tail.
+    /// stale tail, unless the blocks to be written include the tail. Returns the attributes; a
+    /// zeroed tail changes later only what concerns extents.
     // Its variables must not stay on the stack of the caller.
     #[inline(never)]
     pub(crate) fn prepare_growth(
@@ -55,12 +55,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         inode: InodeNumber,
         size: u64,
         blocks: Option<core::ops::Range<u64>>,
-    ) -> Result<()> {
+    ) -> Result<Inode> {
         let parameters = self.parameters();
         loop {
             let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;
             if size <= attributes.size {
-                return Ok(());
+                return Ok(attributes);
             }
             if attributes.has(FLAG_TRUNCATING) {
                 self.finish_truncation(inode)?;
@@ -70,9 +70,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             if !attributes.has(FLAG_TAIL_STALE)
                 || blocks.is_some_and(|blocks| blocks.contains(&tail))
             {
-                return Ok(());
+                return Ok(attributes);
             }
-            return self.zero_tail(&parameters, inode, attributes.size);
+            self.zero_tail(&parameters, inode, attributes.size)?;
+            return Ok(attributes);
         }
     }
 

@@ -4,17 +4,17 @@ use alloc::vec::Vec;
 
 use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
-use crate::format::extent::{Extent, written_blocks_max};
+use crate::format::extent::{Checksums, Extent, written_blocks_max};
 use crate::format::inode::{FLAG_INLINE, FLAG_TAIL_STALE, Inode};
 use crate::format::key::{Key, Kind};
 use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::memory;
+use crate::memory::Short;
 use crate::types::{BlockRun, Generation, InodeNumber};
 
 /// Blocks that hold new data of a file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct NewRun {
     /// Index of the first block within the file.
     pub index: u64,
@@ -24,8 +24,11 @@ pub(crate) struct NewRun {
     /// they are reserved.
     pub in_place: Option<Generation>,
     /// Checksum of each granule; empty: unwritten.
-    pub checksums: Vec<u32>,
+    pub checksums: Checksums,
 }
+
+/// New parts of a file. Most changes have one.
+pub(crate) type Parts = Short<NewRun, 1>;
 
 /// A change of a file's data.
 #[derive(Debug, Clone)]
@@ -35,7 +38,7 @@ pub(crate) struct WritePlan {
     /// Block after the last one that is replaced.
     pub end: u64,
     /// The new parts, in order; a gap becomes a hole.
-    pub parts: Vec<NewRun>,
+    pub parts: Parts,
     /// Minimum size of the file afterwards, bytes.
     pub size: u64,
     /// Whether the file's times change. They do not for a step without a visible effect: a later
@@ -114,7 +117,7 @@ fn insert_parts<K: Keyspace>(
                     .checksums
                     .get(done as usize * per_block..(done + length) as usize * per_block);
                 extent.checksums =
-                    memory::copy(part.ok_or(Error::InvalidArgument("checksums missing"))?)?;
+                    Checksums::of(part.ok_or(Error::InvalidArgument("checksums missing"))?)?;
                 extent.unwritten = false;
             }
             let mapped = Mapped { index: part.index + done, extent };
@@ -140,13 +143,21 @@ pub(crate) fn write_inline<K: Keyspace>(
         return Err(Error::Busy);
     }
     let key = Key::new(inode, Kind::Inline, 0);
-    let mut value = tx.get(&key)?.unwrap_or_default();
     let end = offset.checked_add(data.len()).ok_or(Error::FileTooLarge)?;
-    if value.len() < end {
-        value.try_reserve_exact(end - value.len()).map_err(|_| Error::OutOfMemory)?;
-        value.resize(end, 0);
-    }
-    value[offset..end].copy_from_slice(data);
+    let changed = |old: &[u8]| -> Result<Vec<u8>> {
+        let (kept, behind) = (old.get(..offset).unwrap_or(old), old.get(end..).unwrap_or_default());
+        let mut value = Vec::new();
+        value.try_reserve_exact(end + behind.len()).map_err(|_| Error::OutOfMemory)?;
+        value.extend_from_slice(kept);
+        value.resize(offset, 0);
+        value.extend_from_slice(data);
+        value.extend_from_slice(behind);
+        Ok(value)
+    };
+    let value = match tx.get_with(&key, changed)? {
+        Some(value) => value?,
+        None => changed(&[])?,
+    };
     tx.put(key, value)?;
     attributes.size = attributes.size.max(end as u64);
     attributes.touch(tx.now());

@@ -14,7 +14,7 @@ use crate::format::inode::{FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
 use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
-use crate::memory;
+use crate::memory::{self, Short};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
@@ -28,7 +28,7 @@ const STEP_EXTENTS: usize = 256;
 /// The data that one step reads: `length` bytes; written ones are in `extents`.
 struct ReadStep {
     length: usize,
-    extents: Vec<Mapped>,
+    extents: Short<Mapped, 1>,
 }
 
 /// Finds the extents of `length` bytes from `offset`, which lie within the file. With many extents
@@ -42,7 +42,7 @@ fn plan(
 ) -> Result<ReadStep> {
     let end = parameters.blocks_for(offset + length as u64);
     let mut at = parameters.block_of(offset);
-    let mut extents = Vec::new();
+    let mut extents = Short::default();
     let mut found = extent_map::overlap(view, parameters, inode, at, end)?;
     while let Some(mapped) = found {
         if extents.len() == STEP_EXTENTS {
@@ -52,7 +52,7 @@ fn plan(
         let part = mapped.clip(at, end)?;
         at = part.end();
         if !part.extent.unwritten {
-            memory::push(&mut extents, part)?;
+            extents.push(part)?;
         }
         found = extent_map::starting(view, parameters, inode, at, end)?;
     }
@@ -146,20 +146,23 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(0);
         }
         if attributes.has(FLAG_INLINE) {
-            let found = reader.get(&Key::new(inode, Kind::Inline, 0))?;
-            let value = found.unwrap_or_default();
-            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
-            let count = length.min(value.len() - start);
-            buffer[..count].copy_from_slice(&value[start..start + count]);
-            buffer[count..length].fill(0);
+            let buffer = &mut buffer[..length];
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            let copied = reader.get_with(&Key::new(inode, Kind::Inline, 0), |value| {
+                let from = value.get(start..).unwrap_or_default();
+                let count = buffer.len().min(from.len());
+                buffer[..count].copy_from_slice(&from[..count]);
+                count
+            })?;
+            buffer[copied.unwrap_or(0)..].fill(0);
             return Ok(length);
         }
         let step = plan(&reader, &parameters, inode, offset, length)?;
-        let mut runs = Vec::new();
-        for mapped in &step.extents {
-            memory::push(&mut runs, mapped.extent.run())?;
+        let mut runs = Short::default();
+        for mapped in step.extents.iter() {
+            runs.push(mapped.extent.run())?;
         }
-        let _pin = self.engine.pin(&runs)?;
+        let _pin = self.engine.pin(runs)?;
         drop(reader);
         let buffer = &mut buffer[..step.length];
         self.read_extents(&parameters, inode, offset, buffer, &step.extents)?;

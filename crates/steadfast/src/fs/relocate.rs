@@ -16,13 +16,13 @@ use steadfast_media::Medium;
 
 use crate::engine::keyspace::{Keyspace, KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
-use crate::format::extent::{Extent, written_blocks_max};
+use crate::format::extent::{Checksums, Extent, written_blocks_max};
 use crate::format::inode::{FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
 use crate::fs::extent_map::{self, Mapped};
 use crate::fs::publish::extents_needed;
 use crate::fs::tx::Tx;
-use crate::memory;
+use crate::memory::{self, Short};
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 use crate::volume::Volume;
@@ -297,7 +297,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for mapped in old {
             memory::push(&mut sources, mapped.extent.run())?;
         }
-        let _pins = self.engine.pin(&sources);
+        let _pins = self.engine.pin(Short::of(&sources)?);
         let mut buffer = memory::zeroed(blocks as usize * block)?;
         let mut rest = &mut buffer[..];
         for run in sources {
@@ -391,7 +391,7 @@ fn put_in<K: Keyspace>(
                     .checksums
                     .get(done as usize * per_block..(done + length) as usize * per_block);
                 extent.checksums =
-                    memory::copy(part.ok_or(Error::InvalidArgument("checksums missing"))?)?;
+                    Checksums::of(part.ok_or(Error::InvalidArgument("checksums missing"))?)?;
                 extent.unwritten = false;
             }
             attributes.blocks = attributes.blocks.saturating_add(length);

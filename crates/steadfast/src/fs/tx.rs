@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::key::Key;
 use crate::format::{Mutation, Value};
 use crate::memory;
+use crate::sabotage::{Sabotage, planted};
 use crate::types::Timestamp;
 
 /// The changes of one operation, not yet visible to others.
@@ -46,6 +47,12 @@ impl<'k, K: Keyspace> Tx<'k, K> {
         self.writes.binary_search_by(|write| write.key.cmp(key))
     }
 
+    /// Whether this operation has changed a key in `from..=to`.
+    fn writes_within(&self, from: &Key, to: &Key) -> bool {
+        let (Ok(first) | Err(first)) = self.position(from);
+        self.writes.get(first).is_some_and(|write| write.key <= *to)
+    }
+
     /// Sets `key`.
     pub fn put(&mut self, key: Key, value: Value) -> Result<()> {
         match self.position(&key) {
@@ -69,6 +76,20 @@ impl<'k, K: Keyspace> Tx<'k, K> {
             (Err(_), false) => {}
         }
         Ok(())
+    }
+
+    /// Removes `key`, which this operation has read: as [`delete`](Self::delete), without looking
+    /// once more whether it exists.
+    pub fn remove(&mut self, key: &Key) -> Result<()> {
+        debug_assert!(
+            self.get_with(key, |_| ()) != Ok(None) || planted(Sabotage::RemoveAtHole),
+            "{key:?} does not exist"
+        );
+        match self.position(key) {
+            // Perhaps only this operation has it.
+            Ok(_) => self.delete(key),
+            Err(at) => memory::insert(&mut self.writes, at, Mutation { key: *key, value: None }),
+        }
     }
 
     /// Applies the batch; one without changes succeeds at once.
@@ -103,8 +124,7 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
     }
 
     fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
-        let (Ok(first) | Err(first)) = self.position(from);
-        if self.writes.get(first).is_none_or(|write| write.key > *to) {
+        if !self.writes_within(from, to) {
             return self.keyspace.scan(from, to, visit);
         }
         let mut next = Some(*from);
@@ -161,6 +181,30 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
         let own =
             own.filter_map(|write| write.value.as_ref().map(|value| (write.key, value))).next();
         choose(below, own, |own, below| own > below)
+    }
+
+    fn next_with<T>(
+        &self,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        if !self.writes_within(from, to) {
+            return self.keyspace.next_with(from, to, take);
+        }
+        Ok(self.next(from, to)?.map(|(key, value)| take(&key, &value)))
+    }
+
+    fn previous_with<T>(
+        &self,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        if !self.writes_within(from, to) {
+            return self.keyspace.previous_with(from, to, take);
+        }
+        Ok(self.previous(from, to)?.map(|(key, value)| take(&key, &value)))
     }
 
     fn value_len_max(&self) -> usize {

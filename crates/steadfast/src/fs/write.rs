@@ -15,15 +15,14 @@ use steadfast_media::Medium;
 use crate::engine::PinGuard;
 use crate::engine::keyspace::{EXTENT_CHANGES_MAX, KeyspaceRead, SpaceClass};
 use crate::error::{Error, Result};
-use crate::format::Value;
-use crate::format::extent::written_blocks_max;
+use crate::format::extent::{Checksums, written_blocks_max};
 use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
 use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, NewRun, WritePlan, extents_needed};
+use crate::fs::publish::{self, NewRun, Parts, WritePlan, extents_needed};
 use crate::mask::TransactionMask;
-use crate::memory;
+use crate::memory::{self, Short};
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
@@ -59,7 +58,7 @@ impl Image<'_> {
 /// The state that a write replaces.
 struct Old {
     /// Extents in the range, in order.
-    extents: Vec<Mapped>,
+    extents: Short<Mapped, 1>,
     /// End of the range: the requested end, or less if there are many extents.
     end: u64,
     /// Where the blocks of the file before the range end on the volume.
@@ -126,9 +125,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Writes under the inode's data lock, which the caller holds.
     pub(crate) fn write_locked(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        Inode::load_regular(&self.engine.reader()?, inode)?;
         let end = offset.checked_add(data.len() as u64);
-        end.filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        let too_large = end.is_none_or(|end| end > FILE_SIZE_MAX);
+        if too_large || data.is_empty() {
+            Inode::load_regular(&self.engine.reader()?, inode)?;
+            return if too_large { Err(Error::FileTooLarge) } else { Ok(()) };
+        }
         let mut done = 0;
         while done < data.len() {
             let part = &data[done..data.len().min(done + STEP_BYTES)];
@@ -141,19 +143,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let end = offset + data.len() as u64;
         let blocks = parameters.block_of(offset)..parameters.blocks_for(end);
-        self.prepare_growth(inode, end, Some(blocks))?;
-        let (inline_max, inline) = self.inline_data(&parameters, inode)?;
+        let attributes = self.prepare_growth(inode, end, Some(blocks))?;
+        let (inline_max, inline) = self.inline_data(&parameters, (inode, &attributes))?;
         if inline.is_some() && end <= inline_max as u64 {
-            let grows = inline.flatten().is_none_or(|value| end > value.len() as u64);
+            let grows = inline.flatten().is_none_or(|length| end > length as u64);
             let class = if grows { SpaceClass::Normal } else { SpaceClass::Rewrite };
             return self.write_inline(class, inode, offset as usize, data);
         }
-        if let Some(Some(value)) = inline
-            && parameters.block_of(offset) > parameters.blocks_for(value.len() as u64)
+        if let Some(Some(length)) = inline
+            && parameters.block_of(offset) > parameters.blocks_for(length as u64)
         {
             // The write starts far behind the inline data. The inline data first goes to its own
             // blocks, which changes nothing visible.
-            self.write_extents(&parameters, inode, 0, &value, false)?;
+            let value = self.engine.reader()?.get(&Key::new(inode, Kind::Inline, 0))?;
+            self.write_extents(&parameters, inode, 0, &value.unwrap_or_default(), false)?;
         }
         self.write_extents(&parameters, inode, offset, data, true)
     }
@@ -171,18 +174,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(data.len())
     }
 
-    /// The largest size of inline data, and the file's inline data if it is an inline file.
+    /// The largest size of inline data; and, for an inline file, the length of its inline data if
+    /// it has any.
     #[inline(never)]
     fn inline_data(
         &self,
         parameters: &Parameters,
-        inode: InodeNumber,
-    ) -> Result<(usize, Option<Option<Value>>)> {
+        (inode, attributes): (InodeNumber, &Inode),
+    ) -> Result<(usize, Option<Option<usize>>)> {
         let reader = self.engine.reader()?;
         let inline_max = parameters.inline_max.min(reader.value_len_max());
-        let attributes = Inode::load_regular(&reader, inode)?;
         let inline = match attributes.has(FLAG_INLINE) {
-            true => Some(reader.get(&Key::new(inode, Kind::Inline, 0))?),
+            true => Some(reader.get_with(&Key::new(inode, Kind::Inline, 0), <[u8]>::len)?),
             false => None,
         };
         Ok((inline_max, inline))
@@ -234,12 +237,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let reader = self.engine.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
         let from = parameters.block_of(offset);
-        let mut old =
-            Old { extents: Vec::new(), end: parameters.blocks_for(end), goal: None, inline: 0 };
+        let mut old = Old {
+            extents: Short::default(),
+            end: parameters.blocks_for(end),
+            goal: None,
+            inline: 0,
+        };
         if attributes.has(FLAG_INLINE) {
-            let value = reader.get(&Key::new(inode, Kind::Inline, 0))?;
-            old.inline = value.map_or(0, |found| found.len());
-            return Ok((old, self.engine.pin(&[])?));
+            let length = reader.get_with(&Key::new(inode, Kind::Inline, 0), <[u8]>::len)?;
+            old.inline = length.unwrap_or(0);
+            return Ok((old, self.engine.pin(Short::default())?));
         }
         let before = extent_map::preceding(&reader, parameters, inode, from)?;
         old.goal = before.map(|before| {
@@ -253,14 +260,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 break;
             }
             let next = mapped.end();
-            memory::push(&mut old.extents, mapped)?;
+            old.extents.push(mapped)?;
             found = extent_map::starting(&reader, parameters, inode, next, old.end)?;
         }
-        let mut in_place = Vec::new();
+        let mut in_place = Short::default();
         for mapped in old.extents.iter().filter(|mapped| mapped.extent.unwritten) {
-            memory::push(&mut in_place, mapped.extent.run())?;
+            in_place.push(mapped.extent.run())?;
         }
-        let pins = self.engine.pin(&in_place)?;
+        let pins = self.engine.pin(in_place)?;
         Ok((old, pins))
     }
 
@@ -285,12 +292,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let tail_start = (end / block * block).max(head_end);
         let mut head = memory::zeroed((head_end - start) as usize)?;
         if !head.is_empty() {
-            let (before, rest) = head.split_at_mut((offset - start) as usize);
-            self.read_data(inode, start, before)?;
-            let length = rest.len().min(data.len());
-            let (new, behind) = rest.split_at_mut(length);
-            new.copy_from_slice(&data[..length]);
-            self.read_data(inode, end, behind)?;
+            let new = (offset - start) as usize;
+            let behind = head.len().min(new + data.len());
+            // Old bytes on both sides are read together, so they are checked once.
+            let (at, old) = if new > 0 { (start, 0) } else { (end, behind) };
+            self.read_data(inode, at, &mut head[old..])?;
+            head[new..behind].copy_from_slice(&data[..behind - new]);
         }
         let middle = data.get(
             (head_end - offset) as usize
@@ -315,7 +322,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if old.mapped(from) < old.end.saturating_sub(from) {
             return Ok(SpaceClass::Normal);
         }
-        for mapped in &old.extents {
+        for mapped in old.extents.iter() {
             let run = mapped.run_within(from, old.end);
             let extent = &mapped.extent;
             if !extent.unwritten && !self.engine.is_unshared(run, extent.birth)? {
@@ -340,7 +347,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.engine.reader()?.value_len_max(),
         );
         let mut room = EXTENT_CHANGES_MAX.saturating_sub(old.extents.len() + 2);
-        let mut plan = WritePlan { from, end: from, parts: Vec::new(), size: 0, times: true };
+        let mut plan = WritePlan { from, end: from, parts: Parts::default(), size: 0, times: true };
         let mut goal = old.goal;
         while plan.end < old.end && room > 0 {
             let at = plan.end;
@@ -355,13 +362,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                         index: at,
                         run: part.extent.run(),
                         in_place: Some(part.extent.birth),
-                        checksums: Vec::new(),
+                        checksums: Checksums::default(),
                     }
                 }
                 next => {
                     let until = next.map_or(u64::MAX, |mapped| mapped.index);
                     match self.reserve(most.min(until - at), old.missing(at), goal, class) {
-                        Ok(run) => NewRun { index: at, run, in_place: None, checksums: Vec::new() },
+                        Ok(run) => NewRun {
+                            index: at,
+                            run,
+                            in_place: None,
+                            checksums: Checksums::default(),
+                        },
                         Err(error) => {
                             if !planted(Sabotage::KeepReserved) {
                                 self.release_parts(&plan.parts);
@@ -374,12 +386,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             goal = Some(BlockAddress(part.run.end()));
             plan.end += part.run.count;
             room = room.saturating_sub(extents_needed(part.run.count, extent_max));
-            if plan.parts.try_reserve(1).is_err() {
-                self.release_parts(core::slice::from_ref(&part));
+            let run = part.run;
+            let reserved = part.in_place.is_none();
+            if let Err(error) = plan.parts.push(part) {
+                if reserved {
+                    self.engine.release_blocks(run);
+                }
                 self.release_parts(&plan.parts);
-                return Err(Error::OutOfMemory);
+                return Err(error);
             }
-            plan.parts.push(part);
         }
         Ok(plan)
     }
@@ -394,13 +409,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<()> {
         let block = parameters.block_size as usize;
         let granule = parameters.granule as usize;
-        for part in &mut plan.parts {
+        for part in plan.parts.iter_mut() {
             let first = (part.index - plan.from) as usize * block;
             let slices = image.slices(first, first + part.run.count as usize * block);
             let count = part.run.count as usize * parameters.granules_per_block() as usize;
-            part.checksums.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
-            for slice in slices {
-                part.checksums.extend(slice.chunks(granule).map(|bytes| self.engine.crc(bytes)));
+            part.checksums = Checksums::with_room(count)?;
+            for bytes in slices.iter().flat_map(|slice| slice.chunks(granule)) {
+                part.checksums.push(self.engine.crc(bytes))?;
             }
             match part.in_place {
                 None => self.engine.write_blocks(part.run.start, &slices)?,

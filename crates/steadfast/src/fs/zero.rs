@@ -7,11 +7,11 @@ use steadfast_media::Medium;
 
 use crate::engine::keyspace::{EXTENT_CHANGES_MAX, SpaceClass};
 use crate::error::Result;
-use crate::format::extent::EXTENT_UNWRITTEN_BLOCKS_MAX;
+use crate::format::extent::{Checksums, EXTENT_UNWRITTEN_BLOCKS_MAX};
 use crate::format::inode::Inode;
 use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
-use crate::fs::publish::{self, NewRun, WritePlan};
+use crate::fs::publish::{self, NewRun, Parts, WritePlan};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
@@ -81,7 +81,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let to = to.max(from);
         let Some(old) = self.old_pieces(&parameters, inode, from, to)? else { return Ok(false) };
-        let mut plan = WritePlan { from, end: to, parts: Vec::new(), size, times: true };
+        let mut plan = WritePlan { from, end: to, parts: Parts::default(), size, times: true };
         let done =
             self.zero_parts(&parameters, inode, &edges, &old, whole, &mut plan).and_then(|fits| {
                 let class = match plan.parts.is_empty() {
@@ -156,7 +156,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             at += part.run.count;
             goal = Some(BlockAddress(part.run.end()));
             let reserved = part.in_place.is_none().then_some(part.run);
-            if let Err(error) = memory::push(&mut plan.parts, part) {
+            if let Err(error) = plan.parts.push(part) {
                 reserved.into_iter().for_each(|run| self.engine.release_blocks(run));
                 return Err(error);
             }
@@ -180,9 +180,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if let Some(zeroed) = bytes.get_mut(edge.zeroed.clone()) {
             zeroed.fill(0);
         }
-        let mut checksums = Vec::new();
+        let mut checksums = Checksums::default();
         for granule in bytes.chunks(parameters.granule as usize) {
-            memory::push(&mut checksums, self.engine.crc(granule))?;
+            checksums.push(self.engine.crc(granule))?;
         }
         let run = self.reserve(1, 1, goal, SpaceClass::Normal)?;
         if let Err(error) = self.engine.write_blocks(run.start, &[&bytes]) {
@@ -208,14 +208,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     index: at,
                     run: kept.run(),
                     in_place: Some(kept.birth),
-                    checksums: Vec::new(),
+                    checksums: Checksums::default(),
                 })
             }
             next => {
                 let end = next.map_or(end, |mapped| mapped.index.min(end));
                 let want = (end - at).min(u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX));
                 let run = self.reserve(want, want, goal, SpaceClass::Normal)?;
-                Ok(NewRun { index: at, run, in_place: None, checksums: Vec::new() })
+                Ok(NewRun { index: at, run, in_place: None, checksums: Checksums::default() })
             }
         }
     }

@@ -100,8 +100,11 @@ impl RangeSet {
     /// is the middle of a range.
     pub fn take(&mut self, start: u64, end: u64) -> Option<(u64, u64)> {
         let index = self.position(start);
-        let (low, high) = self.overlaps(start, end).next()?;
         let (from, to) = *self.ranges.get(index)?;
+        let (low, high) = (from.max(start), to.min(end));
+        if low >= high {
+            return None;
+        }
         match (from < low, high < to) {
             (false, false) => drop(self.ranges.remove(index)),
             (true, false) => self.ranges[index].1 = low,
@@ -117,7 +120,12 @@ impl RangeSet {
 
     /// Removes `start..end`. Needs memory if that is the middle of a range.
     pub fn remove(&mut self, start: u64, end: u64) {
-        while self.take(start, end).is_some() {}
+        let mut at = start;
+        while at < end
+            && let Some((_, behind)) = self.take(at, end)
+        {
+            at = behind;
+        }
     }
 
     /// Removes the ranges for which `stays` is false.

@@ -58,10 +58,15 @@ impl Fingers {
     #[inline]
     pub fn find(&self, root: &Root, key: &Key) -> Option<(NodeId, Bounds)> {
         // The newest one first.
-        let (newer, older) = (&self.fingers[..=self.last], &self.fingers[self.last + 1..]);
-        let mut fingers = newer.iter().rev().chain(older.iter().rev()).flatten();
-        let found = fingers.find(|finger| finger.root == id(root) && finger.bounds.hold(key))?;
-        Some((found.leaf, found.bounds))
+        for age in 0..FINGERS {
+            let Some(finger) = &self.fingers[(self.last + FINGERS - age) % FINGERS] else {
+                continue;
+            };
+            if finger.bounds.hold(key) && finger.root == id(root) {
+                return Some((finger.leaf, finger.bounds));
+            }
+        }
+        None
     }
 
     /// Sets a finger at a leaf below `root`.

@@ -13,6 +13,7 @@ mod cache;
 mod dentry_cache;
 mod diff;
 mod finger;
+mod inserted;
 mod leaves;
 mod plan;
 mod pool;

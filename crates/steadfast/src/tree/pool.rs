@@ -89,13 +89,6 @@ impl NodePool {
         self.blank.pop().ok_or(Error::OutOfMemory)
     }
 
-    /// Takes back a node that was not needed.
-    pub fn give_back(&mut self, node: Arc<Node>) {
-        if self.blank.len() < self.blank.capacity() {
-            self.blank.push(node);
-        }
-    }
-
     /// The addresses taken and nodes released since the last call. The caller
     /// [returns](Self::settled) the lists.
     pub fn settle(&mut self) -> (Vec<[BlockAddress; 2]>, Vec<NodePointer>) {

@@ -77,12 +77,29 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// The first item with a key in `from..=to`.
     pub fn next(&self, root: &Root, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
+        self.next_with(root, from, to, copy_of)?.transpose()
+    }
+
+    /// The last item with a key in `from..=to`.
+    pub fn previous(&self, root: &Root, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
+        self.previous_with(root, from, to, copy_of)?.transpose()
+    }
+
+    /// The first item with a key in `from..=to`, passed to `take` without a copy.
+    pub fn next_with<T>(
+        &self,
+        root: &Root,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
         let mut from = *from;
         while from <= *to {
             let (node, bounds) = self.leaf(root, &from)?;
             let index = node.search(&from).unwrap_or_else(|index| index);
             if index < node.count() {
-                return item_within(&node, index, |key| key <= *to);
+                let key = node.key(index);
+                return Ok((key <= *to).then(|| take(&key, node.value(index))));
             }
             match bounds.high {
                 Some(high) if high > from => from = high,
@@ -92,8 +109,14 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(None)
     }
 
-    /// The last item with a key in `from..=to`.
-    pub fn previous(&self, root: &Root, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
+    /// The last item with a key in `from..=to`, passed to `take` without a copy.
+    pub fn previous_with<T>(
+        &self,
+        root: &Root,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
         let mut to = *to;
         while *from <= to {
             let (node, bounds) = self.leaf(root, &to)?;
@@ -102,7 +125,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 Err(index) => index.checked_sub(1),
             };
             if let Some(index) = index {
-                return item_within(&node, index, |key| key >= *from);
+                let key = node.key(index);
+                return Ok((key >= *from).then(|| take(&key, node.value(index))));
             }
             match bounds.low.predecessor() {
                 Some(before) if before < to => to = before,
@@ -136,14 +160,6 @@ pub(super) fn step_down(node: &Node, key: &Key, bounds: &mut Bounds) -> NodePoin
     node.child(index)
 }
 
-fn item_within(
-    node: &Node,
-    index: usize,
-    within: impl FnOnce(Key) -> bool,
-) -> Result<Option<(Key, Value)>> {
-    let key = node.key(index);
-    if !within(key) {
-        return Ok(None);
-    }
-    Ok(Some((key, memory::copy(node.value(index))?)))
+fn copy_of(key: &Key, value: &[u8]) -> Result<(Key, Value)> {
+    Ok((*key, memory::copy(value)?))
 }

@@ -8,6 +8,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use steadfast_media::Medium;
 
@@ -18,8 +19,9 @@ use crate::format::{NodePointer, Root};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::tree::inserted::Inserted;
 use crate::tree::{NodePool, Store};
-use crate::types::{BlockAddress, Generation};
+use crate::types::{BlockAddress, BlockRun, Generation};
 
 /// One step on the path from the root to a leaf: a node of the working generation.
 pub struct PathNode {
@@ -47,6 +49,8 @@ pub struct Scratch {
     parts: [Vec<SplitPart>; 2],
     /// The leaves of a batch that [stays inside them](Store::find_leaves).
     pub leaves: Vec<BlockAddress>,
+    /// Runs of blocks whose bitmaps a change needs.
+    pub runs: Vec<BlockRun>,
 }
 
 impl Scratch {
@@ -241,61 +245,62 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             return Ok(());
         }
 
-        let before = (0..index).map(|i| (old.key(i), old.value(i)));
-        let after = (index..old.count()).map(|i| (old.key(i), old.value(i)));
         let capacity = item_capacity(self.store.superblock.node_size as usize);
-        // Its items live longer than those of `old`; the compiler shortens the lifetime only in a
-        // closure.
-        #[allow(clippy::map_identity)]
-        let new = items.map(|(key, value)| (key, value));
+        let all = Inserted { old: &old, index, new_count: items.clone().count(), items };
         // Appending leaves full nodes; any other insertion splits in halves.
         let target =
             if index == old.count() { capacity } else { (old.used() + new_size).div_ceil(2) };
 
-        let mut first: Option<Arc<Node>> = None;
-        let mut part = self.empty_node(step.level, step.pointer.addresses[0].0)?;
-        let mut rest = old.used() + new_size;
-        for (key, value) in before.chain(new).chain(after) {
-            let size = item_size(value.len());
-            let node = own_mut(&mut part)?;
+        // What stays in the node; each of the others begins at `start`.
+        let mut stay = None;
+        let (mut start, mut used, mut rest) = (0, 0, old.used() + new_size);
+        for (position, size) in all.sizes().enumerate() {
             // Halves are seldom equal. The second half may be the larger one, so that a third node
             // does not get the last item alone.
-            let ends_here = first.is_some() && node.used() + rest <= capacity;
-            if node.count() > 0 && !ends_here && (node.free() < size || node.used() + size > target)
-            {
-                match first {
-                    None => first = Some(part),
-                    Some(_) => self.add_part(above, part)?,
+            let ends_here = stay.is_some() && used + rest <= capacity;
+            if position > start && !ends_here && used + size > target {
+                match stay {
+                    None => stay = Some(position),
+                    Some(_) => self.add_part(above, step.level, &all, start..position)?,
                 }
-                part = self.empty_node(step.level, 0)?;
+                (start, used) = (position, 0);
             }
-            let node = own_mut(&mut part)?;
-            node.insert(node.count(), &key, value);
+            used += size;
             rest -= size;
         }
+        let end = all.count();
+        if stay.is_some() {
+            self.add_part(above, step.level, &all, start..end)?;
+        }
+        let (items, stay) = (all.items, stay.unwrap_or(end));
+        let new = stay.saturating_sub(index).min(all.new_count);
+        // Otherwise the change would copy the node.
         drop(old);
-        let first = match first {
-            None => part,
-            Some(first) => {
-                self.add_part(above, part)?;
-                first
+        self.store.change(&step.pointer, step.level, |node| {
+            node.truncate(stay - new);
+            for (offset, (key, value)) in items.take(new).enumerate() {
+                node.insert(index + offset, &key, value);
             }
-        };
-        self.store.change(&step.pointer, step.level, |node| node.copy_from(&first))?;
-        self.pool.give_back(first);
-        Ok(())
+        })
     }
 
-    /// Adds a new node to the tree; the caller adds it to the level above.
-    fn add_part(&mut self, above: &mut Vec<SplitPart>, mut part: Arc<Node>) -> Result<()> {
+    /// Adds a new node with some of the items to the tree, and to the list for the level above.
+    fn add_part<'i>(
+        &mut self,
+        above: &mut Vec<SplitPart>,
+        level: u8,
+        all: &Inserted<'_, impl Iterator<Item = (Key, &'i [u8])> + Clone>,
+        part: Range<usize>,
+    ) -> Result<()> {
         if above.len() == PARTS_MAX {
             return Err(no_path());
         }
         let pointer = self.new_pointer()?;
-        let node = own_mut(&mut part)?;
-        node.stamp(self.generation, pointer.addresses[0].0);
+        let mut part_node = self.empty_node(level, pointer.addresses[0].0)?;
+        let node = own_mut(&mut part_node)?;
+        all.append_to(node, part);
         memory::push(above, (node.key(0), pointer.encode()))?;
-        self.store.add_dirty(pointer.addresses[0], part)?;
+        self.store.add_dirty(pointer.addresses[0], part_node)?;
         *self.nodes = self.nodes.saturating_add(1);
         Ok(())
     }
@@ -404,10 +409,8 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             drop((node, above));
             let is_left = neighbour < parent.index;
             self.store.change(&step.pointer, step.level, |node| {
-                for index in 0..other.count() {
-                    let at = if is_left { index } else { node.count() };
-                    node.insert(at, &other.key(index), other.value(index));
-                }
+                let at = if is_left { 0 } else { node.count() };
+                node.insert_from(at, &other, 0..other.count());
             })?;
             self.store.change(&parent.pointer, parent.level, |above| {
                 if is_left {

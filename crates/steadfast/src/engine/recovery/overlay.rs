@@ -223,6 +223,35 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(in_tree)
     }
 
+    /// As [`look_up_next`](Self::look_up_next), passed to `take`: without a copy if there is no log.
+    pub(in crate::engine) fn look_up_next_with<T>(
+        &self,
+        view: &View,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        if log_of(view).is_none() {
+            return self.store.next_with(&view.root, from, to, take);
+        }
+        Ok(self.look_up_next(view, from, to)?.map(|(key, value)| take(&key, &value)))
+    }
+
+    /// As [`look_up_previous`](Self::look_up_previous), passed to `take`: without a copy if there
+    /// is no log.
+    pub(in crate::engine) fn look_up_previous_with<T>(
+        &self,
+        view: &View,
+        from: &Key,
+        to: &Key,
+        take: impl FnOnce(&Key, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        if log_of(view).is_none() {
+            return self.store.previous_with(&view.root, from, to, take);
+        }
+        Ok(self.look_up_previous(view, from, to)?.map(|(key, value)| take(&key, &value)))
+    }
+
     /// The last item with a key in `from..=to`, of log and tree.
     pub(in crate::engine) fn look_up_previous(
         &self,

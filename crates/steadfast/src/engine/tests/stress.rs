@@ -14,6 +14,7 @@ use crate::format::{RecordBuilder, STRUCTURE_DIGEST, STRUCTURE_SIZE, Superblock,
 use crate::fs::{Caller, NewNode};
 use crate::log;
 use crate::mask::TransactionMask;
+use crate::memory::Short;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
 use crate::tools::check::{CheckOptions, check};
@@ -318,7 +319,7 @@ fn pinned_blocks_come_back_after_the_reader() {
         let found =
             reader.next(&Key::extent(file, 3000), &Key::extent(file, u64::MAX)).unwrap().unwrap();
         let run = crate::format::extent::decode_run(&found.1).unwrap();
-        (volume.engine.pin(&[run]), run.count * 512)
+        (volume.engine.pin(Short::of(&[run]).unwrap()), run.count * 512)
     };
     volume.unlink(InodeNumber::ROOT, b"file").unwrap();
     while volume.reclaim_step().unwrap() {}

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::extent::Extent;
 use crate::format::key::{Key, Kind};
 use crate::format::{Node, NodePointer, Root, SnapshotRecord, digest_of};
+use crate::memory::Short;
 use crate::platform::Platform;
 use crate::tools::scrub::{Phase, STEP_BYTES, Scrub, ScrubFinding};
 use crate::types::{BlockAddress, BlockRun, Generation, InodeNumber};
@@ -122,7 +123,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let left = u64::from(piece.extent.length) - piece.from;
         let count = left.min((STEP_BYTES as u64 / block_size).max(1));
         let run = BlockRun { start: BlockAddress(piece.extent.address.0 + piece.from), count };
-        let pin = self.engine.pin(&[run]);
+        let pin = self.engine.pin(Short::of(&[run])?);
         drop(reader);
         read += count * block_size;
         self.scrub_data(scrub, &piece, run, &prefix)?;

@@ -11,6 +11,7 @@ use std::println;
 use steadfast_media::MemoryMedium;
 
 use crate::engine::tests::TestPlatform;
+use crate::format::extent::Checksums;
 use crate::format::key::{Key, Kind};
 use crate::tools::check::tests::edit::{
     address, bitmap, entry, extent, extent_key, inode, leaf, name, rot_node, rot_slot,
@@ -224,7 +225,7 @@ pub(super) const CLASSES: &[Class] = &[
     ),
     damaged(
         "extent with too few checksums",
-        |f| extent(f, OTHER, 0, |extent| extent.checksums.truncate(1)),
+        |f| extent(f, OTHER, 0, |extent| extent.checksums = Checksums::of(&[1]).unwrap()),
         "extent: ",
         "/other",
     ),

@@ -1,6 +1,10 @@
 //! Allocation that reports lack of memory as an error of the operation instead of ending the
 //! program.
 
+mod short;
+
+pub(crate) use short::Short;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
