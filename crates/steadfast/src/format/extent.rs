@@ -44,7 +44,7 @@ pub(crate) const EXTENT_UNWRITTEN_BLOCKS_MAX: u32 = 1 << 14;
 const FLAG_UNWRITTEN: u8 = 1;
 
 /// Checksums of the granules of an extent, in order. Most extents have few.
-pub(crate) type Checksums = Short<u32, 4>;
+pub(crate) type Checksums = Short<u32, 3>;
 
 /// A run of blocks of a file with the checksums of their content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -146,10 +146,7 @@ impl Extent {
             return Err(damaged("extent: wrong number of checksums"));
         }
         let (words, _) = body.as_chunks::<4>();
-        let mut checksums = Checksums::with_room(words.len())?;
-        for word in words {
-            checksums.push(u32::from_le_bytes(*word))?;
-        }
+        let checksums = Checksums::collect(words.iter().map(|word| u32::from_le_bytes(*word)))?;
         Ok(Extent {
             address: run.start,
             length: run.count as u32,

@@ -1,24 +1,21 @@
 //! Lists that are nearly always short: the first few items need no memory of their own.
 
 use alloc::vec::Vec;
-use core::ops::Deref;
+use core::ops::{Deref, DerefMut};
 
 use crate::error::{Error, Result};
 use crate::memory;
 
-/// A list of which up to `N` items lie in the list itself.
-///
-/// Invariant: once `many` has memory, it has all items.
+/// A list of which up to `N` items lie in the list itself, with their number.
 #[derive(Debug, Clone)]
-pub(crate) struct Short<T, const N: usize> {
-    few: [T; N],
-    count: usize,
-    many: Vec<T>,
+pub(crate) enum Short<T, const N: usize> {
+    Few([T; N], u8),
+    Many(Vec<T>),
 }
 
 impl<T: Default, const N: usize> Default for Short<T, N> {
     fn default() -> Self {
-        Short { few: core::array::from_fn(|_| T::default()), count: 0, many: Vec::new() }
+        Short::Few(core::array::from_fn(|_| T::default()), 0)
     }
 }
 
@@ -28,9 +25,28 @@ impl<T: Default, const N: usize> Short<T, N> {
     /// # Errors
     /// `OutOfMemory`.
     pub fn with_room(count: usize) -> Result<Self> {
-        let mut list = Short::default();
-        if count > N {
-            list.many.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
+        if count <= N {
+            return Ok(Short::default());
+        }
+        let mut many = Vec::new();
+        many.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
+        Ok(Short::Many(many))
+    }
+
+    /// A list of what an iterator gives, which tells their number.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn collect(items: impl ExactSizeIterator<Item = T>) -> Result<Self> {
+        let mut list = Short::with_room(items.len())?;
+        match &mut list {
+            Short::Few(few, count) => {
+                for (place, item) in few.iter_mut().zip(items) {
+                    *place = item;
+                    *count += 1;
+                }
+            }
+            Short::Many(many) => many.extend(items),
         }
         Ok(list)
     }
@@ -40,16 +56,28 @@ impl<T: Default, const N: usize> Short<T, N> {
     /// # Errors
     /// `OutOfMemory`; the list is unchanged then.
     pub fn push(&mut self, item: T) -> Result<()> {
-        if self.many.capacity() == 0 {
-            if let Some(place) = self.few.get_mut(self.count) {
-                *place = item;
-                self.count += 1;
-                return Ok(());
+        match self {
+            Short::Few(few, count) if usize::from(*count) < N => {
+                few[usize::from(*count)] = item;
+                *count += 1;
+                Ok(())
             }
-            self.many.try_reserve(N + 1).map_err(|_| Error::OutOfMemory)?;
-            self.many.extend(self.few.iter_mut().map(core::mem::take));
+            _ => memory::push(self.many(1)?, item),
         }
-        memory::push(&mut self.many, item)
+    }
+
+    /// The list in memory of its own, with room for `more` items.
+    fn many(&mut self, more: usize) -> Result<&mut Vec<T>> {
+        if let Short::Few(few, count) = self {
+            let mut many = Vec::new();
+            many.try_reserve(usize::from(*count) + more).map_err(|_| Error::OutOfMemory)?;
+            many.extend(few.iter_mut().take(usize::from(*count)).map(core::mem::take));
+            *self = Short::Many(many);
+        }
+        match self {
+            Short::Many(many) => Ok(many),
+            Short::Few(..) => Err(Error::OutOfMemory),
+        }
     }
 }
 
@@ -59,9 +87,7 @@ impl<T: Default + Copy, const N: usize> Short<T, N> {
     /// # Errors
     /// `OutOfMemory`.
     pub fn of(items: &[T]) -> Result<Self> {
-        let mut list = Short::default();
-        list.extend(items)?;
-        Ok(list)
+        Short::collect(items.iter().copied())
     }
 
     /// Appends items.
@@ -69,17 +95,15 @@ impl<T: Default + Copy, const N: usize> Short<T, N> {
     /// # Errors
     /// `OutOfMemory`; the list is unchanged then.
     pub fn extend(&mut self, items: &[T]) -> Result<()> {
-        if self.many.capacity() == 0 {
-            if let Some(places) = self.few.get_mut(self.count..self.count + items.len()) {
-                places.copy_from_slice(items);
-                self.count += items.len();
-                return Ok(());
-            }
-            let all = self.count + items.len();
-            self.many.try_reserve_exact(all).map_err(|_| Error::OutOfMemory)?;
-            self.many.extend_from_slice(&self.few[..self.count]);
+        if let Short::Few(few, count) = self
+            && let Some(places) =
+                few.get_mut(usize::from(*count)..usize::from(*count) + items.len())
+        {
+            places.copy_from_slice(items);
+            *count += items.len() as u8;
+            return Ok(());
         }
-        memory::extend(&mut self.many, items)
+        memory::extend(self.many(items.len())?, items)
     }
 }
 
@@ -88,14 +112,20 @@ impl<T, const N: usize> Deref for Short<T, N> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        if self.many.capacity() == 0 { &self.few[..self.count] } else { &self.many }
+        match self {
+            Short::Few(few, count) => &few[..usize::from(*count)],
+            Short::Many(many) => many,
+        }
     }
 }
 
-impl<T, const N: usize> core::ops::DerefMut for Short<T, N> {
+impl<T, const N: usize> DerefMut for Short<T, N> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        if self.many.capacity() == 0 { &mut self.few[..self.count] } else { &mut self.many }
+        match self {
+            Short::Few(few, count) => &mut few[..usize::from(*count)],
+            Short::Many(many) => many,
+        }
     }
 }
 
