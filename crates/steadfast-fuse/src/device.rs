@@ -96,13 +96,13 @@ impl Device {
 
     /// Drops the kernel's cached attributes of an inode, and its pages from `offset` if `offset` is
     /// not negative. Waits until the kernel has written dirty pages to this daemon. A thread that
-    /// has to serve those writes must never call it with pages. Returns whether the kernel knows the
-    /// inode.
-    pub(crate) fn invalidate_inode(&self, nodeid: u64, offset: i64) -> io::Result<bool> {
+    /// has to serve those writes must never call it with pages. An inode that the kernel does not
+    /// know is no error.
+    pub(crate) fn invalidate_inode(&self, nodeid: u64, offset: i64) -> io::Result<()> {
         let body = NotifyInvalInode { nodeid, offset, length: 0 };
         match self.send(notify::INVAL_INODE, 0, &[body.as_bytes()]) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-            other => other.map(|()| true),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            other => other,
         }
     }
 

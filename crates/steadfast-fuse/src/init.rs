@@ -9,7 +9,6 @@ use crate::abi::input::{InHeader, InitExtension, InitIn};
 use crate::abi::output::InitOut;
 use crate::abi::{MAJOR, MINOR, MINOR_EPOCH, MINOR_MIN, opcode};
 use crate::buffer::{DATA_MAX, RequestBuffer};
-use crate::cluster::refresh;
 use crate::device::{Device, Received};
 use crate::errno::Errno;
 use crate::log::log_warning;
@@ -101,7 +100,7 @@ fn wanted(options: &MountOptions) -> u64 {
         // Nothing is cached, so attributes of many names at once serve nothing.
         flags &= !(flag::CACHE_SYMLINKS | flag::DO_READDIRPLUS | flag::READDIRPLUS_AUTO);
         flags |= flag::POSIX_LOCKS | flag::FLOCK_LOCKS | flag::DIRECT_IO_ALLOW_MMAP;
-        if options.delegations && refresh::is_allowed() {
+        if options.delegations {
             flags = flags & !flag::EXPLICIT_INVAL_DATA | flag::AUTO_INVAL_DATA;
         }
     } else if options.write_back {

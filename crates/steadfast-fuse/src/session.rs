@@ -92,7 +92,12 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
         Arc::new(Filesystem::new(volume, kernels.clone(), kernel, jobs.clone(), metrics));
     kernels.attach(&filesystem);
     let connection = Connection::find(mount.device);
-    let puller = Puller::start(device.clone(), &mount.directory, &connection, agreement.epochs());
+    let puller = Puller::start(
+        device.clone(),
+        (&mount.directory, mount.device),
+        &connection,
+        agreement.epochs(),
+    );
     // Only this function sets it, so it cannot fail.
     let _ = filesystem.puller.set(puller);
     let end = UnmountHandle::new(mount.clone(), connection, jobs);

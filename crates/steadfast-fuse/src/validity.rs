@@ -22,8 +22,8 @@ pub(crate) struct Delegated {
 }
 
 /// Shortens the times in an answer: that of a name by `names`, and that of the attributes of a node
-/// by `attributes`. A time of 0 stays. An opened file is read and
-/// written without the kernel's pages, unless it `may_cache` them.
+/// by `attributes`. A time of 0 stays. An opened file is read and written without the kernel's
+/// pages, unless `may_cache` allows it for the flags of open(2).
 pub(crate) fn limit(
     request: &Request<'_>,
     answer: &mut [u8],

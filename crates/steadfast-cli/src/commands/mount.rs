@@ -25,19 +25,19 @@ use crate::serve;
 /// older one), shared (other machines reach the disk: check for another writer around each
 /// transaction point), allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by
 /// colons), cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads
-/// and writes), writethrough, delegations (nodes that share a volume keep names, attributes and pages for
-/// up to 0.5 s, see CLUSTER.md), threads=N, io_uring=auto|on|off (a queue for each processor, where
-/// root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
+/// and writes), writethrough, delegations (nodes that share a volume keep names, attributes and
+/// pages for up to 0.5 s, see CLUSTER.md), threads=N, io_uring=auto|on|off (a queue for each
+/// processor, where root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
 /// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
 /// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and for the kernel: suid, dev
 /// (root only; without them set-id programs and device nodes have no effect), noexec, sync,
-/// dirsync, nosymfollow; remount changes an existing mount: ro, rw, noatime, relatime, and those for
-/// the kernel but dirsync, and refuses others that are not in force. Options that contradict each
-/// other are refused. One word says when changes are durable: asynchronous (the kernel collects
-/// writes), background or background=INTERVAL (written through, a transaction point within the
-/// interval, 1s), synchronous (every call that changes anything is durable when it returns). A mask
-/// that replaces that of the word must not break it; no-EVENT refines it. mask, timer and these
-/// three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+/// dirsync, nosymfollow; remount changes an existing mount: ro, rw, noatime, relatime, and those
+/// for the kernel but dirsync, and refuses others that are not in force. Options that contradict
+/// each other are refused. One word says when changes are durable: asynchronous (the kernel
+/// collects writes), background or background=INTERVAL (written through, a transaction point within
+/// the interval, 1s), synchronous (every call that changes anything is durable when it returns). A
+/// mask that replaces that of the word must not break it; no-EVENT refines it. mask, timer and
+/// these three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device

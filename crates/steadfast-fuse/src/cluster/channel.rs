@@ -262,12 +262,35 @@ impl Channel {
         }
     }
 
-    /// The node whose attributes a request asks for, and the thread of the program that asks.
-    pub(super) fn looks_at(&self, number: u64) -> Option<(u64, u32)> {
+    /// Calls `what` with the request that an answer is for, if it is pending.
+    pub(super) fn pending<T>(
+        &self,
+        number: u64,
+        what: impl FnOnce(&Request<'_>) -> T,
+    ) -> Option<T> {
         let state = self.state();
-        let request = Request::parse(&state.pending.get(&number)?.bytes)?;
-        let looks = matches!(request.header.opcode, opcode::GETATTR | opcode::STATX);
-        looks.then_some((request.header.nodeid, request.header.pid))
+        Some(what(&Request::parse(&state.pending.get(&number)?.bytes)?))
+    }
+
+    /// Whether there is a connection to an owner.
+    pub(super) fn is_connected(&self) -> bool {
+        self.state().connection.is_some()
+    }
+
+    /// Answers the pending requests that are not to wait for another connection.
+    pub(super) fn give_up(&self, which: impl Fn(&Request<'_>) -> bool) {
+        let given_up: Vec<Pending> = {
+            let mut state = self.state();
+            let is_one = |(number, pending): (&u64, &Pending)| {
+                let request = Request::parse(&pending.bytes)?;
+                which(&request).then_some(*number)
+            };
+            let numbers: Vec<u64> = state.pending.iter().filter_map(is_one).collect();
+            numbers.iter().filter_map(|number| state.pending.remove(number)).collect()
+        };
+        for pending in given_up {
+            pending.answer(Err(Errno(libc::EIO)));
+        }
     }
 
     /// An answer of the owner. `limit` shortens the time for which the kernel may keep it, given

@@ -8,8 +8,8 @@
 //! - attributes may be kept only once an answer with the same ones has been with the kernel for
 //!   [`SETTLING`]: no notification can overtake that one;
 //! - a notification is sent only while the kernel may still keep attributes. That of pages has to be
-//!   sent in any case. Behind it this node has the kernel ask again ([`super::refresh`]), before it
-//!   confirms. So the kernel never goes on with a size that is older than an answered change;
+//!   sent in any case. Before it this node has the kernel ask again ([`super::page_keeper`]). So
+//!   the kernel never goes on with a size that is older than an answered change;
 //! - only GETATTR and STATX count as the first answer, because the kernel drops a cached ACL there.
 //!
 //! Names have no such gap: a recall begins a new epoch of names. An answer that was asked for in an
@@ -108,7 +108,7 @@ impl Keeper {
             self.settled().pass_names(valid, now);
             valid
         };
-        let may_cache = |_| self.pages.is_able();
+        let may_cache = |_| self.pages.opened(request.header.nodeid);
         validity::limit(request, answer, names, attributes, may_cache);
     }
 
@@ -116,12 +116,14 @@ impl Keeper {
     pub(super) fn forget(&self, request: &Request<'_>) {
         let (mut settled, now) = (self.settled(), Instant::now());
         if request.header.opcode == opcode::FORGET {
+            self.pages.forget(request.header.nodeid);
             return settled.forget(request.header.nodeid, now);
         }
         let mut arguments = request.arguments();
         let Ok(batch) = arguments.take::<BatchForgetIn>() else { return };
         for _ in 0..batch.count {
             let Ok(one) = arguments.take::<ForgetOne>() else { return };
+            self.pages.forget(one.nodeid);
             settled.forget(one.nodeid, now);
         }
     }
@@ -139,9 +141,8 @@ impl Keeper {
             let (mut settled, now) = (self.settled(), Instant::now());
             (settled.recall(nodes, now), names && settled.recall_names(now))
         };
-        let able = self.pages.is_able();
         let (read, others): (Vec<NodeHandle>, Vec<NodeHandle>) =
-            kept.into_iter().partition(|node| able && self.pages.has(node.nodeid));
+            kept.into_iter().partition(|node| self.pages.has(node.nodeid));
         let others: Vec<u64> = others.iter().map(|node| node.nodeid).collect();
         let dropped = self.drop_from_kernel(&others, names);
         if read.is_empty() {

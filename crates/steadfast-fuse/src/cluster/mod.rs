@@ -5,7 +5,7 @@
 //! command, is forwarded in the same way. The owner has a [`Filesystem`](crate::filesystem) for
 //! each kernel ([`crate::filesystem::kernels`]). A kernel may keep what the owner has delegated to
 //! it, until the owner recalls it or its time is over ([`crate::filesystem::delegations`],
-//! [`keeper`]). Pages that it has read are recalled, too ([`page_keeper`], [`refresh`]).
+//! [`keeper`]). Pages that it has read are recalled, too ([`page_keeper`]).
 //!
 //! ```text
 //! node a: kernel ─► switch ─► channel ═══╗ frames ╔═► session ─► file system of a ─┐
@@ -27,7 +27,6 @@ mod keeper;
 mod link;
 mod mount;
 mod page_keeper;
-pub(crate) mod refresh;
 mod session;
 mod switch;
 mod unsynced;

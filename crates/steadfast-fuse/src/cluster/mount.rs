@@ -31,7 +31,7 @@ use crate::listeners::Listeners;
 use crate::log::{log_info, log_warning};
 use crate::metrics::Metrics;
 use crate::mount as mounting;
-use crate::pull::{self, Connection};
+use crate::pull::{self, Connection, Puller};
 use crate::request::Request;
 use crate::unmount::UnmountHandle;
 use crate::workers::Workers;
@@ -112,8 +112,12 @@ impl SharedMount {
         let (agreement, _) = init::handshake(&device, &options).map_err(undo)?;
         // A node that is no owner has no jobs.
         let (jobs, _) = mpsc::channel();
-        let end = UnmountHandle::new(mount.clone(), Connection::find(mount.device), jobs);
-        let (pages, page_recalls) = PageKeeper::new(device.clone());
+        let connection = Connection::find(mount.device);
+        let at = (&*mount.directory, mount.device);
+        let puller = Puller::start(device.clone(), at, &connection, true);
+        let end = UnmountHandle::new(mount.clone(), connection, jobs);
+        let reads = agreement.looks_before_reads();
+        let (pages, page_recalls) = PageKeeper::new(device.clone(), puller, reads);
         let keeper = Keeper::new(device.clone(), agreement.epochs(), pages);
         let switch = Arc::new(Switch::new(keeper));
         let mut workers = Workers::default();
@@ -125,13 +129,11 @@ impl SharedMount {
             error
         };
         let listeners = started.map_err(|error| fail(error, &mut workers))?;
-        let reads = agreement.looks_before_reads();
-        let at = mount.device.filter(|_| reads).map(|device| (mount.directory.clone(), device));
         let drops = Arc::downgrade(&switch.keeper.pages);
         // It ends with the mount.
         Builder::new()
             .name("page-recalls".into())
-            .spawn(move || PageKeeper::run(&drops, &page_recalls, at))
+            .spawn(move || PageKeeper::run(&drops, &page_recalls))
             .map_err(|error| fail(error, &mut workers))?;
         let shared = Arc::new(MountState {
             switch,
@@ -189,6 +191,7 @@ impl SharedMount {
             let _ = follower.join();
         }
         self.shared.finish(cut);
+        self.shared.switch.keeper.pages.end();
         result
     }
 }
@@ -489,14 +492,13 @@ impl MountState {
             while let Ok(answer) = AnswerFrame::read(&mut *reader) {
                 match answer.told {
                     Told::Answer => {
-                        let looks = channel.looks_at(answer.number);
-                        let switch = Arc::clone(&self.switch);
-                        let gives = move || switch.answered(answer);
-                        if let Some(gives) = match looks {
-                            Some(looks) => keeper.pages.behind(looks, gives),
-                            None => Some(gives),
-                        } {
-                            gives();
+                        let is_recalling =
+                            |request: &Request<'_>| keeper.pages.is_recalling(request);
+                        if channel.pending(answer.number, is_recalling) == Some(true) {
+                            let switch = Arc::clone(&self.switch);
+                            keeper.pages.queue(move || switch.answered(answer));
+                        } else {
+                            self.switch.answered(answer);
                         }
                     }
                     // Sending may wait for the owner, which may wait for this node to receive.
@@ -509,7 +511,8 @@ impl MountState {
                     }
                 }
             }
-            self.switch.channel.close(None);
+            channel.close(None);
+            channel.give_up(|request| keeper.pages.is_look(request));
         }
         close();
         Ok(welcome)

@@ -1,50 +1,46 @@
 //! [`PageKeeper`]: the pages of files that this node's kernel may have, and the thread that has the
 //! kernel drop them.
 //!
-//! With a [`Refresher`] files may be read through the kernel's pages. Each such read begins with a
-//! look at the attributes, unless the kernel may keep them. So no node reads a page longer than it
-//! may keep attributes, even one that hears of no recall.
+//! If the helper process can [look](Puller::look) at files, they may be read through the kernel's
+//! pages. Each such read begins with a look at the attributes, unless the kernel may keep them. So
+//! no node reads a page longer than it may keep attributes, even one that hears of no recall.
 //!
 //! Invariants:
-//! - Before a notification the size that the kernel has is right ([`super::refresh`]).
+//! - Before a notification about pages the size that the kernel has is right ([`crate::pull`]).
 //! - An answer about attributes is given to the kernel behind the recalls that came before it. So
 //!   the pages that a program then finds are not older than the answer.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
-use super::refresh::Refresher;
 use crate::abi::opcode;
 use crate::device::Device;
 use crate::filesystem::recall::NodeHandle;
 use crate::log::log_warning;
+use crate::pull::Puller;
 use crate::request::Request;
 
 /// Most nodes that are known to have pages. Beyond them the pages of another one are dropped.
 const NODES_MAX: usize = 1 << 16;
-/// How long no recall comes before the thread lets go of the mount.
-const REST: Duration = Duration::from_millis(100);
-
 /// Nodes whose pages the kernel must drop. What is called behind it is told whether it has.
 type PageRecall = (Vec<NodeHandle>, Box<dyn FnOnce(bool) + Send>);
 
 /// See the module.
 pub(super) struct PageKeeper {
     device: Device,
+    puller: Puller,
+    /// The process that looks at files; none: no file is read through pages.
+    looks: Option<u32>,
+    /// Whether it has not found the mount any more.
+    lost: AtomicBool,
     /// Nodes of which the kernel may have pages.
     pages: Mutex<HashSet<u64>>,
     queue: Sender<PageRecall>,
     /// How often nodes are in recalls that wait for the thread, or that it executes.
     recalling: Mutex<HashMap<u64, usize>>,
-    /// Whether files may be read through pages.
-    able: AtomicBool,
-    /// The thread, as the kernel tells of it.
-    thread: OnceLock<u32>,
 }
 
 /// What the thread is told.
@@ -56,29 +52,50 @@ fn stale(nodeid: u64) -> NodeHandle {
 }
 
 impl PageKeeper {
-    /// A thread has to [`run`](Self::run) with the second result.
-    pub(super) fn new(device: Device) -> (PageKeeper, PageRecalls) {
+    /// A thread has to [`run`](Self::run) with the second result. `reads`: files may be read
+    /// through pages.
+    pub(super) fn new(device: Device, puller: Puller, reads: bool) -> (PageKeeper, PageRecalls) {
         let (queue, recalls) = channel();
+        let looks = puller.looks().filter(|_| reads);
+        if reads && looks.is_none() {
+            log_warning!("no file is read through the kernel's pages: it takes root's rights");
+        }
         let keeper = PageKeeper {
             device,
+            puller,
+            looks,
+            lost: AtomicBool::new(false),
             pages: Mutex::default(),
             queue,
             recalling: Mutex::default(),
-            able: AtomicBool::new(false),
-            thread: OnceLock::new(),
         };
         (keeper, PageRecalls(recalls))
     }
 
-    /// Whether files may be read through pages.
-    pub(super) fn is_able(&self) -> bool {
-        self.able.load(Ordering::Relaxed)
+    /// Whether a request is from the process that looks at files.
+    pub(super) fn is_look(&self, request: &Request<'_>) -> bool {
+        self.looks == Some(request.header.pid)
     }
 
-    fn cannot(&self, error: &std::io::Error) {
-        if self.able.swap(false, Ordering::Relaxed) {
-            log_warning!("from now on no file is read through the kernel's pages: {error}");
+    /// A file is opened, only for reading. Returns whether it is read through pages.
+    pub(super) fn opened(&self, nodeid: u64) -> bool {
+        let mut pages = self.pages();
+        let able = self.looks.is_some() && !self.lost.load(Ordering::Relaxed);
+        let known = able && (pages.len() < NODES_MAX || pages.contains(&nodeid));
+        if known {
+            pages.insert(nodeid);
         }
+        known
+    }
+
+    /// The kernel has forgotten a node, and so has no pages of it.
+    pub(super) fn forget(&self, nodeid: u64) {
+        self.pages().remove(&nodeid);
+    }
+
+    /// Ends the helper process.
+    pub(super) fn end(&self) {
+        self.puller.stop();
     }
 
     /// The kernel sends a request. It may be one that reads into pages.
@@ -86,19 +103,21 @@ impl PageKeeper {
         if request.header.opcode != opcode::READ || !request.is_for_pages() {
             return;
         }
-        let mut pages = self.pages();
+        let (mut pages, nodeid) = (self.pages(), request.header.nodeid);
         if pages.len() >= NODES_MAX
+            && !pages.contains(&nodeid)
             && let Some(other) = pages.iter().next().copied()
         {
             pages.remove(&other);
             self.recall(vec![stale(other)], drop);
         }
-        pages.insert(request.header.nodeid);
+        pages.insert(nodeid);
     }
 
-    /// Whether the kernel may have read pages of a node.
+    /// Whether the kernel may read a node through pages, so that a notification must not overtake
+    /// an answer.
     pub(super) fn has(&self, nodeid: u64) -> bool {
-        self.pages().contains(&nodeid)
+        self.looks.is_some() && self.pages().contains(&nodeid)
     }
 
     /// The nodes that the kernel has are stale, and so are their pages.
@@ -120,65 +139,32 @@ impl PageKeeper {
         let _ = self.queue.send((nodes, Box::new(then)));
     }
 
-    /// Calls `then` behind the recalls so far, if an answer about the attributes of a node has to
-    /// wait for them, or returns it. The thread's own requests wait for nothing.
-    pub(super) fn behind<F: FnOnce() + Send + 'static>(
-        &self,
-        (nodeid, thread): (u64, u32),
-        then: F,
-    ) -> Option<F> {
-        if self.thread.get() == Some(&thread) || !self.recalling().contains_key(&nodeid) {
-            return Some(then);
-        }
+    /// Whether the answer to a request, which tells attributes, has to be [queued](Self::queue)
+    /// behind recalls of pages.
+    pub(super) fn is_recalling(&self, request: &Request<'_>) -> bool {
+        matches!(request.header.opcode, opcode::GETATTR | opcode::STATX)
+            && !self.is_look(request)
+            && self.recalling().contains_key(&request.header.nodeid)
+    }
+
+    /// Calls `then` behind the recalls so far.
+    pub(super) fn queue(&self, then: impl FnOnce() + Send + 'static) {
         self.recall(Vec::new(), move |_| then());
-        None
     }
 
     /// Recalls pages, until the mount ends. Waits for requests of this kernel that are under way,
-    /// so these must not need this thread. `mount`: its directory and its device number, if files
-    /// may be read through pages.
-    pub(super) fn run(
-        keeper: &Weak<PageKeeper>,
-        recalls: &PageRecalls,
-        mount: Option<(PathBuf, (u32, u32))>,
-    ) {
-        let mut refresher = mount.and_then(|(directory, device)| {
-            Refresher::new(directory, device)
-                .inspect_err(|error| {
-                    log_warning!("no file is read through the kernel's pages: {error}");
-                })
-                .ok()
-        });
-        if let Some(keeper) = keeper.upgrade().filter(|_| refresher.is_some()) {
-            let _ = keeper.thread.set(rustix::thread::gettid().as_raw_nonzero().get() as u32);
-            keeper.able.store(true, Ordering::Relaxed);
-        }
-        loop {
-            let received = match &mut refresher {
-                Some(refresher) if refresher.is_awake() => {
-                    let received = recalls.0.recv_timeout(REST);
-                    if matches!(received, Err(RecvTimeoutError::Timeout)) {
-                        refresher.rest();
-                        continue;
-                    }
-                    received.ok()
-                }
-                _ => recalls.0.recv().ok(),
-            };
-            let Some((nodes, then)) = received else { return };
-            let keeper = keeper.upgrade();
-            then(keeper.is_some_and(|keeper| keeper.drop_pages(&nodes, &mut refresher)));
+    /// so these must not need this thread.
+    pub(super) fn run(keeper: &Weak<PageKeeper>, recalls: &PageRecalls) {
+        for (nodes, then) in &recalls.0 {
+            then(keeper.upgrade().is_some_and(|keeper| keeper.drop_pages(&nodes)));
         }
     }
 
     /// Returns whether the kernel has dropped the attributes and pages of nodes.
-    fn drop_pages(&self, nodes: &[NodeHandle], refresher: &mut Option<Refresher>) -> bool {
+    fn drop_pages(&self, nodes: &[NodeHandle]) -> bool {
         let mut dropped = true;
         for node in nodes {
-            if let Some(Err(error)) = refresher.as_mut().map(|refresher| refresher.refresh(*node)) {
-                self.cannot(&error);
-                dropped = false;
-            }
+            dropped &= self.look(*node);
             match self.device.invalidate_inode(node.nodeid, 0) {
                 // A kernel that is no more keeps nothing.
                 Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
@@ -198,6 +184,19 @@ impl PageKeeper {
             }
         }
         dropped
+    }
+
+    /// Has the kernel take the attributes of a node. Returns whether it has.
+    fn look(&self, node: NodeHandle) -> bool {
+        if self.looks.is_none() || node.generation == 0 || self.lost.load(Ordering::Relaxed) {
+            return true;
+        }
+        let Err(error) = self.puller.look(node.nodeid, node.generation) else { return true };
+        if error.raw_os_error() == Some(libc::ENODEV) {
+            self.lost.store(true, Ordering::Relaxed);
+            return true;
+        }
+        false
     }
 
     fn recalling(&self) -> MutexGuard<'_, HashMap<u64, usize>> {

@@ -34,6 +34,8 @@ const THREADS: usize = 4;
 const PAGE_THREADS: usize = 2;
 /// Requests that may wait for a thread. Beyond them the connection is not read.
 const QUEUE: usize = 64;
+/// Most nodes in one recall of those that were missed.
+const NODES_MAX: usize = 4096;
 /// Most requests of a peer that are not answered, or whose answers it has not confirmed.
 const REQUESTS_MAX: usize = 1 << 16;
 
@@ -79,6 +81,7 @@ enum RequestState {
     Answered(AnswerFrame),
 }
 
+#[derive(Clone)]
 struct PeerConnection {
     /// Tells connections apart.
     number: u64,
@@ -195,8 +198,8 @@ impl PeerSession {
             (earlier.close)();
         }
         let missed: Vec<NodeHandle> = inner.missed.drain().collect();
-        if !missed.is_empty() {
-            inner.recall(&missed, Recalled::Pages, Arc::new(Recall::default()).begin());
+        for missed in missed.chunks(NODES_MAX) {
+            inner.recall(missed, Recalled::Pages, Arc::new(Recall::default()).begin());
         }
         number
     }
@@ -311,22 +314,21 @@ impl PeerSession {
         }
         let (told, progress) = (Told::Answer, self.guest.progress());
         let answer = AnswerFrame { told, number, error, progress, bytes };
-        {
-            let mut inner = self.inner();
-            if may_repeat(opcode) {
-                inner.requests.remove(&number);
-            } else if let Some(state) = inner.requests.get_mut(&number) {
-                *state = RequestState::Answered(answer.clone());
-            }
+        let mut inner = self.inner();
+        if may_repeat(opcode) {
+            inner.requests.remove(&number);
+        } else if let Some(state) = inner.requests.get_mut(&number) {
+            *state = RequestState::Answered(answer.clone());
         }
-        let behind = {
-            let inner = self.inner();
-            let recalls_pages = inner.recalls.values().any(|recall| recall.pages);
-            inner.recall_queue.clone().filter(|_| tells_attributes(opcode) && recalls_pages)
-        };
-        match behind {
+        let recalls_pages = inner.recalls.values().any(|recall| recall.pages);
+        match inner.recall_queue.clone().filter(|_| tells_attributes(opcode) && recalls_pages) {
             Some(queue) => drop(queue.send(answer)),
-            None => self.send(&answer),
+            None => {
+                // The present connection: the next one may begin with recalls.
+                let connection = inner.connection.clone();
+                drop(inner);
+                self.send_over(connection, &answer);
+            }
         }
     }
 
@@ -344,12 +346,12 @@ impl PeerSession {
     }
 
     fn send(&self, answer: &AnswerFrame) {
-        let connection = {
-            let inner = self.inner();
-            let Some(connection) = &inner.connection else { return };
-            (connection.number, Arc::clone(&connection.writer), Arc::clone(&connection.close))
-        };
-        let (number, writer, close) = connection;
+        let connection = self.inner().connection.clone();
+        self.send_over(connection, answer);
+    }
+
+    fn send_over(&self, connection: Option<PeerConnection>, answer: &AnswerFrame) {
+        let Some(PeerConnection { number, writer, close }) = connection else { return };
         let sent = {
             let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
             answer.write(&mut **writer)

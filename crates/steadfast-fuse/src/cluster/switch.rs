@@ -14,6 +14,7 @@ use crate::abi::input::InterruptIn;
 use crate::abi::opcode;
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
+use crate::log::log_error;
 use crate::request::Request;
 use crate::service::{Answer, Check, Later, Outcome, Return, Service};
 
@@ -104,9 +105,24 @@ impl LocalService {
         }
         if outcome == Ok(Answer::Ready) {
             switch.keeper.limit(request, out.filled_mut(), asked);
+            return behind(switch, later, request, out);
         }
         outcome
     }
+}
+
+/// Lets an answer about attributes wait for recalls of pages.
+fn behind(switch: &Switch, later: Later<'_>, request: &Request<'_>, out: &AnswerBuffer) -> Outcome {
+    if !switch.keeper.pages.is_recalling(request) {
+        return Ok(Answer::Ready);
+    }
+    let (back, unique, answer) = (later()?, request.header.unique, out.filled().to_vec());
+    switch.keeper.pages.queue(move || {
+        if let Err(error) = back.answer(unique, Ok(&answer)) {
+            log_error!("cannot answer a request for attributes: {error}");
+        }
+    });
+    Ok(Answer::Later)
 }
 
 impl Service for Switch {
@@ -129,6 +145,10 @@ impl Service for Switch {
             // The end of the mount, which no other node has to know of.
             opcode::DESTROY => return Ok(Answer::Ready),
             _ => {
+                // It holds the mount, which must be able to end without an owner.
+                if self.keeper.pages.is_look(request) && !self.channel.is_connected() {
+                    return Err(Errno(libc::EIO));
+                }
                 self.channel.ask(later()?, request)?;
                 if self.here.get().is_some() {
                     self.serve_pending();

@@ -175,7 +175,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 delegations.take_back(self.id, crate::node::inode(nodeid), &reach);
                 Ok(())
             }
-            (Some(device), _) => device.invalidate_inode(nodeid, offset).map(drop),
+            (Some(device), _) => device.invalidate_inode(nodeid, offset),
             (None, _) => Ok(()),
         }
     }

@@ -9,11 +9,30 @@ use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::look::Look;
+
 /// Node id that makes the helper end.
 const QUIT: u64 = 0;
 /// Numbers of the descriptors in the helper.
 const SOCKET: RawFd = 3;
 const ABORT: RawFd = 4;
+
+/// What the helper is asked about a node. Node id [`QUIT`] makes it end.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub(super) struct Question {
+    pub(super) nodeid: u64,
+    pub(super) generation: u64,
+    /// [`LOOK`] or [`WRITE_BACK`].
+    pub(super) what: u64,
+}
+
+/// Have the kernel take the attributes, see [`Look`].
+pub(super) const LOOK: u64 = 1;
+/// Write back the dirty pages.
+pub(super) const WRITE_BACK: u64 = 2;
 
 /// All data that the helper needs.
 pub(super) struct Plan {
@@ -22,18 +41,24 @@ pub(super) struct Plan {
     digits_at: usize,
     socket: RawFd,
     abort_file: Option<RawFd>,
+    look: Look,
     parent: libc::pid_t,
 }
 
 impl Plan {
-    pub(super) fn new(path_prefix: Vec<u8>, socket: RawFd, abort_file: Option<RawFd>) -> Plan {
+    pub(super) fn new(
+        path_prefix: Vec<u8>,
+        socket: RawFd,
+        abort_file: Option<RawFd>,
+        look: Look,
+    ) -> Plan {
         let mut path = path_prefix;
         let digits_at = path.len();
         path.extend_from_slice(&[b'0'; super::DIGITS]);
         path.push(0);
         // SAFETY: getpid has no preconditions.
         let parent = unsafe { libc::getpid() };
-        Plan { path, digits_at, socket, abort_file, parent }
+        Plan { path, digits_at, socket, abort_file, look, parent }
     }
 
     /// Forks. Returns the helper's process id in the daemon, and never returns in the helper.
@@ -51,12 +76,14 @@ impl Plan {
         // module's documentation.
         unsafe {
             let signals = self.prepare();
+            let mounts = self.look.begin();
             let mut set = [
                 libc::pollfd { fd: SOCKET, events: libc::POLLIN, revents: 0 },
                 libc::pollfd { fd: signals, events: libc::POLLIN, revents: 0 },
+                libc::pollfd { fd: mounts, events: libc::POLLPRI, revents: 0 },
             ];
             loop {
-                if libc::poll(set.as_mut_ptr(), 2, -1) < 0 {
+                if libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) < 0 {
                     continue;
                 }
                 // The daemon is dying. Its other threads may wait for the kernel, and the kernel
@@ -64,15 +91,24 @@ impl Plan {
                 if set[1].revents != 0 {
                     abort_and_exit();
                 }
-                let mut nodeid = QUIT;
-                let read = libc::read(SOCKET, (&raw mut nodeid).cast(), 8);
-                if read != 8 {
+                if set[2].revents != 0 {
+                    self.look.mounts_changed();
+                }
+                if set[0].revents == 0 {
+                    continue;
+                }
+                let mut question = Question { nodeid: QUIT, generation: 0, what: 0 };
+                let size = size_of::<Question>();
+                if libc::read(SOCKET, (&raw mut question).cast(), size) != size as isize {
                     abort_and_exit();
                 }
-                if nodeid == QUIT {
+                if question.nodeid == QUIT {
                     libc::_exit(0);
                 }
-                let answer = self.write_back(nodeid);
+                let answer = match question.what {
+                    LOOK => self.look.look_at(question.nodeid, question.generation),
+                    _ => self.write_back(question.nodeid),
+                };
                 libc::write(SOCKET, (&raw const answer).cast(), 4);
             }
         }
@@ -184,7 +220,7 @@ unsafe fn abort_and_exit() -> ! {
 
 /// Makes the helper end, and waits for it.
 pub(super) fn quit(mut socket: UnixStream, pid: libc::pid_t) {
-    let _ = socket.write_all(&QUIT.to_ne_bytes());
+    let _ = socket.write_all(Question { nodeid: QUIT, generation: 0, what: 0 }.as_bytes());
     loop {
         let mut status = 0;
         // SAFETY: waits for a child of this process; the status is a live integer.

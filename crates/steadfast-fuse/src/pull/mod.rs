@@ -11,12 +11,15 @@
 //! dies. An invalidation does wait for the kernel, but with the watchdog even a daemon that is
 //! killed during one cannot hang.
 //!
+//! In a cluster it looks at files for the daemon ([`look`]), which must not wait for that, either.
+//!
 //! The fallback is to invalidate the pages of the file. The daemon uses it if there is no helper,
 //! if the helper may not open the file, or before Linux 6.16. Invalidation writes the pages back
 //! one by one and drops them.
 
 mod child;
 mod connection;
+mod look;
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,6 +30,10 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+
+use child::{LOOK, Question, WRITE_BACK};
+use look::Look;
+use zerocopy::IntoBytes;
 
 use crate::device::Device;
 use crate::log::log_warning;
@@ -70,23 +77,36 @@ pub(crate) struct Puller {
     device: Device,
     pass: Pass,
     helper: Mutex<Option<UnixStream>>,
+    /// The helper's process.
+    process: Option<i32>,
     keeper: Mutex<Option<(mpsc::Sender<()>, JoinHandle<()>)>>,
 }
 
 impl Puller {
     /// Starts the helper for the mount at `directory`. Failure to start it is no error.
     ///
-    /// `waits`: `sync_file_range` sees the kernel's page writeback (Linux 6.16).
+    /// `number`: the device number of the mount. `waits`: `sync_file_range` sees the kernel's page
+    /// writeback (Linux 6.16).
     pub(crate) fn start(
         device: Device,
-        directory: &Path,
+        (directory, number): (&Path, Option<(u32, u32)>),
         connection: &Connection,
         waits: bool,
     ) -> Puller {
         let pass = Pass { secret: random() };
-        let puller = Puller { device, pass, helper: Mutex::new(None), keeper: Mutex::new(None) };
-        match spawn(pass.path_prefix(directory), connection.abort_file()) {
-            Ok((socket, stop, thread)) => {
+        let mut puller = Puller {
+            device,
+            pass,
+            helper: Mutex::new(None),
+            process: None,
+            keeper: Mutex::new(None),
+        };
+        let path = std::ffi::CString::new(directory.as_os_str().as_bytes()).unwrap_or_default();
+        // Without a device number it finds no mount.
+        let look = Look::new(path, number.unwrap_or_default());
+        match spawn(pass.path_prefix(directory), connection.abort_file(), look) {
+            Ok((process, socket, stop, thread)) => {
+                puller.process = Some(process);
                 if waits {
                     *puller.helper.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
                 }
@@ -98,6 +118,29 @@ impl Puller {
             }
         }
         puller
+    }
+
+    /// The helper's process, if it may [look](Self::look) at files.
+    pub(crate) fn looks(&self) -> Option<u32> {
+        self.process.filter(|_| look::is_allowed()).map(|process| process as u32)
+    }
+
+    /// Has the kernel take the attributes of a node, see [`look`].
+    ///
+    /// # Errors
+    /// It may have older ones. ENODEV: the helper does not find the mount any more.
+    pub(crate) fn look(&self, nodeid: u64, generation: u64) -> io::Result<()> {
+        let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = || io::Error::from_raw_os_error(libc::ENODEV);
+        let socket = helper.as_mut().ok_or_else(gone)?;
+        match ask(socket, Question { nodeid, generation, what: LOOK }) {
+            Ok(0) => Ok(()),
+            Ok(errno) => Err(io::Error::from_raw_os_error(errno)),
+            Err(_) => {
+                *helper = None;
+                Err(gone())
+            }
+        }
     }
 
     pub(crate) fn pass(&self) -> Pass {
@@ -112,7 +155,7 @@ impl Puller {
     pub(crate) fn pull(&self, nodeid: u64) -> io::Result<()> {
         let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(socket) = helper.as_mut() {
-            match ask(socket, nodeid) {
+            match ask(socket, Question { nodeid, generation: 0, what: WRITE_BACK }) {
                 Ok(0) => return Ok(()),
                 // Errors that write-back can return; all others are from opening the file.
                 Ok(errno @ (libc::EIO | libc::ENOSPC | libc::EFBIG | libc::EROFS)) => {
@@ -128,7 +171,7 @@ impl Puller {
             }
         }
         drop(helper);
-        self.device.invalidate_inode(nodeid, 0).map(drop)
+        self.device.invalidate_inode(nodeid, 0)
     }
 
     /// Ends the helper.
@@ -148,14 +191,14 @@ impl Drop for Puller {
     }
 }
 
-fn ask(socket: &mut UnixStream, nodeid: u64) -> io::Result<i32> {
-    socket.write_all(&nodeid.to_ne_bytes())?;
+fn ask(socket: &mut UnixStream, question: Question) -> io::Result<i32> {
+    socket.write_all(question.as_bytes())?;
     let mut answer = [0; 4];
     socket.read_exact(&mut answer)?;
     Ok(i32::from_ne_bytes(answer))
 }
 
-type Spawned = (UnixStream, mpsc::Sender<()>, JoinHandle<()>);
+type Spawned = (i32, UnixStream, mpsc::Sender<()>, JoinHandle<()>);
 
 /// Forks the helper from a thread that afterwards only waits for the end of the session.
 ///
@@ -175,7 +218,7 @@ type Spawned = (UnixStream, mpsc::Sender<()>, JoinHandle<()>);
 ///   later event.
 /// - The kernel clears the signal when the *receiver* changes its credentials or runs a set-id
 ///   program. The helper does neither. Capabilities that the daemon drops later do not matter.
-fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>) -> io::Result<Spawned> {
+fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>, look: Look) -> io::Result<Spawned> {
     let (ours, theirs) = UnixStream::pair()?;
     let second = ours.try_clone()?;
     let abort_file = abort_file.map(OwnedFd::try_clone).transpose()?;
@@ -186,6 +229,7 @@ fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>) -> io::Result<Spawn
             path_prefix,
             theirs.as_raw_fd(),
             abort_file.as_ref().map(AsRawFd::as_raw_fd),
+            look,
         );
         let pid = match plan.fork() {
             Ok(pid) => pid,
@@ -195,12 +239,12 @@ fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>) -> io::Result<Spawn
             }
         };
         drop((theirs, abort_file));
-        let _ = started.send(Ok(()));
+        let _ = started.send(Ok(pid));
         let _ = stopped.recv();
         child::quit(second, pid);
     })?;
     match start.recv() {
-        Ok(Ok(())) => Ok((ours, stop, thread)),
+        Ok(Ok(pid)) => Ok((pid, ours, stop, thread)),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(io::Error::other("the thread that starts it ended")),
     }
