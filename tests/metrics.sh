@@ -61,7 +61,7 @@ result=$(python3 "$TESTS/helpers/dashboard.py" "$server" "$WORK/metrics.txt" "$p
 ok "dashboard: the server answers $result"
 
 asked 'ALERTS{alertname="SteadfastNearlyFull"}' && die "an alert without a reason"
-head -c 60M /dev/zero >"$MNT/full" || die "60 MB do not fit"
+head -c 58M /dev/zero >"$MNT/full" || die "58 MB do not fit"
 sync "$MNT/full"
 # The alert is pending until it has held for the duration in the rule.
 until_asked "alert of a volume that is nearly full" 'ALERTS{alertname="SteadfastNearlyFull"}'

@@ -14,7 +14,7 @@ use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 
 /// The runs that one read or write pins: mostly one.
-pub(crate) type Runs = Short<BlockRun, 2>;
+pub(crate) type Runs = Short<BlockRun, 1>;
 
 /// Blocks that are not reused while this exists, even when they are freed.
 pub(crate) struct PinGuard<'a, M: Medium, P: Platform> {

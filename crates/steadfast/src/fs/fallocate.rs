@@ -170,7 +170,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut parts = Parts::default();
         let part = NewRun { index: from, run, in_place: None, checksums: Checksums::default() };
         let end = from + run.count;
-        let allocated = parts.push(part).and_then(|()| {
+        let allocated = memory::push(&mut parts, part).and_then(|()| {
             let plan = WritePlan { from, end, parts, size: 0, times: false };
             self.update(SpaceClass::Normal, |tx| publish::publish(tx, parameters, inode, &plan))
         });

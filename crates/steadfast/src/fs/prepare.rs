@@ -2,6 +2,8 @@
 //! to be, no extents behind its end, and no stale bytes in its last block. Nothing here changes
 //! what a reader sees. Callers hold the inode's data lock.
 
+use alloc::vec::Vec;
+
 use steadfast_media::Medium;
 
 use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
@@ -96,17 +98,34 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Zeroes the bytes of the last block behind the end of the file.
-    #[inline(never)]
     fn zero_tail(&self, parameters: &Parameters, inode: InodeNumber, size: u64) -> Result<()> {
+        match self.kept_in_tail(parameters, inode, size)? {
+            Some(kept) => {
+                let start = parameters.block_of(size) * parameters.block();
+                self.write_extents(parameters, inode, start, &kept, false).map(drop)
+            }
+            None => self.update(SpaceClass::Normal, |tx| publish::clear_tail_stale(tx, inode)),
+        }
+    }
+
+    /// The bytes of the last block before the end of the file, if the block is written. Its stack
+    /// is free again before the tail is written.
+    #[inline(never)]
+    fn kept_in_tail(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        size: u64,
+    ) -> Result<Option<Vec<u8>>> {
         let tail = parameters.block_of(size);
         let mapped =
             extent_map::overlap(&self.engine.reader()?, parameters, inode, tail, tail + 1)?;
         if mapped.is_none_or(|mapped| mapped.extent.unwritten) {
-            return self.update(SpaceClass::Normal, |tx| publish::clear_tail_stale(tx, inode));
+            return Ok(None);
         }
         let start = tail * parameters.block();
         let mut kept = memory::zeroed((size - start) as usize)?;
         self.read_data(inode, start, &mut kept)?;
-        self.write_extents(parameters, inode, start, &kept, false).map(drop)
+        Ok(Some(kept))
     }
 }

@@ -10,7 +10,6 @@ use crate::format::key::{Key, Kind};
 use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
 use crate::fs::tx::Tx;
-use crate::memory::Short;
 use crate::types::{BlockRun, Generation, InodeNumber};
 
 /// Blocks that hold new data of a file.
@@ -27,8 +26,8 @@ pub(crate) struct NewRun {
     pub checksums: Checksums,
 }
 
-/// New parts of a file. Most changes have one.
-pub(crate) type Parts = Short<NewRun, 1>;
+/// New parts of a file.
+pub(crate) type Parts = Vec<NewRun>;
 
 /// A change of a file's data.
 #[derive(Debug, Clone)]

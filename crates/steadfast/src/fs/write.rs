@@ -58,7 +58,7 @@ impl Image<'_> {
 /// The state that a write replaces.
 struct Old {
     /// Extents in the range, in order.
-    extents: Short<Mapped, 1>,
+    extents: Vec<Mapped>,
     /// End of the range: the requested end, or less if there are many extents.
     end: u64,
     /// Where the blocks of the file before the range end on the volume.
@@ -237,12 +237,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let reader = self.engine.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
         let from = parameters.block_of(offset);
-        let mut old = Old {
-            extents: Short::default(),
-            end: parameters.blocks_for(end),
-            goal: None,
-            inline: 0,
-        };
+        let mut old =
+            Old { extents: Vec::new(), end: parameters.blocks_for(end), goal: None, inline: 0 };
         if attributes.has(FLAG_INLINE) {
             let length = reader.get_with(&Key::new(inode, Kind::Inline, 0), <[u8]>::len)?;
             old.inline = length.unwrap_or(0);
@@ -260,7 +256,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 break;
             }
             let next = mapped.end();
-            old.extents.push(mapped)?;
+            memory::push(&mut old.extents, mapped)?;
             found = extent_map::starting(&reader, parameters, inode, next, old.end)?;
         }
         let mut in_place = Short::default();
@@ -388,7 +384,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             room = room.saturating_sub(extents_needed(part.run.count, extent_max));
             let run = part.run;
             let reserved = part.in_place.is_none();
-            if let Err(error) = plan.parts.push(part) {
+            if let Err(error) = memory::push(&mut plan.parts, part) {
                 if reserved {
                     self.engine.release_blocks(run);
                 }

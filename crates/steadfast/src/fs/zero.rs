@@ -156,7 +156,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             at += part.run.count;
             goal = Some(BlockAddress(part.run.end()));
             let reserved = part.in_place.is_none().then_some(part.run);
-            if let Err(error) = plan.parts.push(part) {
+            if let Err(error) = memory::push(&mut plan.parts, part) {
                 reserved.into_iter().for_each(|run| self.engine.release_blocks(run));
                 return Err(error);
             }
