@@ -13,65 +13,43 @@ source "$TESTS/helpers/nodes.sh"
 start_etcd
 VOLUME=cluster://127.0.0.1:$ETCD_PORT/home
 "$STEADFAST" mkfs --quiet --size 64M "$WORK/volume.img"
-"$STEADFAST" mount "$WORK/volume.img" "$MNT" && touch "$MNT/probe" && "$STEADFAST" umount "$MNT" >/dev/null
+"$STEADFAST" mount "$WORK/volume.img" "$MNT" && touch "$MNT/probe"
+"$STEADFAST" umount "$MNT" >/dev/null
 "$STEADFAST" cluster create \
     --fence 'kill -9 "$STEADFAST_PROCESS" 2>/dev/null; while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done' \
     "$VOLUME" "$WORK/volume.img" >/dev/null
 
-# reads NODE: programs that read 20 files through pages, again and again.
-reads() {
-    python3 - "$WORK/$1" <<'PYTHON' &
-import os, sys
-files = [os.open(f"{sys.argv[1]}/read{number}", os.O_RDONLY) for number in range(20)]
-try:
-    while True:
-        for file in files:
-            os.pread(file, 4096, 0)
-except OSError:
-    pass
-PYTHON
+# uses NODE HOW: a program that reads or writes the files there, again and again. Its process is
+# USER_OF[HOW].
+declare -A USER_OF
+uses() {
+    python3 "$TESTS/helpers/again.py" "$2" "$WORK/$1" &
     own $!
-    READER=$!
-}
-# writes NODE: changes these files, again and again.
-writes() {
-    python3 - "$WORK/$1" <<'PYTHON' &
-import os, sys
-files = [os.open(f"{sys.argv[1]}/read{number}", os.O_RDWR) for number in range(20)]
-count = 0
-try:
-    while True:
-        for file in files:
-            count += 1
-            os.pwrite(file, b"%08d" % count, 0)
-except OSError:
-    pass
-PYTHON
-    own $!
-    WRITER=$!
+    USER_OF[$2]=$!
+    disown
 }
 
 for how in kill stop-and-kill unmount stop-and-unmount; do
     for node in first second third; do node_start "$node" && owns "$node"; done
     for number in $(seq 0 19); do echo 00000000 >"$WORK/first/read$number"; done
     sleep 0.8
-    reads second
-    writes third
+    uses second read
+    uses third write
     sleep "0.$((RANDOM % 8 + 1))"
     helper=$(pgrep -P "${PIDS[second]}" -x steadfast-pull) || die "the node has no helper"
     case $how in
-    kill) kill -9 "${PIDS[second]}" ;;
-    stop-and-kill) kill -STOP "${PIDS[first]}" && sleep 0.05 && kill -9 "${PIDS[second]}" ;;
-    unmount) kill -9 $READER && wait $READER 2>/dev/null || umount "$WORK/second" ;;
-    stop-and-unmount)
-        kill -9 $READER && wait $READER 2>/dev/null || true
-        kill -STOP "${PIDS[first]}"
-        umount "$WORK/second"
-        ;;
+    *unmount) kill -9 "${USER_OF[read]}" && gone "${USER_OF[read]}" 10 ;;
+    esac
+    case $how in
+    stop-and-*) kill -STOP "${PIDS[first]}" && sleep 0.05 ;;
+    esac
+    case $how in
+    *kill) kill -9 "${PIDS[second]}" ;;
+    *unmount) umount "$WORK/second" ;;
     esac
     gone "${PIDS[second]}" 10 || die "$how: the node does not end: $(last_lines second)"
     gone "$helper" 10 || die "$how: its helper does not end"
-    kill -9 $READER $WRITER 2>/dev/null || true
+    kill -9 "${USER_OF[@]}" 2>/dev/null || true
     kill -CONT "${PIDS[first]}" 2>/dev/null || true
     for node in third first; do
         kill -9 "${PIDS[$node]}" 2>/dev/null || true

@@ -5,9 +5,10 @@
 //! `unmount`, as at the end of the mount. `noatime` and `relatime` go to the daemon, too.
 //!
 //! All other options of Steadfast last as long as the daemon. mount(8) repeats those of fstab, so
-//! they may be there. One that is not in force is refused, because nothing would change. The command
-//! line of the daemon tells what is in force. Where it does not (a root file system, whose mount was
-//! made in an initramfs, or a process that may not be seen), such options are accepted and ignored.
+//! they may be there. One that is not in force is refused, because nothing would change. The
+//! command line of the daemon tells what is in force. Where it does not (a root file system, whose
+//! mount was made in an initramfs, or a process that may not be seen), such options are accepted
+//! and ignored.
 //!
 //! Where fstab does not have the mount, mount(8) gives the options that the kernel shows, changed
 //! as requested. This list is whole: `async` is in it as the absence of `sync`.

@@ -6,7 +6,8 @@
 //! Pages are written back in any order and at any time, in requests of adjacent pages.
 //!
 //! Programs write files sequentially, append, write at random offsets, overwrite, remove and
-//! commit. They take snapshots and make files share blocks. The volume is in memory; it is filled until all writes fail, then emptied, repeatedly.
+//! commit. They take snapshots and make files share blocks. The volume is in memory; it is filled
+//! until all writes fail, then emptied, repeatedly.
 //!
 //! Checks: a write-back of admitted pages never fails, unless one write has extended a file that
 //! was being overwritten. Each file has the bytes that its writes reported as stored.

@@ -111,6 +111,11 @@ impl End {
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
     }
 
+    /// The workers have ended: nothing must wait for an answer any more.
+    pub(crate) fn end_connection(&self) {
+        self.connection.abort();
+    }
+
     fn cut_off(&self) {
         self.cut.store(true, Ordering::Release);
         let (done, rescued) = mpsc::channel();

@@ -47,11 +47,11 @@ pub(crate) fn limit(
             let by = |valid| attributes(Delegated { nodeid, same, valid });
             shorten(&mut entry.attr_valid, &mut entry.attr_valid_nsec, by);
             answer[..start].copy_from_slice(entry.as_bytes());
-            opened(&mut answer[start..], false);
+            opened(&mut answer[start..], || false);
         }
         opcode::OPEN => {
             let wanted = request.arguments().take::<OpenIn>();
-            opened(answer, wanted.is_ok_and(|wanted| may_cache(wanted.flags)));
+            opened(answer, || wanted.is_ok_and(|wanted| may_cache(wanted.flags)));
         }
         opcode::GETATTR | opcode::SETATTR => {
             let Ok((mut found, _)) = AttrOut::read_from_prefix(&*answer) else { return };
@@ -95,11 +95,11 @@ fn shorten(seconds: &mut u64, nanoseconds: &mut u32, by: impl FnOnce(Duration) -
     (*seconds, *nanoseconds) = (to.as_secs(), to.subsec_nanos());
 }
 
-fn opened(answer: &mut [u8], may_cache: bool) {
+fn opened(answer: &mut [u8], may_cache: impl FnOnce() -> bool) {
     if let Ok((open, _)) = OpenOut::read_from_prefix(&*answer) {
         // Each close is reported, because it releases locks.
-        let open_flags = match may_cache {
-            true => open.open_flags & (fopen::DIRECT_IO | fopen::KEEP_CACHE),
+        let open_flags = match open.open_flags & fopen::DIRECT_IO == 0 && may_cache() {
+            true => open.open_flags & fopen::KEEP_CACHE,
             false => fopen::DIRECT_IO,
         };
         let open = OpenOut { open_flags, ..open };
@@ -157,5 +157,28 @@ mod tests {
         // An answer that is too short, or of another kind, stays as it is.
         assert_eq!(limited(opcode::LOOKUP, &[1; 20]), [1; 20]);
         assert_eq!(limited(opcode::READ, &[1; 200]), [1; 200]);
+    }
+
+    #[test]
+    fn pages_are_allowed_only_where_nothing_forbids_them() {
+        let mut header = InHeader::new_zeroed();
+        let wanted = OpenIn { flags: 5, ..OpenIn::new_zeroed() };
+        header.len = (size_of::<InHeader>() + size_of::<OpenIn>()) as u32;
+        header.opcode = opcode::OPEN;
+        let bytes = [header.as_bytes(), wanted.as_bytes()].concat();
+        let request = Request::parse(&bytes).unwrap();
+        let opened = |open_flags, allowed: Option<bool>| {
+            let mut answer = OpenOut { fh: 3, open_flags, backing_id: 0 }.as_bytes().to_vec();
+            let may_cache = |flags| {
+                assert_eq!(flags, 5);
+                allowed.expect("nothing is left to allow")
+            };
+            limit(&request, &mut answer, |valid| valid, |told| told.valid, may_cache);
+            OpenOut::read_from_bytes(&answer).unwrap().open_flags
+        };
+        let usual = fopen::KEEP_CACHE | fopen::NOFLUSH;
+        assert_eq!(opened(usual, Some(true)), fopen::KEEP_CACHE, "each close is reported");
+        assert_eq!(opened(usual, Some(false)), fopen::DIRECT_IO);
+        assert_eq!(opened(fopen::DIRECT_IO, None), fopen::DIRECT_IO);
     }
 }

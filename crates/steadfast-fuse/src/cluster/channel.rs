@@ -101,13 +101,22 @@ impl Channel {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request, and sends it if there is a connection.
+    /// Adds a request, and sends it if there is a connection. `waits`: it may wait for one.
     ///
     /// # Errors
-    /// ESTALE: an fsync that could not tell the truth, see [`super::unsynced`].
-    pub(super) fn ask(&self, back: Return, request: &Request<'_>) -> Result<(), Errno> {
+    /// ESTALE: an fsync that could not tell the truth, see [`super::unsynced`]. EIO: there is no
+    /// connection, and it must not wait.
+    pub(super) fn ask(
+        &self,
+        back: Return,
+        request: &Request<'_>,
+        waits: bool,
+    ) -> Result<(), Errno> {
         let (frame, writer) = {
             let mut state = self.state();
+            if !waits && state.connection.is_none() {
+                return Err(Errno(libc::EIO));
+            }
             if state.unsynced.must_fail(request) {
                 return Err(Errno(libc::ESTALE));
             }
@@ -272,12 +281,7 @@ impl Channel {
         Some(what(&Request::parse(&state.pending.get(&number)?.bytes)?))
     }
 
-    /// Whether there is a connection to an owner.
-    pub(super) fn is_connected(&self) -> bool {
-        self.state().connection.is_some()
-    }
-
-    /// Answers the pending requests that are not to wait for another connection.
+    /// The connection is over: answers the pending requests that must not wait for another one.
     pub(super) fn give_up(&self, which: impl Fn(&Request<'_>) -> bool) {
         let given_up: Vec<Pending> = {
             let mut state = self.state();

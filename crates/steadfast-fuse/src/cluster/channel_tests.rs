@@ -36,11 +36,19 @@ impl Sent {
 }
 
 fn ask(channel: &Channel, unique: u64, opcode: u32, inode: u64) -> (Result<(), Errno>, Answers) {
+    ask_from(channel, (unique, opcode, inode, 0), true)
+}
+
+fn ask_from(
+    channel: &Channel,
+    (unique, opcode, inode, pid): (u64, u32, u64, u32),
+    waits: bool,
+) -> (Result<(), Errno>, Answers) {
     let len = size_of::<InHeader>() as u32;
     let header =
-        InHeader { len, opcode, unique, nodeid: inode, uid: 0, gid: 0, pid: 0, extensions: 0 };
+        InHeader { len, opcode, unique, nodeid: inode, uid: 0, gid: 0, pid, extensions: 0 };
     let (back, answers) = channel_of();
-    (channel.ask(back, &Request::parse(header.as_bytes()).unwrap()), answers)
+    (channel.ask(back, &Request::parse(header.as_bytes()).unwrap(), waits), answers)
 }
 
 fn channel_of() -> (Return, Answers) {
@@ -58,6 +66,24 @@ fn answer(channel: &Channel, number: u64, accepted: u64) {
     let progress = Progress { accepted, durable: 0 };
     let (told, bytes) = (Told::Answer, b"done".to_vec());
     channel.receive(AnswerFrame { told, number, error: 0, progress, bytes }, |_, _, _| {});
+}
+
+/// A process that holds the mount must not wait for an owner that may never come.
+#[test]
+fn what_must_not_wait_fails_without_a_connection() {
+    const LOOKER: u32 = 7;
+    let channel = Channel::new();
+    let look = || ask_from(&channel, (10, opcode::GETATTR, 1, LOOKER), false);
+    assert_eq!(look().0, Err(Errno(libc::EIO)));
+    connect(&channel);
+    let (asked, answers) = look();
+    assert_eq!(asked, Ok(()));
+    let (_, others) = ask(&channel, 12, opcode::GETATTR, 1);
+    channel.close(None);
+    channel.give_up(|request| request.header.pid == LOOKER);
+    assert_eq!(answers.try_recv(), Ok(Err(Errno(libc::EIO))));
+    assert!(others.try_recv().is_err(), "it waits for the next connection");
+    assert_eq!(look().0, Err(Errno(libc::EIO)));
 }
 
 #[test]

@@ -7,8 +7,8 @@
 //!
 //! - attributes may be kept only once an answer with the same ones has been with the kernel for
 //!   [`SETTLING`]: no notification can overtake that one;
-//! - a notification is sent only while the kernel may still keep attributes. That of pages has to be
-//!   sent in any case. Before it this node has the kernel ask again ([`super::page_keeper`]). So
+//! - a notification is sent only while the kernel may still keep attributes. That of pages has to
+//!   be sent in any case. Before it this node has the kernel ask again ([`super::page_keeper`]). So
 //!   the kernel never goes on with a size that is older than an answered change;
 //! - only GETATTR and STATX count as the first answer, because the kernel drops a cached ACL there.
 //!
@@ -128,9 +128,9 @@ impl Keeper {
         }
     }
 
-    /// Has the kernel drop the attributes of nodes, and all names if `names`. `then` is told whether
-    /// it has. A notification must not overtake a read into pages, so those of such nodes are
-    /// recalled, too.
+    /// Has the kernel drop the attributes of nodes, and all names if `names`. `then` is told
+    /// whether it has. A notification must not overtake a read into pages, so those of such nodes
+    /// are recalled, too.
     pub(super) fn recall(
         &self,
         nodes: &[NodeHandle],

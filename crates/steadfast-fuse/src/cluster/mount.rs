@@ -117,6 +117,9 @@ impl SharedMount {
         let puller = Puller::start(device.clone(), at, &connection, true);
         let end = UnmountHandle::new(mount.clone(), connection, jobs);
         let reads = agreement.looks_before_reads();
+        if reads && let Some(limits) = mount.cache_limits() {
+            limits.raise_read_ahead();
+        }
         let (pages, page_recalls) = PageKeeper::new(device.clone(), puller, reads);
         let keeper = Keeper::new(device.clone(), agreement.epochs(), pages);
         let switch = Arc::new(Switch::new(keeper));
@@ -191,6 +194,8 @@ impl SharedMount {
             let _ = follower.join();
         }
         self.shared.finish(cut);
+        // The helper process may be looking.
+        self.shared.end.0.end_connection();
         self.shared.switch.keeper.pages.end();
         result
     }

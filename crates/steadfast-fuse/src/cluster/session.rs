@@ -29,8 +29,8 @@ use crate::service::{Answer, Answering, Return, Service};
 pub const SESSION_TIME: Duration = Duration::from_secs(10);
 /// Threads that execute the requests of one peer. Requests beyond them wait in a queue.
 const THREADS: usize = 4;
-/// Threads for requests that a recall of pages may wait for. These requests wait for no such recall,
-/// unless too many files have pages.
+/// Threads for requests that a recall of pages may wait for. These requests wait for no such
+/// recall, unless too many files have pages.
 const PAGE_THREADS: usize = 2;
 /// Requests that may wait for a thread. Beyond them the connection is not read.
 const QUEUE: usize = 64;
@@ -436,9 +436,11 @@ impl Inner {
     /// may look at the root, too.
     fn has_recall_wait(&self, request: &Request<'_>) -> bool {
         let node = request.header.nodeid;
+        // A look at a node that the kernel has forgotten is LOOKUP.
+        let looks =
+            tells_attributes(request.header.opcode) || request.header.opcode == opcode::LOOKUP;
         request.is_for_pages()
-            || tells_attributes(request.header.opcode)
-                && (node == ROOT_ID || self.recalls.values().any(|recall| recall.has(node)))
+            || looks && (node == ROOT_ID || self.recalls.values().any(|recall| recall.has(node)))
     }
 
     /// Without the connection nothing is confirmed.
@@ -460,8 +462,8 @@ impl Answering for SessionReturn {
     }
 }
 
-/// Whether an answer tells the kernel how old its pages may be. Then it must not overtake a recall of
-/// pages.
+/// Whether an answer tells the kernel how old its pages may be. Then it must not overtake a recall
+/// of pages.
 fn tells_attributes(opcode: u32) -> bool {
     matches!(opcode, opcode::GETATTR | opcode::STATX)
 }

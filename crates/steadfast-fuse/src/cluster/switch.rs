@@ -105,7 +105,7 @@ impl LocalService {
         }
         if outcome == Ok(Answer::Ready) {
             switch.keeper.limit(request, out.filled_mut(), asked);
-            return behind(switch, later, request, out);
+            return behind(switch, &back, request, out);
         }
         outcome
     }
@@ -145,11 +145,8 @@ impl Service for Switch {
             // The end of the mount, which no other node has to know of.
             opcode::DESTROY => return Ok(Answer::Ready),
             _ => {
-                // It holds the mount, which must be able to end without an owner.
-                if self.keeper.pages.is_look(request) && !self.channel.is_connected() {
-                    return Err(Errno(libc::EIO));
-                }
-                self.channel.ask(later()?, request)?;
+                // A look holds the mount, which must be able to end without an owner.
+                self.channel.ask(later()?, request, !self.keeper.pages.is_look(request))?;
                 if self.here.get().is_some() {
                     self.serve_pending();
                 }

@@ -1,10 +1,10 @@
 //! [`PageHolders`]: the kernels that may have pages of files.
 //!
 //! With several kernels, a file is read through a kernel's pages only if it is opened for nothing
-//! else, and written without them. But a mapping, and splice(2), which sendfile(2) uses, always read
-//! through pages. The kernel does not ask again for what it has in a page. So the pages of other
-//! kernels are recalled before data changes. A kernel may read a page again in between, so they are
-//! recalled behind the change, too, before it is answered.
+//! else, and written without them. But a mapping, and splice(2), which sendfile(2) uses, always
+//! read through pages. The kernel does not ask again for what it has in a page. So the pages of
+//! other kernels are recalled before data changes. A kernel may read a page again in between, so
+//! they are recalled behind the change, too, before it is answered.
 //!
 //! Invariants:
 //! - A kernel that has a page of a file is a holder: it becomes one before its read is executed.

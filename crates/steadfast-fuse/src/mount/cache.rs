@@ -25,6 +25,11 @@ impl CacheLimits {
     /// Without this, buffered writes are several times slower; nothing else changes.
     pub(crate) fn raise(&self) {
         self.lift_dirty_max();
+        self.raise_read_ahead();
+    }
+
+    /// Increases read-ahead: a large read takes fewer requests.
+    pub(crate) fn raise_read_ahead(&self) {
         self.set("read_ahead_kb", "1024");
     }
 

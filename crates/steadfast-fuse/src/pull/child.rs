@@ -76,13 +76,13 @@ impl Plan {
         // module's documentation.
         unsafe {
             let signals = self.prepare();
-            let mounts = self.look.begin();
             let mut set = [
                 libc::pollfd { fd: SOCKET, events: libc::POLLIN, revents: 0 },
                 libc::pollfd { fd: signals, events: libc::POLLIN, revents: 0 },
-                libc::pollfd { fd: mounts, events: libc::POLLPRI, revents: 0 },
+                libc::pollfd { fd: -1, events: libc::POLLPRI, revents: 0 },
             ];
             loop {
+                set[2].fd = self.look.table;
                 if libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) < 0 {
                     continue;
                 }

@@ -1,9 +1,9 @@
 //! The helper process looks at the attributes of a file, so that the kernel takes them.
 //!
 //! The kernel drops an answer about attributes that a notification has overtaken, and goes on with
-//! the size that it has. A cached read would end there, or show zero bytes behind the end. So before
-//! each notification about pages the helper asks, as a program does, and compares the size that it
-//! is told with the one that the kernel has then.
+//! the size that it has. A cached read would end there, or show zero bytes behind the end. So the
+//! helper asks before each notification about pages, as a program does. It compares the size that
+//! it is told with the one that the kernel has then.
 //!
 //! The file is opened by its handle, which is the node id and the generation (`fuse_fh_to_dentry`,
 //! open_by_handle_at(2)). That takes a place on the mount to begin with. This is the working
@@ -38,27 +38,14 @@ pub(super) struct Look {
     device: (u32, u32),
     /// The copy of the mount with the working directory; below 0: none yet.
     copy: RawFd,
-    /// Changes when the table of mounts does.
-    table: RawFd,
-    over: bool,
+    /// The table of mounts, to be polled for [`mounts_changed`](Self::mounts_changed); below 0: the
+    /// mount is not held.
+    pub(super) table: RawFd,
 }
 
 impl Look {
     pub(super) fn new(directory: CString, device: (u32, u32)) -> Look {
-        Look { directory, device, copy: -1, table: -1, over: false }
-    }
-
-    /// Begins in the helper. Returns a descriptor to be polled for
-    /// [`mounts_changed`](Self::mounts_changed).
-    ///
-    /// # Safety
-    /// Only in the forked child.
-    pub(super) unsafe fn begin(&mut self) -> RawFd {
-        // SAFETY: a plain system call with a valid argument.
-        self.table = unsafe {
-            libc::open(c"/proc/self/mountinfo".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)
-        };
-        self.table
+        Look { directory, device, copy: -1, table: -1 }
     }
 
     /// Lets go of the mount if it is not at its place any more.
@@ -73,12 +60,10 @@ impl Look {
             if found.is_ok_and(|found| self.is_there(&found)) {
                 return;
             }
-            self.over = true;
-            if self.copy >= 0 {
-                libc::chdir(c"/".as_ptr());
-                libc::close(self.copy);
-                self.copy = -1;
-            }
+            libc::chdir(c"/".as_ptr());
+            libc::close(self.copy);
+            libc::close(self.table);
+            (self.copy, self.table) = (-1, -1);
         }
     }
 
@@ -133,16 +118,21 @@ impl Look {
     /// Makes the copy. Returns 0 or an errno.
     unsafe fn enter(&mut self) -> i32 {
         const CLONE: c_int = 1;
-        if self.over {
-            return libc::ENODEV;
-        }
-        // SAFETY: system calls with arguments that outlive them; the descriptor is closed again.
+        // SAFETY: system calls with arguments that outlive them; the descriptors are closed again.
         unsafe {
+            // First: without it the mount could not end.
+            let table =
+                libc::open(c"/proc/self/mountinfo".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            if table < 0 {
+                return libc::ENODEV;
+            }
             let path = self.directory.as_ptr();
             let flags = CLONE | libc::O_CLOEXEC;
             let copy = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path, flags) as RawFd;
             if copy < 0 {
-                return errno();
+                let errno = errno();
+                libc::close(table);
+                return errno;
             }
             let found = look(copy, c"", libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC);
             let failed = match found {
@@ -152,9 +142,10 @@ impl Look {
                 Err(errno) => errno,
             };
             if failed == 0 {
-                self.copy = copy;
+                (self.copy, self.table) = (copy, table);
             } else {
                 libc::close(copy);
+                libc::close(table);
             }
             failed
         }
@@ -191,8 +182,8 @@ fn open_by_handle(at: RawFd, nodeid: u64, generation: u64) -> Result<RawFd, i32>
     }
 }
 
-/// Whether this process may open files by their handles. The kernel looks at that before it looks at
-/// the handle.
+/// Whether this process may open files by their handles. The kernel looks at that before it looks
+/// at the handle.
 pub(super) fn is_allowed() -> bool {
     use std::os::fd::AsRawFd;
     let place = std::fs::File::open("/proc");

@@ -223,7 +223,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(in_tree)
     }
 
-    /// As [`look_up_next`](Self::look_up_next), passed to `take`: without a copy if there is no log.
+    /// As [`look_up_next`](Self::look_up_next), passed to `take`: without a copy if there is no
+    /// log.
     pub(in crate::engine) fn look_up_next_with<T>(
         &self,
         view: &View,
