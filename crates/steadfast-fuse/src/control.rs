@@ -20,7 +20,7 @@ use crate::abi::output::{IoctlOut, LseekOut};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
 use crate::filesystem::page_holders::WAIT;
-use crate::filesystem::recall::{NodeHandle, Recall, Recalled};
+use crate::filesystem::recall::{Recall, Recalled, RecalledNode};
 use crate::filesystem::{Filesystem, OpenTransaction, Parked, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
 use crate::ioctl::SnapshotArgument;
 use crate::jobs::{Command, Job};
@@ -265,8 +265,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         for (nodeid, handles) in open {
             match self.recaller.get().filter(|_| self.device.is_none()) {
                 Some(peer) => {
-                    let stale = NodeHandle { nodeid, generation: 0 };
-                    peer.recall(&[stale], Recalled::Pages, recall.begin());
+                    let stale = [RecalledNode::stale(nodeid)];
+                    peer.recall(&stale, Recalled::Pages, recall.begin());
                 }
                 None => report("pages of an open file", self.invalidate_inode(nodeid, 0)),
             }

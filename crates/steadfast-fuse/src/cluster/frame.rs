@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::buffer::DATA_MAX;
-use crate::filesystem::recall::{NodeHandle, Recalled};
+use crate::filesystem::recall::{Recalled, RecalledNode};
 
 /// Longest body of a frame: the data of a WRITE or READ, and what stands before it.
 const BODY_MAX: usize = DATA_MAX + 4096;
@@ -174,7 +174,7 @@ impl AnswerFrame {
     }
 
     /// The recall of what the kernel keeps of nodes.
-    pub(super) fn recall(number: u64, nodes: &[NodeHandle], what: Recalled) -> AnswerFrame {
+    pub(super) fn recall(number: u64, nodes: &[RecalledNode], what: Recalled) -> AnswerFrame {
         AnswerFrame {
             told: match what {
                 Recalled::Attributes => Told::Recall,
@@ -189,9 +189,9 @@ impl AnswerFrame {
     }
 
     /// The nodes of a recall.
-    pub(super) fn nodes(&self) -> Vec<NodeHandle> {
-        let node = |bytes: &[u8]| NodeHandle::read_from_bytes(bytes).ok();
-        self.bytes.chunks_exact(size_of::<NodeHandle>()).filter_map(node).collect()
+    pub(super) fn nodes(&self) -> Vec<RecalledNode> {
+        let node = |bytes: &[u8]| RecalledNode::read_from_bytes(bytes).ok();
+        self.bytes.chunks_exact(size_of::<RecalledNode>()).filter_map(node).collect()
     }
 }
 

@@ -27,7 +27,7 @@ use crate::abi::input::{BatchForgetIn, ForgetOne};
 use crate::abi::opcode;
 use crate::device::Device;
 use crate::filesystem::delegations::LATE;
-use crate::filesystem::recall::NodeHandle;
+use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
 use crate::request::Request;
 use crate::validity;
@@ -133,7 +133,7 @@ impl Keeper {
     /// are recalled, too.
     pub(super) fn recall(
         &self,
-        nodes: &[NodeHandle],
+        nodes: &[RecalledNode],
         names: bool,
         then: impl FnOnce(bool) + Send + 'static,
     ) {
@@ -141,7 +141,7 @@ impl Keeper {
             let (mut settled, now) = (self.settled(), Instant::now());
             (settled.recall(nodes, now), names && settled.recall_names(now))
         };
-        let (read, others): (Vec<NodeHandle>, Vec<NodeHandle>) =
+        let (read, others): (Vec<RecalledNode>, Vec<RecalledNode>) =
             kept.into_iter().partition(|node| self.pages.has(node.nodeid));
         let others: Vec<u64> = others.iter().map(|node| node.nodeid).collect();
         let dropped = self.drop_from_kernel(&others, names);
@@ -155,7 +155,7 @@ impl Keeper {
     /// Has the kernel drop attributes and pages of nodes. `then` is told whether it has.
     pub(super) fn recall_pages(
         &self,
-        nodes: Vec<NodeHandle>,
+        nodes: Vec<RecalledNode>,
         then: impl FnOnce(bool) + Send + 'static,
     ) {
         self.settled().recall(&nodes, Instant::now());
@@ -249,7 +249,7 @@ impl Settled {
     }
 
     /// Returns the nodes of which the kernel may keep attributes.
-    fn recall(&mut self, nodes: &[NodeHandle], now: Instant) -> Vec<NodeHandle> {
+    fn recall(&mut self, nodes: &[RecalledNode], now: Instant) -> Vec<RecalledNode> {
         let mut kept = Vec::new();
         for node in nodes {
             if !self.has_place(node.nodeid, now) {
@@ -297,8 +297,8 @@ mod tests {
 
     const VALID: Duration = Duration::from_millis(400);
 
-    fn node(nodeid: u64) -> NodeHandle {
-        NodeHandle { nodeid, generation: 1 }
+    fn node(nodeid: u64) -> RecalledNode {
+        RecalledNode { nodeid, generation: 1, size: 0 }
     }
 
     /// An answer to GETATTR, and one to LOOKUP.

@@ -23,7 +23,7 @@ use crate::commands::Commands;
 use crate::device::Device;
 use crate::filesystem::delegations::Lasting;
 use crate::filesystem::kernels::Kernels;
-use crate::filesystem::recall::{Done, NodeHandle, Recalled, Recaller};
+use crate::filesystem::recall::{Done, Recalled, RecalledNode, Recaller};
 use crate::filesystem::{Filesystem, Kernel};
 use crate::init::{self, Agreement};
 use crate::jobs::Job;
@@ -312,7 +312,7 @@ impl Ownership {
 struct OwnerKernel(Weak<Switch>);
 
 impl Recaller for OwnerKernel {
-    fn recall(&self, nodes: &[NodeHandle], what: Recalled, done: Done) {
+    fn recall(&self, nodes: &[RecalledNode], what: Recalled, done: Done) {
         let then = |dropped| if dropped { drop(done) } else { done.never() };
         let Some(switch) = self.0.upgrade() else { return then(true) };
         match what {
@@ -326,7 +326,7 @@ impl Recaller for OwnerKernel {
 struct PeerKernel(Weak<PeerSession>);
 
 impl Recaller for PeerKernel {
-    fn recall(&self, nodes: &[NodeHandle], what: Recalled, done: Done) {
+    fn recall(&self, nodes: &[RecalledNode], what: Recalled, done: Done) {
         match self.0.upgrade() {
             Some(session) => session.recall(nodes, what, done),
             None => done.never(),

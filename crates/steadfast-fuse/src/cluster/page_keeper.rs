@@ -6,7 +6,11 @@
 //! no node reads a page longer than it may keep attributes, even one that hears of no recall.
 //!
 //! Invariants:
-//! - Before a notification about pages the size that the kernel has is right ([`crate::pull`]).
+//! - Before a notification about pages the size that the kernel has is that of before the change, or
+//!   right ([`crate::pull`]). Behind it, and before a change is confirmed, it is right.
+//! - The kernel takes a larger size only when it has dropped the pages that end at the smaller one:
+//!   these show zero bytes from there on. It takes a smaller one first: a read that finds the end
+//!   tells the kernel so, unless a notification has overtaken it.
 //! - An answer about attributes is given to the kernel behind the recalls that came before it. So
 //!   the pages that a program then finds are not older than the answer.
 
@@ -18,15 +22,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::abi::opcode;
 use crate::device::Device;
-use crate::filesystem::recall::NodeHandle;
+use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
-use crate::pull::Puller;
+use crate::pull::{Puller, Taken};
 use crate::request::Request;
 
 /// Most nodes that are known to have pages. Beyond them the pages of another one are dropped.
 const NODES_MAX: usize = 1 << 16;
 /// Nodes whose pages the kernel must drop. What is called behind it is told whether it has.
-type PageRecall = (Vec<NodeHandle>, Box<dyn FnOnce(bool) + Send>);
+type PageRecall = (Vec<RecalledNode>, Box<dyn FnOnce(bool) + Send>);
 
 /// See the module.
 pub(super) struct PageKeeper {
@@ -45,11 +49,6 @@ pub(super) struct PageKeeper {
 
 /// What the thread is told.
 pub(super) struct PageRecalls(Receiver<PageRecall>);
-
-/// A node that the kernel is not asked about: it is stale, or there are too many.
-fn stale(nodeid: u64) -> NodeHandle {
-    NodeHandle { nodeid, generation: 0 }
-}
 
 impl PageKeeper {
     /// A thread has to [`run`](Self::run) with the second result. `reads`: files may be read
@@ -109,7 +108,7 @@ impl PageKeeper {
             && let Some(other) = pages.iter().next().copied()
         {
             pages.remove(&other);
-            self.recall(vec![stale(other)], drop);
+            self.recall(vec![RecalledNode::stale(other)], drop);
         }
         pages.insert(nodeid);
     }
@@ -122,7 +121,7 @@ impl PageKeeper {
 
     /// The nodes that the kernel has are stale, and so are their pages.
     pub(super) fn lose(&self) {
-        let nodes: Vec<NodeHandle> = self.pages().drain().map(stale).collect();
+        let nodes: Vec<RecalledNode> = self.pages().drain().map(RecalledNode::stale).collect();
         if !nodes.is_empty() {
             self.recall(nodes, drop);
         }
@@ -130,7 +129,11 @@ impl PageKeeper {
 
     /// Has the thread recall attributes and pages of nodes. `then` is told whether the kernel has
     /// dropped them.
-    pub(super) fn recall(&self, nodes: Vec<NodeHandle>, then: impl FnOnce(bool) + Send + 'static) {
+    pub(super) fn recall(
+        &self,
+        nodes: Vec<RecalledNode>,
+        then: impl FnOnce(bool) + Send + 'static,
+    ) {
         {
             let mut recalling = self.recalling();
             nodes.iter().for_each(|node| *recalling.entry(node.nodeid).or_default() += 1);
@@ -161,10 +164,10 @@ impl PageKeeper {
     }
 
     /// Returns whether the kernel has dropped the attributes and pages of nodes.
-    fn drop_pages(&self, nodes: &[NodeHandle]) -> bool {
+    fn drop_pages(&self, nodes: &[RecalledNode]) -> bool {
         let mut dropped = true;
         for node in nodes {
-            dropped &= self.look(*node);
+            let taken = self.look(*node, false);
             match self.device.invalidate_inode(node.nodeid, 0) {
                 // A kernel that is no more keeps nothing.
                 Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
@@ -173,6 +176,11 @@ impl PageKeeper {
                 }
                 _ => {}
             }
+            dropped &= match taken {
+                Taken::Yes => true,
+                Taken::Larger => self.look(*node, true) == Taken::Yes,
+                Taken::No => false,
+            };
         }
         let mut recalling = self.recalling();
         for node in nodes {
@@ -186,17 +194,19 @@ impl PageKeeper {
         dropped
     }
 
-    /// Has the kernel take the attributes of a node. Returns whether it has.
-    fn look(&self, node: NodeHandle) -> bool {
+    /// Has the kernel take the attributes of a node, unless the size is larger than the one that it
+    /// has. `grows`: that one, too.
+    fn look(&self, node: RecalledNode, grows: bool) -> Taken {
         if self.looks.is_none() || node.generation == 0 || self.lost.load(Ordering::Relaxed) {
-            return true;
+            return Taken::Yes;
         }
-        let Err(error) = self.puller.look(node.nodeid, node.generation) else { return true };
-        if error.raw_os_error() == Some(libc::ENODEV) {
-            self.lost.store(true, Ordering::Relaxed);
-            return true;
+        match self.puller.look(node, grows) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                self.lost.store(true, Ordering::Relaxed);
+                Taken::Yes
+            }
+            result => result.unwrap_or(Taken::No),
         }
-        false
     }
 
     fn recalling(&self) -> MutexGuard<'_, HashMap<u64, usize>> {

@@ -19,7 +19,7 @@ use super::link::{Authority, wait_until_sure};
 use crate::abi::{ROOT_ID, opcode};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
-use crate::filesystem::recall::{Done, NodeHandle, Recall, Recalled};
+use crate::filesystem::recall::{Done, Recall, Recalled, RecalledNode};
 use crate::io_flusher::set_io_flusher;
 use crate::log::log_warning;
 use crate::request::Request;
@@ -58,7 +58,7 @@ pub(super) trait Guest: Service {
 /// A recall that the peer has not confirmed.
 struct Unconfirmed {
     done: Done,
-    nodes: Vec<NodeHandle>,
+    nodes: Vec<RecalledNode>,
     /// Whether it is about pages.
     pages: bool,
 }
@@ -69,7 +69,7 @@ impl Unconfirmed {
     }
 
     /// Nodes whose pages it is about.
-    fn pages(&self) -> &[NodeHandle] {
+    fn pages(&self) -> &[RecalledNode] {
         if self.pages { &self.nodes } else { &[] }
     }
 }
@@ -103,7 +103,7 @@ struct Inner {
     /// Recalls that the peer has not confirmed.
     recalls: HashMap<u64, Unconfirmed>,
     /// Nodes whose pages the peer must drop when it is back.
-    missed: HashSet<NodeHandle>,
+    missed: HashMap<u64, RecalledNode>,
     /// Number of the last recall.
     recalled: u64,
     /// Recalls, and answers that must not overtake them, have a thread of their own, because a peer
@@ -138,7 +138,7 @@ impl PeerSession {
             page_queue: Some(page_queue),
             told: Progress::default(),
             recalls: HashMap::new(),
-            missed: HashSet::new(),
+            missed: HashMap::new(),
             recalled: 0,
             recall_queue: Some(recall_queue),
         };
@@ -197,7 +197,7 @@ impl PeerSession {
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
         }
-        let missed: Vec<NodeHandle> = inner.missed.drain().collect();
+        let missed: Vec<RecalledNode> = inner.missed.drain().map(|(_, node)| node).collect();
         for missed in missed.chunks(NODES_MAX) {
             inner.recall(missed, Recalled::Pages, Arc::new(Recall::default()).begin());
         }
@@ -412,13 +412,13 @@ struct SessionReturn {
 impl PeerSession {
     /// Has the peer's kernel drop what it keeps, see
     /// [`Recaller`](crate::filesystem::recall::Recaller).
-    pub(super) fn recall(&self, nodes: &[NodeHandle], what: Recalled, done: Done) {
+    pub(super) fn recall(&self, nodes: &[RecalledNode], what: Recalled, done: Done) {
         self.inner().recall(nodes, what, done);
     }
 }
 
 impl Inner {
-    fn recall(&mut self, nodes: &[NodeHandle], what: Recalled, done: Done) {
+    fn recall(&mut self, nodes: &[RecalledNode], what: Recalled, done: Done) {
         self.recalled += 1;
         let number = self.recalled;
         let unconfirmed =
@@ -451,7 +451,7 @@ impl Inner {
     }
 
     fn give_up(&mut self, recall: Unconfirmed) {
-        self.missed.extend(recall.pages());
+        self.missed.extend(recall.pages().iter().map(|node| (node.nodeid, *node)));
         recall.done.never();
     }
 }

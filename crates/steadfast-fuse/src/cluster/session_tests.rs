@@ -164,8 +164,8 @@ fn a_close_ends_locks_before_later_requests_are_executed() {
     peer.session.end();
 }
 
-fn node(nodeid: u64) -> NodeHandle {
-    NodeHandle { nodeid, generation: 1 }
+fn node(nodeid: u64) -> RecalledNode {
+    RecalledNode { nodeid, generation: 1, size: 0 }
 }
 
 /// A peer that was away drops the pages of what was changed meanwhile.

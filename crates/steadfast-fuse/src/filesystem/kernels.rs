@@ -21,7 +21,7 @@ use super::attributes::generation;
 use super::delegations::{Change, Delegations, Lasting, Stop, What};
 use super::lease::Lease;
 use super::page_holders::PageHolders;
-use super::recall::{Done, NodeHandle, Recalled, Recaller};
+use super::recall::{Done, Recalled, RecalledNode, Recaller};
 use super::{Filesystem, Phase};
 use crate::abi::opcode;
 use crate::errno::Errno;
@@ -111,11 +111,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
         let kernel = self.all().into_iter().find(|kernel| kernel.id == id);
         match kernel.as_ref().and_then(|kernel| Some((kernel, kernel.recaller.get()?))) {
             Some((kernel, recaller)) => {
-                let handle = |inode: &InodeNumber| NodeHandle {
-                    nodeid: kernel.nodes.known(*inode),
-                    generation: kernel.volume.attributes(*inode).as_ref().map_or(0, generation),
+                let node = |inode: &InodeNumber| {
+                    let nodeid = kernel.nodes.known(*inode);
+                    let Ok(found) = kernel.volume.attributes(*inode) else {
+                        return RecalledNode::stale(nodeid);
+                    };
+                    RecalledNode { nodeid, generation: generation(&found), size: found.size }
                 };
-                let nodes: Vec<NodeHandle> = inodes.iter().map(handle).collect();
+                let nodes: Vec<RecalledNode> = inodes.iter().map(node).collect();
                 recaller.recall(&nodes, what, done);
             }
             None => done.never(),

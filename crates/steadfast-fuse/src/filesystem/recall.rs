@@ -19,16 +19,25 @@ pub(crate) enum Recalled {
 /// A node as a kernel knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct NodeHandle {
+pub(crate) struct RecalledNode {
     pub(crate) nodeid: u64,
     /// 0 of a node that is stale.
     pub(crate) generation: u64,
+    /// The size of the file when the recall began.
+    pub(crate) size: u64,
+}
+
+impl RecalledNode {
+    /// A node that the kernel is not asked about.
+    pub(crate) fn stale(nodeid: u64) -> RecalledNode {
+        RecalledNode { nodeid, generation: 0, size: 0 }
+    }
 }
 
 /// Has a kernel drop what it keeps.
 pub(crate) trait Recaller: Send + Sync {
     /// `done` is dropped when that is done.
-    fn recall(&self, nodes: &[NodeHandle], what: Recalled, done: Done);
+    fn recall(&self, nodes: &[RecalledNode], what: Recalled, done: Done);
 }
 
 /// Has the kernel with a number drop what it keeps of inodes.

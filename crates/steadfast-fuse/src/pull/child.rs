@@ -12,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::look::Look;
+use crate::filesystem::recall::RecalledNode;
 
 /// Node id that makes the helper end.
 const QUIT: u64 = 0;
@@ -23,16 +24,16 @@ const ABORT: RawFd = 4;
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub(super) struct Question {
-    pub(super) nodeid: u64,
-    pub(super) generation: u64,
-    /// [`LOOK`] or [`WRITE_BACK`].
+    pub(super) node: RecalledNode,
     pub(super) what: u64,
 }
 
 /// Have the kernel take the attributes, see [`Look`].
 pub(super) const LOOK: u64 = 1;
+/// The same, unless the size is larger than the one that the kernel has.
+pub(super) const LOOK_UNLESS_LARGER: u64 = 2;
 /// Write back the dirty pages.
-pub(super) const WRITE_BACK: u64 = 2;
+pub(super) const WRITE_BACK: u64 = 3;
 
 /// All data that the helper needs.
 pub(super) struct Plan {
@@ -97,17 +98,18 @@ impl Plan {
                 if set[0].revents == 0 {
                     continue;
                 }
-                let mut question = Question { nodeid: QUIT, generation: 0, what: 0 };
+                let mut question = Question { node: RecalledNode::stale(QUIT), what: 0 };
                 let size = size_of::<Question>();
                 if libc::read(SOCKET, (&raw mut question).cast(), size) != size as isize {
                     abort_and_exit();
                 }
-                if question.nodeid == QUIT {
+                if question.node.nodeid == QUIT {
                     libc::_exit(0);
                 }
                 let answer = match question.what {
-                    LOOK => self.look.look_at(question.nodeid, question.generation),
-                    _ => self.write_back(question.nodeid),
+                    LOOK => self.look.look_at(question.node, true),
+                    LOOK_UNLESS_LARGER => self.look.look_at(question.node, false),
+                    _ => self.write_back(question.node.nodeid),
                 };
                 libc::write(SOCKET, (&raw const answer).cast(), 4);
             }
@@ -220,7 +222,7 @@ unsafe fn abort_and_exit() -> ! {
 
 /// Makes the helper end, and waits for it.
 pub(super) fn quit(mut socket: UnixStream, pid: libc::pid_t) {
-    let _ = socket.write_all(Question { nodeid: QUIT, generation: 0, what: 0 }.as_bytes());
+    let _ = socket.write_all(Question { node: RecalledNode::stale(QUIT), what: 0 }.as_bytes());
     loop {
         let mut status = 0;
         // SAFETY: waits for a child of this process; the status is a live integer.

@@ -3,7 +3,8 @@
 //! The kernel drops an answer about attributes that a notification has overtaken, and goes on with
 //! the size that it has. A cached read would end there, or show zero bytes behind the end. So the
 //! helper asks before each notification about pages, as a program does. It compares the size that
-//! it is told with the one that the kernel has then.
+//! it is told with the one that the kernel has then. A larger size is taken behind the notification:
+//! pages that end at the smaller one would show zero bytes.
 //!
 //! The file is opened by its handle, which is the node id and the generation (`fuse_fh_to_dentry`,
 //! open_by_handle_at(2)). That takes a place on the mount to begin with. This is the working
@@ -18,8 +19,12 @@ use std::ffi::{CString, c_int};
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
+use crate::filesystem::recall::RecalledNode;
+
 /// `FILEID_INO64_GEN`: 64 bits of a number and 32 of a generation.
 const HANDLE_TYPE: c_int = 0x81;
+/// An answer instead of an errno: the size is larger than the one that the kernel has.
+pub(super) const LARGER: i32 = -1;
 /// How often the kernel is asked, if writes of programs have other answers dropped.
 const ATTEMPTS: usize = 8;
 
@@ -71,12 +76,13 @@ impl Look {
         (found.stx_dev_major, found.stx_dev_minor) == self.device
     }
 
-    /// Has the kernel ask for the attributes of a node. Returns 0 or an errno; ENODEV: the mount is
-    /// not at its place. A node that the kernel does not know, or that is stale, has no pages.
+    /// Has the kernel ask for the attributes of a node. Returns 0, [`LARGER`] unless it `grows`, or
+    /// an errno; ENODEV: the mount is not at its place. A node that the kernel does not know, or
+    /// that is stale, has no pages.
     ///
     /// # Safety
     /// Only in the forked child.
-    pub(super) unsafe fn look_at(&mut self, nodeid: u64, generation: u64) -> i32 {
+    pub(super) unsafe fn look_at(&mut self, node: RecalledNode, grows: bool) -> i32 {
         // SAFETY: system calls with arguments that outlive them; the descriptor is closed again.
         unsafe {
             if self.copy < 0 {
@@ -85,8 +91,9 @@ impl Look {
                     return errno;
                 }
             }
-            let file = open_by_handle(libc::AT_FDCWD, nodeid, generation);
+            let file = open_by_handle(libc::AT_FDCWD, node.nodeid, node.generation);
             let result = match file {
+                Ok(file) if !grows && is_smaller(file, node.size) => LARGER,
                 Ok(file) => self.ask(file),
                 Err(errno) => errno,
             };
@@ -166,6 +173,13 @@ unsafe fn look(at: RawFd, path: &std::ffi::CStr, flags: c_int) -> Result<libc::s
             _ => Err(errno()),
         }
     }
+}
+
+/// Whether the file that the kernel has is smaller.
+unsafe fn is_smaller(file: RawFd, size: u64) -> bool {
+    // SAFETY: the descriptor is open.
+    let kept = unsafe { look(file, c"", libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC) };
+    kept.is_ok_and(|kept| kept.stx_size < size)
 }
 
 /// Opens a node of the file system that `at` is on.

@@ -31,11 +31,12 @@ use std::sync::PoisonError;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use child::{LOOK, Question, WRITE_BACK};
-use look::Look;
+use child::{LOOK, LOOK_UNLESS_LARGER, Question, WRITE_BACK};
+use look::{LARGER, Look};
 use zerocopy::IntoBytes;
 
 use crate::device::Device;
+use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
 
 pub(crate) use connection::Connection;
@@ -69,6 +70,16 @@ impl Pass {
 
 fn hexadecimal(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Whether the kernel has taken attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Yes,
+    /// No: the size is larger than the one that it has.
+    Larger,
+    /// No, it may have older ones.
+    No,
 }
 
 /// The daemon's side of the helper process.
@@ -125,16 +136,19 @@ impl Puller {
         self.process.filter(|_| look::is_allowed()).map(|process| process as u32)
     }
 
-    /// Has the kernel take the attributes of a node, see [`look`].
+    /// Has the kernel take the attributes of a node, see [`look`]. With `grows` also if the size in
+    /// `node` is larger than the one that it has.
     ///
     /// # Errors
     /// It may have older ones. ENODEV: the helper does not find the mount any more.
-    pub(crate) fn look(&self, nodeid: u64, generation: u64) -> io::Result<()> {
+    pub(crate) fn look(&self, node: RecalledNode, grows: bool) -> io::Result<Taken> {
         let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || io::Error::from_raw_os_error(libc::ENODEV);
         let socket = helper.as_mut().ok_or_else(gone)?;
-        match ask(socket, Question { nodeid, generation, what: LOOK }) {
-            Ok(0) => Ok(()),
+        let what = if grows { LOOK } else { LOOK_UNLESS_LARGER };
+        match ask(socket, Question { node, what }) {
+            Ok(0) => Ok(Taken::Yes),
+            Ok(LARGER) => Ok(Taken::Larger),
             Ok(errno) => Err(io::Error::from_raw_os_error(errno)),
             Err(_) => {
                 *helper = None;
@@ -155,7 +169,7 @@ impl Puller {
     pub(crate) fn pull(&self, nodeid: u64) -> io::Result<()> {
         let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(socket) = helper.as_mut() {
-            match ask(socket, Question { nodeid, generation: 0, what: WRITE_BACK }) {
+            match ask(socket, Question { node: RecalledNode::stale(nodeid), what: WRITE_BACK }) {
                 Ok(0) => return Ok(()),
                 // Errors that write-back can return; all others are from opening the file.
                 Ok(errno @ (libc::EIO | libc::ENOSPC | libc::EFBIG | libc::EROFS)) => {
