@@ -75,6 +75,25 @@ pub(crate) fn limit(
     }
 }
 
+/// Whether an answer tells the kernel attributes of a node that it may know.
+pub(crate) fn tells_attributes(opcode: u32) -> bool {
+    matches!(
+        opcode,
+        opcode::GETATTR | opcode::STATX | opcode::LOOKUP | opcode::LINK | opcode::CREATE
+    )
+}
+
+/// The node whose attributes an answer [tells](tells_attributes).
+pub(crate) fn told_node(request: &Request<'_>, answer: &[u8]) -> Option<u64> {
+    match request.header.opcode {
+        opcode::GETATTR | opcode::STATX => Some(request.header.nodeid),
+        other if tells_attributes(other) => {
+            EntryOut::read_from_prefix(answer).ok().map(|(entry, _)| entry.nodeid)
+        }
+        _ => None,
+    }
+}
+
 fn same_as(attr: &Attr) -> u64 {
     let times = [(attr.mtime, attr.mtime_nsec), (attr.ctime, attr.ctime_nsec)];
     same([attr.mode, attr.uid, attr.gid, attr.nlink], attr.size, times)

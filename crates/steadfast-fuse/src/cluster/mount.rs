@@ -358,6 +358,13 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
         let (accepted, durable) = self.volume.progress();
         Progress { accepted, durable }
     }
+
+    fn now(&self, node: RecalledNode) -> RecalledNode {
+        match node.generation {
+            0 => node,
+            _ => self.recalled(node.nodeid),
+        }
+    }
 }
 
 impl MountState {
@@ -497,8 +504,9 @@ impl MountState {
             while let Ok(answer) = AnswerFrame::read(&mut *reader) {
                 match answer.told {
                     Told::Answer => {
-                        let is_recalling =
-                            |request: &Request<'_>| keeper.pages.is_recalling(request);
+                        let is_recalling = |request: &Request<'_>| {
+                            keeper.pages.is_recalling(request, &answer.bytes)
+                        };
                         if channel.pending(answer.number, is_recalling) == Some(true) {
                             let switch = Arc::clone(&self.switch);
                             keeper.pages.queue(move || switch.answered(answer));

@@ -26,6 +26,7 @@ use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
 use crate::pull::{Puller, Taken};
 use crate::request::Request;
+use crate::validity::told_node;
 
 /// Most nodes that are known to have pages. Beyond them the pages of another one are dropped.
 const NODES_MAX: usize = 1 << 16;
@@ -144,10 +145,9 @@ impl PageKeeper {
 
     /// Whether the answer to a request, which tells attributes, has to be [queued](Self::queue)
     /// behind recalls of pages.
-    pub(super) fn is_recalling(&self, request: &Request<'_>) -> bool {
-        matches!(request.header.opcode, opcode::GETATTR | opcode::STATX)
-            && !self.is_look(request)
-            && self.recalling().contains_key(&request.header.nodeid)
+    pub(super) fn is_recalling(&self, request: &Request<'_>, answer: &[u8]) -> bool {
+        !self.is_look(request)
+            && told_node(request, answer).is_some_and(|node| self.recalling().contains_key(&node))
     }
 
     /// Calls `then` behind the recalls so far.

@@ -24,6 +24,7 @@ use crate::io_flusher::set_io_flusher;
 use crate::log::log_warning;
 use crate::request::Request;
 use crate::service::{Answer, Answering, Return, Service};
+use crate::validity::tells_attributes;
 
 /// How long the owner keeps what a peer holds after its connection broke.
 pub const SESSION_TIME: Duration = Duration::from_secs(10);
@@ -53,6 +54,9 @@ pub(super) trait Guest: Service {
 
     /// How far the volume is.
     fn progress(&self) -> Progress;
+
+    /// A node to be recalled, with the size of now.
+    fn now(&self, node: RecalledNode) -> RecalledNode;
 }
 
 /// A recall that the peer has not confirmed.
@@ -197,7 +201,8 @@ impl PeerSession {
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
         }
-        let missed: Vec<RecalledNode> = inner.missed.drain().map(|(_, node)| node).collect();
+        let missed = std::mem::take(&mut inner.missed);
+        let missed: Vec<_> = missed.into_values().map(|node| self.guest.now(node)).collect();
         for missed in missed.chunks(NODES_MAX) {
             inner.recall(missed, Recalled::Pages, Arc::new(Recall::default()).begin());
         }
@@ -321,6 +326,7 @@ impl PeerSession {
             *state = RequestState::Answered(answer.clone());
         }
         let recalls_pages = inner.recalls.values().any(|recall| recall.pages);
+        // Attributes tell how old pages may be, so they must not overtake a recall of these.
         match inner.recall_queue.clone().filter(|_| tells_attributes(opcode) && recalls_pages) {
             Some(queue) => drop(queue.send(answer)),
             None => {
@@ -437,8 +443,7 @@ impl Inner {
     fn has_recall_wait(&self, request: &Request<'_>) -> bool {
         let node = request.header.nodeid;
         // A look at a node that the kernel has forgotten is LOOKUP.
-        let looks =
-            tells_attributes(request.header.opcode) || request.header.opcode == opcode::LOOKUP;
+        let looks = tells_attributes(request.header.opcode);
         request.is_for_pages()
             || looks && (node == ROOT_ID || self.recalls.values().any(|recall| recall.has(node)))
     }
@@ -460,12 +465,6 @@ impl Answering for SessionReturn {
     fn answer(&self, result: Result<&[u8], Errno>) {
         self.session.finish(self.number, self.opcode, result);
     }
-}
-
-/// Whether an answer tells the kernel how old its pages may be. Then it must not overtake a recall
-/// of pages.
-fn tells_attributes(opcode: u32) -> bool {
-    matches!(opcode, opcode::GETATTR | opcode::STATX)
 }
 
 /// Whether a second execution is as good as the first one.

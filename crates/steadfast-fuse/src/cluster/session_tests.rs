@@ -38,6 +38,10 @@ impl Guest for Counter {
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
+    fn now(&self, node: RecalledNode) -> RecalledNode {
+        RecalledNode { size: node.size + 1, ..node }
+    }
+
     fn progress(&self) -> Progress {
         let accepted = self.executed.load(Ordering::SeqCst) as u64;
         Progress { accepted, durable: 0 }
@@ -184,7 +188,8 @@ fn missed_recalls_of_pages_come_over_the_next_connection() {
     let again = answer(&received);
     let mut nodes = again.nodes();
     nodes.sort_unstable_by_key(|node| node.nodeid);
-    assert_eq!((again.told, nodes), (Told::RecallPages, vec![node(7), node(8)]));
+    let now = |nodeid| RecalledNode { size: 1, ..node(nodeid) };
+    assert_eq!((again.told, nodes), (Told::RecallPages, vec![now(7), now(8)]), "the size of now");
     // Those that were under way when a peer greets again are sent again, too.
     let (_, received) = peer.connect();
     assert_eq!(answer(&received).nodes().len(), 2);

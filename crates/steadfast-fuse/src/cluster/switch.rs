@@ -113,7 +113,7 @@ impl LocalService {
 
 /// Lets an answer about attributes wait for recalls of pages.
 fn behind(switch: &Switch, later: Later<'_>, request: &Request<'_>, out: &AnswerBuffer) -> Outcome {
-    if !switch.keeper.pages.is_recalling(request) {
+    if !switch.keeper.pages.is_recalling(request, out.filled()) {
         return Ok(Answer::Ready);
     }
     let (back, unique, answer) = (later()?, request.header.unique, out.filled().to_vec());

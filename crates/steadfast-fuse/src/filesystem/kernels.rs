@@ -111,13 +111,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
         let kernel = self.all().into_iter().find(|kernel| kernel.id == id);
         match kernel.as_ref().and_then(|kernel| Some((kernel, kernel.recaller.get()?))) {
             Some((kernel, recaller)) => {
-                let node = |inode: &InodeNumber| {
-                    let nodeid = kernel.nodes.known(*inode);
-                    let Ok(found) = kernel.volume.attributes(*inode) else {
-                        return RecalledNode::stale(nodeid);
-                    };
-                    RecalledNode { nodeid, generation: generation(&found), size: found.size }
-                };
+                let node = |inode: &InodeNumber| kernel.recalled(kernel.nodes.known(*inode));
                 let nodes: Vec<RecalledNode> = inodes.iter().map(node).collect();
                 recaller.recall(&nodes, what, done);
             }
@@ -180,6 +174,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             }
             (Some(device), _) => device.invalidate_inode(nodeid, offset),
             (None, _) => Ok(()),
+        }
+    }
+
+    /// A node that is recalled now.
+    pub(crate) fn recalled(&self, nodeid: u64) -> RecalledNode {
+        match self.volume.attributes(crate::node::inode(nodeid)) {
+            Ok(found) => RecalledNode { nodeid, generation: generation(&found), size: found.size },
+            Err(_) => RecalledNode::stale(nodeid),
         }
     }
 

@@ -183,18 +183,23 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         }
         let timed = Kind::of(request).map(|kind| (kind, start));
         let (mut change, mut rewrite, mut began) = (None, None, start);
+        let mut rewriting = None;
         let outcome = self.guarded(request.header.opcode, || {
             change = self.begin_change(request);
             if self.is_shared() {
                 rewrite = self.begin_rewrite(request);
+                rewriting = self.rewriting(rewrite);
             }
             began = Instant::now();
             self.enter(later, request, out)
         });
         if self.is_shared() {
             let rewrite = rewrite.or_else(|| self.rewritten(request, out.filled()));
-            rewrite.into_iter().for_each(|rewrite| self.recall_pages(rewrite));
+            let recall = rewrite.map(|rewrite| self.begin_recall(rewrite));
+            drop(rewriting);
+            recall.into_iter().for_each(|recall| self.wait_for_pages(recall));
             if outcome == Ok(Answer::Ready) {
+                self.settle(request, out.filled());
                 self.delegate(request, began, out.filled_mut());
             }
         }

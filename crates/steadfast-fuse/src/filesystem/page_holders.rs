@@ -11,11 +11,14 @@
 //! - A holder stays one until it has dropped the pages that it had when it was told to. A second
 //!   change waits for that, too.
 //!
+//! - An answer about attributes comes behind the recall of each change that it may tell of. The
+//!   kernel would take a larger size while it has pages that end at the smaller one.
+//!
 //! A recall waits until the kernel's own reads and written-back pages are answered. What it writes
 //! back waits for no kernel: two kernels would wait for each other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use steadfast::{InodeNumber, Platform};
@@ -32,12 +35,15 @@ use crate::errno::Errno;
 use crate::node;
 use crate::request::Request;
 use crate::snapshots::is_snapshot;
+use crate::validity::told_node;
 
 /// How long a change waits for a kernel that does not confirm: as long as for delegated attributes.
 pub(crate) const WAIT: Duration = Duration::from_millis(620);
 /// Most files that are known, with one more for each reader. Beyond them a reader has the pages of
 /// another file dropped first.
 const INODES_MAX: usize = 1 << 16;
+/// Locks for changes of files.
+const CHANGES: usize = 256;
 
 /// A kernel that may have pages of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +60,20 @@ struct HolderTable {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct PageHolders(Mutex<HolderTable>);
+#[derive(Debug)]
+pub(crate) struct PageHolders {
+    table: Mutex<HolderTable>,
+    /// Held for writing while a file is changed, until the recall behind that has begun. An inode
+    /// has the one at its number.
+    changes: [RwLock<()>; CHANGES],
+}
+
+/// A recall that has begun.
+pub(super) struct PageRecall {
+    rewrite: Rewrite,
+    told: Vec<PageHolder>,
+    recall: Arc<Recall>,
+}
 
 /// A change of the data of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +86,25 @@ pub(super) struct Rewrite {
     waits: bool,
 }
 
+impl Default for PageHolders {
+    fn default() -> PageHolders {
+        PageHolders { table: Mutex::default(), changes: [const { RwLock::new(()) }; CHANGES] }
+    }
+}
+
 impl PageHolders {
+    /// Held while a file is changed, and until the recall behind that has begun. No kernel is
+    /// waited for meanwhile.
+    fn change(&self, inode: InodeNumber) -> RwLockWriteGuard<'_, ()> {
+        self.changes[inode.0 as usize % CHANGES].write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when the recalls have begun of all changes so far.
+    fn settle(&self, inode: InodeNumber) {
+        let changes = &self.changes[inode.0 as usize % CHANGES];
+        drop(changes.read().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// A kernel reads a file into pages. Returns another file whose pages must be dropped.
     fn reads(&self, kernel: u64, inode: InodeNumber) -> Option<InodeNumber> {
         let mut table = self.table();
@@ -107,7 +143,7 @@ impl PageHolders {
     }
 
     fn table(&self) -> MutexGuard<'_, HolderTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,25 +179,48 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         Some(Rewrite { inode: node::inode(entry.nodeid), own: false, waits: true })
     }
 
-    /// Has the kernels drop the pages of a file.
+    /// Held while a request is executed, see [`PageHolders::change`].
+    pub(super) fn rewriting(&self, rewrite: Option<Rewrite>) -> Option<RwLockWriteGuard<'_, ()>> {
+        // What a kernel writes back waits for no kernel, and what another one waits for may take
+        // this.
+        let rewrite = rewrite.filter(|rewrite| rewrite.waits)?;
+        Some(self.kernels.page_holders.change(rewrite.inode))
+    }
+
+    /// Lets recalls begin that an answer must not overtake.
+    pub(super) fn settle(&self, request: &Request<'_>, answer: &[u8]) {
+        if let Some(nodeid) = told_node(request, answer).filter(|nodeid| !is_snapshot(*nodeid)) {
+            self.kernels.page_holders.settle(node::inode(nodeid));
+        }
+    }
+
+    /// Has the kernels drop the pages of a file, and waits for that.
     pub(super) fn recall_pages(&self, rewrite: Rewrite) {
-        let Rewrite { inode, own, waits } = rewrite;
+        self.wait_for_pages(self.begin_recall(rewrite));
+    }
+
+    /// Has the kernels drop the pages of a file.
+    pub(super) fn begin_recall(&self, rewrite: Rewrite) -> PageRecall {
+        let Rewrite { inode, own, .. } = rewrite;
         let holders = &self.kernels.page_holders;
         let mut told = holders.of(inode);
         told.retain(|holder| own || holder.kernel != self.id);
-        if told.is_empty() {
-            return;
-        }
         let recall = Arc::new(Recall::default());
         for holder in &told {
             self.kernels.recall(holder.kernel, &[inode], Recalled::Pages, recall.begin());
         }
         self.metrics.share(|sharing| &sharing.recalls, told.len() as u64);
-        if waits {
+        PageRecall { rewrite, told, recall }
+    }
+
+    /// Waits until kernels have dropped the pages, if the change waits for that.
+    pub(super) fn wait_for_pages(&self, recall: PageRecall) {
+        let PageRecall { rewrite, told, recall } = recall;
+        if rewrite.waits && !told.is_empty() {
             let silent = recall.wait(Instant::now() + WAIT);
             self.metrics.share(|sharing| &sharing.silent, silent as u64);
             // One that is silent drops them once it goes on.
-            holders.dropped(inode, &told);
+            self.kernels.page_holders.dropped(rewrite.inode, &told);
         }
     }
 }

@@ -91,7 +91,14 @@ fn change(directory: &Path, number: u64) {
     fs::write(directory.join("text"), format!("{number} {text}\n")).unwrap();
 }
 
-fn check(files: &[File; 3], least: u64, older: &mut impl FnMut(String)) {
+/// `is_quiet`: no change is under way. While a file is truncated a read may find zero bytes up to
+/// the size of before.
+fn check(
+    files: &[File; 3],
+    least: u64,
+    is_quiet: impl FnOnce() -> bool,
+    older: &mut impl FnMut(String),
+) {
     let [count, log, text] = files;
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
     let found = number(&all(count));
@@ -105,7 +112,9 @@ fn check(files: &[File; 3], least: u64, older: &mut impl FnMut(String)) {
         older(format!("the log goes on with {logged:?} from {least}"));
     }
     let found = all(text);
-    if let Some(at) = found.iter().position(|byte| *byte == 0) {
+    if let Some(at) = found.iter().position(|byte| *byte == 0)
+        && is_quiet()
+    {
         older(format!("zero bytes at {at} of {} after {least}", found.len()));
     }
     if let Some(line) = found.strip_suffix(b"\n") {
@@ -125,16 +134,20 @@ fn race(nodes: &Nodes, time: Duration, meanwhile: impl Fn()) {
         }
         change(&nodes.directories[writer], 1);
         std::thread::sleep(PAUSE);
-        let (written, over) = (AtomicU64::new(1), AtomicBool::new(false));
+        let (begun, written) = (AtomicU64::new(1), AtomicU64::new(1));
+        let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for (node, directory) in nodes.directories.iter().enumerate() {
+            // Two on each node: one asks for attributes while the other one reads.
+            let readers = nodes.directories.iter().enumerate();
+            for (node, directory) in readers.clone().chain(readers) {
                 let files =
                     ["number", "log", "text"].map(|name| File::open(directory.join(name)).unwrap());
-                let (written, over, older) = (&written, &over, &older);
+                let (begun, written, over, older) = (&begun, &written, &over, &older);
                 scope.spawn(move || {
                     while !over.load(Ordering::Relaxed) {
                         let least = written.load(Ordering::SeqCst);
-                        check(&files, least, &mut |what| {
+                        let is_quiet = || begun.load(Ordering::SeqCst) == least;
+                        check(&files, least, is_quiet, &mut |what| {
                             older.lock().unwrap().push(format!("{writer} to {node}: {what}"));
                         });
                     }
@@ -144,8 +157,10 @@ fn race(nodes: &Nodes, time: Duration, meanwhile: impl Fn()) {
             let mut number = 1;
             while Instant::now() < end || number < 4 {
                 number += 1;
+                begun.store(number, Ordering::SeqCst);
                 change(&nodes.directories[writer], number);
                 written.store(number, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(number % 3));
                 meanwhile();
             }
             over.store(true, Ordering::Relaxed);
