@@ -156,7 +156,7 @@ def page(table):
         "an386 is a Cortex-M4, an500 a Cortex-M7, an505 a Cortex-M33, and virt a RISC-V rv32imac.",
         "",
         "The power cuts are those of a second program. It cuts a short run at each write and each",
-        "flush, three times: what was not flushed is there, is not, or is there in every other unit.",
+        "flush, three times. What was not flushed is there, is not, or is there in every other unit.",
         "Then it compares the volume with a model.",
     ]
     small = next(run for run in table["runs"] if run["profile"] == "small")
