@@ -406,6 +406,7 @@ fn silent_servers_are_not_an_empty_array() {
     let output = scratch.line(&format!("remote status {address}"));
     let line = failed(&output, 1, "remote status");
     assert!(line.contains("none of the 2 servers answers"), "{line}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("unreachable"));
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.starts_with("no server answers\n") && shown.contains("unreachable"), "{shown}");
     assert_eq!(scratch.line(&format!("remote status --json {address}")).status.code(), Some(1));
 }

@@ -191,6 +191,7 @@ fn status(path: &Path, json: bool) -> Outcome {
                 found.session,
             ))?;
         }
+        None if silent == servers.len() => output.line("no server answers")?,
         None if silent > 0 => output.line("no array on the servers that answer")?,
         None => output.line("no array on these servers")?,
     }
