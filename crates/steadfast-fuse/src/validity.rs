@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::flags::fopen;
-use crate::abi::input::OpenIn;
+use crate::abi::flags::{fopen, setattr};
+use crate::abi::input::{OpenIn, SetattrIn};
 use crate::abi::opcode;
 use crate::abi::output::{Attr, AttrOut, EntryOut, OpenOut, StatxOut};
 use crate::request::Request;
@@ -79,14 +79,24 @@ pub(crate) fn limit(
 pub(crate) fn tells_attributes(opcode: u32) -> bool {
     matches!(
         opcode,
-        opcode::GETATTR | opcode::STATX | opcode::LOOKUP | opcode::LINK | opcode::CREATE
+        opcode::GETATTR
+            | opcode::STATX
+            | opcode::SETATTR
+            | opcode::LOOKUP
+            | opcode::LINK
+            | opcode::CREATE
     )
 }
 
-/// The node whose attributes an answer [tells](tells_attributes).
+/// The node whose attributes an answer [tells](tells_attributes). A kernel that changes a size
+/// itself takes no other one before that is answered, so nothing may wait for one.
 pub(crate) fn told_node(request: &Request<'_>, answer: &[u8]) -> Option<u64> {
     match request.header.opcode {
         opcode::GETATTR | opcode::STATX => Some(request.header.nodeid),
+        opcode::SETATTR => {
+            let wanted = request.arguments().take::<SetattrIn>().ok()?;
+            (wanted.valid & setattr::SIZE == 0).then_some(request.header.nodeid)
+        }
         other if tells_attributes(other) => {
             EntryOut::read_from_prefix(answer).ok().map(|(entry, _)| entry.nodeid)
         }
@@ -176,6 +186,29 @@ mod tests {
         // An answer that is too short, or of another kind, stays as it is.
         assert_eq!(limited(opcode::LOOKUP, &[1; 20]), [1; 20]);
         assert_eq!(limited(opcode::READ, &[1; 200]), [1; 200]);
+    }
+
+    #[test]
+    fn the_node_whose_attributes_an_answer_tells() {
+        let told = |opcode, body: &[u8], answer: &[u8]| {
+            let mut header = InHeader::new_zeroed();
+            header.len = (size_of::<InHeader>() + body.len()) as u32;
+            (header.opcode, header.nodeid) = (opcode, 7);
+            let bytes = [header.as_bytes(), body].concat();
+            told_node(&Request::parse(&bytes).unwrap(), answer)
+        };
+        let entry = EntryOut { nodeid: 9, ..EntryOut::default() };
+        for opcode in [opcode::LOOKUP, opcode::LINK, opcode::CREATE] {
+            assert_eq!(told(opcode, &[], entry.as_bytes()), Some(9));
+            assert_eq!(told(opcode, &[], &[]), None);
+        }
+        assert_eq!(told(opcode::GETATTR, &[], &[]), Some(7));
+        assert_eq!(told(opcode::STATX, &[], &[]), Some(7));
+        assert_eq!(told(opcode::READ, &[], entry.as_bytes()), None);
+        for (valid, node) in [(setattr::MODE, Some(7)), (setattr::SIZE | setattr::MODE, None)] {
+            let wanted = SetattrIn { valid, ..SetattrIn::new_zeroed() };
+            assert_eq!(told(opcode::SETATTR, wanted.as_bytes(), &[]), node);
+        }
     }
 
     #[test]

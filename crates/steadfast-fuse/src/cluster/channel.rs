@@ -79,6 +79,8 @@ struct ChannelState {
     connection: Option<(Writer, Arc<dyn Fn() + Send + Sync>)>,
     /// Number of the last connection.
     connections: u64,
+    /// How many sessions were lost.
+    lost: u64,
     unsynced: Unsynced,
 }
 
@@ -93,6 +95,7 @@ impl Channel {
             arrived: Vec::new(),
             connection: None,
             connections: 0,
+            lost: 0,
             unsynced: Unsynced::default(),
         }))
     }
@@ -235,6 +238,7 @@ impl Channel {
         {
             let mut state = self.state();
             state.unsynced.owner_changed();
+            state.lost += 1;
             let sent: Vec<u64> = state
                 .pending
                 .iter()
@@ -297,15 +301,25 @@ impl Channel {
         }
     }
 
-    /// An answer of the owner. `limit` shortens the time for which the kernel may keep it, given
-    /// when the request has arrived.
+    /// How many sessions were lost.
+    pub(super) fn lost(&self) -> u64 {
+        self.state().lost
+    }
+
+    /// An answer of the owner, unless more sessions than `lost` are lost now: it may have waited.
+    /// `limit` shortens the time for which the kernel may keep it, given when the request has
+    /// arrived.
     pub(super) fn receive(
         &self,
         mut answer: AnswerFrame,
+        lost: u64,
         limit: impl FnOnce(&Request<'_>, &mut [u8], Instant),
     ) {
         let pending = {
             let mut state = self.state();
+            if state.lost != lost {
+                return;
+            }
             state.unsynced.reached(answer.progress);
             // Without a number it answers nothing.
             let Some(pending) = state.pending.remove(&answer.number) else { return };

@@ -65,7 +65,8 @@ fn connect(channel: &Channel) -> Sent {
 fn answer(channel: &Channel, number: u64, accepted: u64) {
     let progress = Progress { accepted, durable: 0 };
     let (told, bytes) = (Told::Answer, b"done".to_vec());
-    channel.receive(AnswerFrame { told, number, error: 0, progress, bytes }, |_, _, _| {});
+    let answer = AnswerFrame { told, number, error: 0, progress, bytes };
+    channel.receive(answer, channel.lost(), |_, _, _| {});
 }
 
 /// A process that holds the mount must not wait for an owner that may never come.
@@ -168,4 +169,21 @@ fn a_signal_ends_only_what_was_not_sent() {
     assert!(!channel.interrupt(4) && !channel.interrupt(99));
     assert!(channel.interrupt(6), "the owner ends the wait for a lock");
     assert!(sent.try_recv().is_err() && lock.try_recv().is_err());
+}
+
+/// An answer may wait for recalls of pages while the owner changes.
+#[test]
+fn an_answer_of_an_earlier_session_is_none() {
+    let channel = Channel::new();
+    connect(&channel);
+    let (_, looked) = ask(&channel, 10, opcode::GETATTR, 1);
+    let (before, bytes) = (channel.lost(), b"old".to_vec());
+    channel.lose_session();
+    connect(&channel);
+    let progress = Progress { accepted: 9, durable: 9 };
+    let late = AnswerFrame { told: Told::Answer, number: 1, error: 0, progress, bytes };
+    channel.receive(late, before, |_, _, _| {});
+    assert!(looked.try_recv().is_err(), "the present owner answers it");
+    answer(&channel, 1, 0);
+    assert_eq!(looked.try_recv(), Ok(Ok(b"done".to_vec())));
 }

@@ -492,6 +492,7 @@ impl MountState {
             }
             let Switch { channel, keeper, .. } = &*self.switch;
             let connection = channel.connect(writer, Arc::clone(&close));
+            let lost = channel.lost();
             // Without a confirmation the owner waits for the end of what the kernel keeps.
             let confirms = |number| {
                 let confirm = confirm.clone();
@@ -509,9 +510,9 @@ impl MountState {
                         };
                         if channel.pending(answer.number, is_recalling) == Some(true) {
                             let switch = Arc::clone(&self.switch);
-                            keeper.pages.queue(move || switch.answered(answer));
+                            keeper.pages.queue(move || switch.answered(answer, lost));
                         } else {
-                            self.switch.answered(answer);
+                            self.switch.answered(answer, lost);
                         }
                     }
                     // Sending may wait for the owner, which may wait for this node to receive.

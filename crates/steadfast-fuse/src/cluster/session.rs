@@ -19,7 +19,7 @@ use super::link::{Authority, wait_until_sure};
 use crate::abi::{ROOT_ID, opcode};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
-use crate::filesystem::recall::{Done, Recall, Recalled, RecalledNode};
+use crate::filesystem::recall::{Done, NODES_MAX, Recall, Recalled, RecalledNode};
 use crate::io_flusher::set_io_flusher;
 use crate::log::log_warning;
 use crate::request::Request;
@@ -35,8 +35,6 @@ const THREADS: usize = 4;
 const PAGE_THREADS: usize = 2;
 /// Requests that may wait for a thread. Beyond them the connection is not read.
 const QUEUE: usize = 64;
-/// Most nodes in one recall of those that were missed.
-const NODES_MAX: usize = 4096;
 /// Most requests of a peer that are not answered, or whose answers it has not confirmed.
 const REQUESTS_MAX: usize = 1 << 16;
 
@@ -112,8 +110,11 @@ struct Inner {
     recalled: u64,
     /// Recalls, and answers that must not overtake them, have a thread of their own, because a peer
     /// that takes nothing must not make others wait.
-    recall_queue: Option<Sender<AnswerFrame>>,
+    recall_queue: Option<RecallQueue>,
 }
+
+/// What is sent over a connection, and not over another one: that may begin with recalls.
+type RecallQueue = Sender<(PeerConnection, AnswerFrame)>;
 
 /// See the module.
 pub(super) struct PeerSession {
@@ -162,7 +163,7 @@ impl PeerSession {
     fn start_threads(
         self: &Arc<Self>,
         queues: [(Receiver<RequestFrame>, usize); 2],
-        recalls: Receiver<AnswerFrame>,
+        recalls: Receiver<(PeerConnection, AnswerFrame)>,
     ) -> std::io::Result<()> {
         for (received, count) in queues {
             let received = Arc::new(Mutex::new(received));
@@ -174,8 +175,8 @@ impl PeerSession {
         }
         let sends = Arc::downgrade(self);
         let run = move || {
-            while let (Ok(recall), Some(session)) = (recalls.recv(), sends.upgrade()) {
-                session.send(&recall);
+            while let (Ok((over, frame)), Some(session)) = (recalls.recv(), sends.upgrade()) {
+                session.send_over(Some(over), &frame);
             }
         };
         self.threads().push(Builder::new().name("peer-recalls".into()).spawn(run)?);
@@ -228,7 +229,7 @@ impl PeerSession {
     /// A frame of the peer. Waits while too many requests wait for a thread. Returns whether the
     /// connection goes on.
     pub(super) fn receive(self: &Arc<Self>, frame: RequestFrame) -> bool {
-        let again = {
+        {
             let mut inner = self.inner();
             match frame.kind {
                 FrameKind::Resume => {
@@ -254,20 +255,15 @@ impl PeerSession {
                 match inner.requests.get(&frame.number) {
                     // The answer comes over the present connection.
                     Some(RequestState::Running) => return true,
-                    Some(RequestState::Answered(answer)) => Some(answer.clone()),
-                    None if inner.requests.len() >= REQUESTS_MAX => return false,
-                    None => {
-                        inner.requests.insert(frame.number, RequestState::Running);
-                        None
+                    Some(RequestState::Answered(answer)) => {
+                        let answer = answer.clone();
+                        self.give(inner, answer, opcode_of(&frame));
+                        return true;
                     }
+                    None if inner.requests.len() >= REQUESTS_MAX => return false,
+                    None => drop(inner.requests.insert(frame.number, RequestState::Running)),
                 }
-            } else {
-                None
             }
-        };
-        if let Some(answer) = again {
-            self.send(&answer);
-            return true;
         }
         if let Some(request) = Request::parse(&frame.bytes)
             && request.header.opcode == opcode::RELEASE
@@ -325,15 +321,20 @@ impl PeerSession {
         } else if let Some(state) = inner.requests.get_mut(&number) {
             *state = RequestState::Answered(answer.clone());
         }
+        self.give(inner, answer, opcode);
+    }
+
+    /// Sends an answer over the present connection: the next one may begin with recalls. Attributes
+    /// tell how old pages may be, so they do not overtake a recall of these.
+    fn give(&self, inner: MutexGuard<'_, Inner>, answer: AnswerFrame, opcode: u32) {
         let recalls_pages = inner.recalls.values().any(|recall| recall.pages);
-        // Attributes tell how old pages may be, so they must not overtake a recall of these.
-        match inner.recall_queue.clone().filter(|_| tells_attributes(opcode) && recalls_pages) {
-            Some(queue) => drop(queue.send(answer)),
+        let queue = inner.recall_queue.clone().filter(|_| tells_attributes(opcode));
+        let Some(connection) = inner.connection.clone() else { return };
+        match queue.filter(|_| recalls_pages) {
+            Some(queue) => drop(queue.send((connection, answer))),
             None => {
-                // The present connection: the next one may begin with recalls.
-                let connection = inner.connection.clone();
                 drop(inner);
-                self.send_over(connection, &answer);
+                self.send_over(Some(connection), &answer);
             }
         }
     }
@@ -430,8 +431,8 @@ impl Inner {
         let unconfirmed =
             Unconfirmed { done, nodes: nodes.to_vec(), pages: what == Recalled::Pages };
         let recall = AnswerFrame::recall(number, nodes, what);
-        let queue = self.recall_queue.clone().filter(|_| self.connection.is_some());
-        if queue.is_some_and(|queue| queue.send(recall).is_ok()) {
+        let over = self.recall_queue.as_ref().zip(self.connection.clone());
+        if over.is_some_and(|(queue, connection)| queue.send((connection, recall)).is_ok()) {
             self.recalls.insert(number, unconfirmed);
         } else {
             self.give_up(unconfirmed);
@@ -443,7 +444,8 @@ impl Inner {
     fn has_recall_wait(&self, request: &Request<'_>) -> bool {
         let node = request.header.nodeid;
         // A look at a node that the kernel has forgotten is LOOKUP.
-        let looks = tells_attributes(request.header.opcode);
+        let looks =
+            matches!(request.header.opcode, opcode::GETATTR | opcode::STATX | opcode::LOOKUP);
         request.is_for_pages()
             || looks && (node == ROOT_ID || self.recalls.values().any(|recall| recall.has(node)))
     }
@@ -465,6 +467,10 @@ impl Answering for SessionReturn {
     fn answer(&self, result: Result<&[u8], Errno>) {
         self.session.finish(self.number, self.opcode, result);
     }
+}
+
+fn opcode_of(frame: &RequestFrame) -> u32 {
+    Request::parse(&frame.bytes).map_or(opcode::DESTROY, |request| request.header.opcode)
 }
 
 /// Whether a second execution is as good as the first one.

@@ -199,3 +199,23 @@ fn missed_recalls_of_pages_come_over_the_next_connection() {
     assert!(received.recv_timeout(Duration::from_millis(50)).is_err(), "all are confirmed");
     peer.session.end();
 }
+
+/// Attributes tell how old pages may be.
+#[test]
+fn an_answer_that_is_sent_again_comes_behind_recalls_that_were_missed() {
+    for _ in 0..100 {
+        let peer = Peer::new();
+        let (number, received) = peer.connect();
+        assert!(peer.send(FrameKind::Request, 1, opcode::LOOKUP, &[]));
+        assert_eq!(answer(&received).number, 1);
+        peer.session.disconnect(number);
+        let recall = Arc::new(Recall::default());
+        peer.session.recall(&[node(7)], Recalled::Pages, recall.begin());
+        let (_, received) = peer.connect();
+        peer.send(FrameKind::Resume, 0, 0, &[1]);
+        peer.send(FrameKind::Request, 1, opcode::LOOKUP, &[]);
+        let told = [answer(&received).told, answer(&received).told];
+        assert_eq!(told, [Told::RecallPages, Told::Answer]);
+        peer.session.end();
+    }
+}

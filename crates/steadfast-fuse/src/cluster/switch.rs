@@ -36,9 +36,9 @@ impl Switch {
         Switch { channel: Channel::new(), keeper, here: OnceLock::new() }
     }
 
-    /// An answer of the owner.
-    pub(super) fn answered(&self, answer: AnswerFrame) {
-        self.channel.receive(answer, |request, bytes, asked| {
+    /// An answer of the owner, see [`Channel::receive`].
+    pub(super) fn answered(&self, answer: AnswerFrame, lost: u64) {
+        self.channel.receive(answer, lost, |request, bytes, asked| {
             self.keeper.limit(request, bytes, asked);
         });
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use steadfast::InodeNumber;
 
 use super::affected::Affected;
-use super::recall::{Reach, Recall, Recalled};
+use super::recall::{NODES_MAX, Reach, Recall, Recalled};
 use crate::metrics::Metrics;
 
 /// How long no other kernel must have changed an inode.
@@ -172,7 +172,9 @@ impl Delegations {
         let what = if names { Recalled::Names } else { Recalled::Attributes };
         self.metrics.share(|sharing| &sharing.recalls, notices.len() as u64);
         for (kernel, notice) in notices {
-            reach(*kernel, &notice.inodes, what, recall.begin());
+            for inodes in notice.inodes.chunks(NODES_MAX) {
+                reach(*kernel, inodes, what, recall.begin());
+            }
         }
         if let Some(until) = notices.values().filter_map(|notice| notice.until).max() {
             let silent = recall.wait(until);

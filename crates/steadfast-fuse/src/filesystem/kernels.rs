@@ -118,6 +118,11 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Kernels<M, P> {
             None => done.never(),
         }
         // A kernel may need an answer first that no other worker waits for.
+        self.about_to_wait();
+    }
+
+    /// The calling worker may wait.
+    pub(super) fn about_to_wait(&self) {
         self.before_waits.get().into_iter().for_each(|call| call());
     }
 

@@ -183,12 +183,12 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         }
         let timed = Kind::of(request).map(|kind| (kind, start));
         let (mut change, mut rewrite, mut began) = (None, None, start);
-        let mut rewriting = None;
+        let mut changing = None;
         let outcome = self.guarded(request.header.opcode, || {
             change = self.begin_change(request);
             if self.is_shared() {
                 rewrite = self.begin_rewrite(request);
-                rewriting = self.rewriting(rewrite);
+                changing = rewrite.map(|rewrite| self.changing(rewrite));
             }
             began = Instant::now();
             self.enter(later, request, out)
@@ -196,10 +196,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         if self.is_shared() {
             let rewrite = rewrite.or_else(|| self.rewritten(request, out.filled()));
             let recall = rewrite.map(|rewrite| self.begin_recall(rewrite));
-            drop(rewriting);
+            drop(changing);
             recall.into_iter().for_each(|recall| self.wait_for_pages(recall));
             if outcome == Ok(Answer::Ready) {
-                self.settle(request, out.filled());
+                self.wait_for_changes(request, out.filled());
                 self.delegate(request, began, out.filled_mut());
             }
         }

@@ -10,15 +10,16 @@
 //! - A kernel that has a page of a file is a holder: it becomes one before its read is executed.
 //! - A holder stays one until it has dropped the pages that it had when it was told to. A second
 //!   change waits for that, too.
-//!
-//! - An answer about attributes comes behind the recall of each change that it may tell of. The
-//!   kernel would take a larger size while it has pages that end at the smaller one.
+//! - An answer about attributes comes behind the recall of each change that it may tell of, unless
+//!   that takes longer than [`CHANGE_WAIT`]. The kernel would take a larger size while it has pages
+//!   that end at the smaller one.
 //!
 //! A recall waits until the kernel's own reads and written-back pages are answered. What it writes
 //! back waits for no kernel: two kernels would wait for each other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use steadfast::{InodeNumber, Platform};
@@ -42,8 +43,9 @@ pub(crate) const WAIT: Duration = Duration::from_millis(620);
 /// Most files that are known, with one more for each reader. Beyond them a reader has the pages of
 /// another file dropped first.
 const INODES_MAX: usize = 1 << 16;
-/// Locks for changes of files.
-const CHANGES: usize = 256;
+/// How long an answer about attributes waits for changes of the file. Most take far less. A long one
+/// (a copy of gigabytes, a synced write) must not keep others from looking at the file.
+const CHANGE_WAIT: Duration = Duration::from_millis(10);
 
 /// A kernel that may have pages of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +62,29 @@ struct HolderTable {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PageHolders {
     table: Mutex<HolderTable>,
-    /// Held for writing while a file is changed, until the recall behind that has begun. An inode
-    /// has the one at its number.
-    changes: [RwLock<()>; CHANGES],
+    /// How many changes of a file are executed now.
+    changing: Mutex<HashMap<InodeNumber, usize>>,
+    changed: Condvar,
+}
+
+/// A file is changed while it lives.
+pub(super) struct Changing<'a>(&'a PageHolders, InodeNumber);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let Changing(holders, inode) = self;
+        let mut changing = holders.changing();
+        if let Entry::Occupied(mut changes) = changing.entry(*inode) {
+            *changes.get_mut() -= 1;
+            if *changes.get() == 0 {
+                changes.remove();
+                holders.changed.notify_all();
+            }
+        }
+    }
 }
 
 /// A recall that has begun.
@@ -86,23 +105,28 @@ pub(super) struct Rewrite {
     waits: bool,
 }
 
-impl Default for PageHolders {
-    fn default() -> PageHolders {
-        PageHolders { table: Mutex::default(), changes: [const { RwLock::new(()) }; CHANGES] }
-    }
-}
-
 impl PageHolders {
-    /// Held while a file is changed, and until the recall behind that has begun. No kernel is
-    /// waited for meanwhile.
-    fn change(&self, inode: InodeNumber) -> RwLockWriteGuard<'_, ()> {
-        self.changes[inode.0 as usize % CHANGES].write().unwrap_or_else(PoisonError::into_inner)
+    /// Lives until the recall behind a change has begun.
+    fn changing_now(&self, inode: InodeNumber) -> Changing<'_> {
+        *self.changing().entry(inode).or_default() += 1;
+        Changing(self, inode)
     }
 
-    /// Returns when the recalls have begun of all changes so far.
-    fn settle(&self, inode: InodeNumber) {
-        let changes = &self.changes[inode.0 as usize % CHANGES];
-        drop(changes.read().unwrap_or_else(PoisonError::into_inner));
+    /// Waits until no change of a file is executed, for [`CHANGE_WAIT`] at most. `begins` is called
+    /// before.
+    fn wait_for_changes(&self, inode: InodeNumber, begins: impl FnOnce()) {
+        let changing = self.changing();
+        if !changing.contains_key(&inode) {
+            return;
+        }
+        drop(changing);
+        begins();
+        let is_changing = |changing: &mut HashMap<_, _>| changing.contains_key(&inode);
+        drop(self.changed.wait_timeout_while(self.changing(), CHANGE_WAIT, is_changing));
+    }
+
+    fn changing(&self) -> MutexGuard<'_, HashMap<InodeNumber, usize>> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A kernel reads a file into pages. Returns another file whose pages must be dropped.
@@ -179,18 +203,16 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         Some(Rewrite { inode: node::inode(entry.nodeid), own: false, waits: true })
     }
 
-    /// Held while a request is executed, see [`PageHolders::change`].
-    pub(super) fn rewriting(&self, rewrite: Option<Rewrite>) -> Option<RwLockWriteGuard<'_, ()>> {
-        // What a kernel writes back waits for no kernel, and what another one waits for may take
-        // this.
-        let rewrite = rewrite.filter(|rewrite| rewrite.waits)?;
-        Some(self.kernels.page_holders.change(rewrite.inode))
+    /// Kept while a request is executed, until the recall behind it has begun.
+    pub(super) fn changing(&self, rewrite: Rewrite) -> Changing<'_> {
+        self.kernels.page_holders.changing_now(rewrite.inode)
     }
 
-    /// Lets recalls begin that an answer must not overtake.
-    pub(super) fn settle(&self, request: &Request<'_>, answer: &[u8]) {
+    /// Lets the recalls of changes begin that an answer may tell of.
+    pub(super) fn wait_for_changes(&self, request: &Request<'_>, answer: &[u8]) {
         if let Some(nodeid) = told_node(request, answer).filter(|nodeid| !is_snapshot(*nodeid)) {
-            self.kernels.page_holders.settle(node::inode(nodeid));
+            let inode = node::inode(nodeid);
+            self.kernels.page_holders.wait_for_changes(inode, || self.kernels.about_to_wait());
         }
     }
 
@@ -279,6 +301,29 @@ mod tests {
         holders.leave(1);
         assert!(holders.of(InodeNumber(8)).is_empty());
         assert_eq!(holders.of(FILE).len(), 1);
+    }
+
+    #[test]
+    fn an_answer_waits_for_changes_of_its_file() {
+        let holders = PageHolders::default();
+        let waits = |inode| {
+            let mut waited = false;
+            holders.wait_for_changes(inode, || waited = true);
+            waited
+        };
+        assert!(!waits(FILE));
+        let (first, second) = (holders.changing_now(FILE), holders.changing_now(FILE));
+        drop(first);
+        assert!(waits(FILE), "one goes on, and the wait has an end");
+        assert!(!waits(InodeNumber(8)), "another file");
+        std::thread::scope(|scope| {
+            let mut over = false;
+            scope.spawn(|| drop(second));
+            while !over {
+                over = !waits(FILE);
+            }
+        });
+        assert!(holders.changing().is_empty());
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::time::Instant;
 use steadfast::InodeNumber;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// Most nodes in one recall.
+pub(crate) const NODES_MAX: usize = 4096;
+
 /// What a kernel has to drop of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recalled {
