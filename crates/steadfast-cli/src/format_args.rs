@@ -16,7 +16,7 @@ pub struct FormatArgs {
     /// Block size: a power of two from 128 to 64K; the default is 4K, on NAND a page
     #[arg(short, long, value_parser = size::parse_u32, value_name = "SIZE")]
     pub block_size: Option<u32>,
-    /// Tree node size: a power of two from 512 to 64K, at least the block size; by default 8K, or
+    /// Tree node size: a power of two from 512 to 64K, at least the block size. By default 8K, or
     /// the block size on volumes below 16 MiB or with small blocks
     #[arg(long, value_parser = size::parse_u32, value_name = "SIZE")]
     node_size: Option<u32>,

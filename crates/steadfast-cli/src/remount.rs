@@ -6,9 +6,9 @@
 //!
 //! All other options of Steadfast last as long as the daemon. mount(8) repeats those of fstab, so
 //! they may be there. One that is not in force is refused, because nothing would change. The
-//! command line of the daemon tells what is in force. Where it does not (a root file system, whose
-//! mount was made in an initramfs, or a process that may not be seen), such options are accepted
-//! and ignored.
+//! command line of the daemon tells what is in force. Where it does not, such options are accepted
+//! and ignored. That is so for a root file system, whose mount was made in an initramfs, and for a
+//! process that may not be seen.
 //!
 //! Where fstab does not have the mount, mount(8) gives the options that the kernel shows, changed
 //! as requested. This list is whole: `async` is in it as the absence of `sync`.

@@ -17,10 +17,10 @@ use steadfast_cli::{program, size};
 /// Measure; the result is DIR/result.json, the report DIR/index.html
 ///
 /// Targets of --on: steadfast (through FUSE), steadfast-manual (with transactions masked out),
-/// steadfast-lib and steadfast-lib-direct (the library in this process, with and without the
-/// system's page cache), null (the floor of FUSE: in memory, behind the same transport), ext4, xfs,
-/// btrfs, fuse2fs, bindfs, gocryptfs, fat and fat-on-steadfast (in this process, on the device and
-/// on a file in a Steadfast volume). Each gets a fresh volume on an image file below --backing with
+/// ext4, xfs, btrfs, fuse2fs, bindfs and gocryptfs. The library in this process, with and without
+/// the system's page cache: steadfast-lib and steadfast-lib-direct. The floor of FUSE, in memory
+/// behind the same transport: null. In this process, on the device and on a file in a Steadfast
+/// volume: fat and fat-on-steadfast. Each gets a fresh volume on an image file below --backing with
 /// a loop device; that needs root. --dir takes any directory, and needs no privileges. What is
 /// missing on this machine is skipped and reported.
 #[derive(Debug, clap::Args)]

@@ -30,8 +30,8 @@ use crate::salvage;
 /// With --salvage: copies everything readable to DIR, even if the volume does not open any more.
 /// Lost parts of files are zeros and listed in DIR/salvage-report.txt. Files whose directory is
 /// lost are below DIR/lost+found under their inode number. Exit code 0: all there; 4: something is
-/// missing or may be out of date. A snapshot may still hold what the present state has lost:
-/// --snapshot NAME copies the files of that snapshot instead, so use another directory for it.
+/// missing or may be out of date. A snapshot may still hold what the present state has lost. With
+/// --snapshot NAME the files of that snapshot are copied instead, so use another directory for it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device

@@ -241,7 +241,7 @@ impl Worker<'_> {
             while let Some(next) = ioctl::defragment_step(&file, cursor).map_err(fail)? {
                 cursor = next;
             }
-            // Makes freed space available. Refused to unprivileged users, who do not need it.
+            // Makes freed space available. Refused to unprivileged users; they do not need it.
             let _ = ioctl::checkpoint(&file);
             after = ioctl::fragmentation(&file).map_err(fail)?;
         }

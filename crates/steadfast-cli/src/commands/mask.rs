@@ -31,9 +31,10 @@ enum Action {
     },
     /// Change the transaction mask or the timer; kept in the volume
     ///
-    /// On a mount the change is durable when the command returns, with one exception: neither the
-    /// old nor the new mask has the timer, and there are changes since the last transaction point.
-    /// Then the new mask is in force at once and kept with the next point. The command says so.
+    /// On a mount the change is durable when the command returns. There is one exception: neither
+    /// the old nor the new mask has the timer, and there are changes since the last transaction
+    /// point. Then the new mask is in force at once and kept with the next point. The command says
+    /// so.
     ///
     /// EVENTS is a list such as `fsync,sync,timer`, which replaces the mask, or `+close,no-timer`,
     /// which changes it. `default`, `all` and `manual` are sets. Events: timer, create, unlink,
@@ -41,7 +42,7 @@ enum Action {
     /// sync, unmount, volume-full.
     ///
     /// A mount takes `write` only with -o writethrough, and `close` only if the mask had it when
-    /// the first file was closed: give -o mask=+close to the mount, or set it on the image.
+    /// the first file was closed. Give -o mask=+close to the mount, or set it on the image.
     Set {
         /// Image, block device or mount point
         #[arg(value_name = "IMAGE|DIR")]

@@ -31,8 +31,7 @@ pub struct Args {
     /// UUID; the default is a random one
     #[arg(short = 'U', long, value_parser = report::uuid_parse)]
     uuid: Option<[u8; 16]>,
-    /// Owner and group of the root directory, as numbers; the default is the user who runs the
-    /// command
+    /// Owner and group of the root directory, as numbers; the default is the calling user
     #[arg(long, value_name = "UID:GID", value_parser = owner::parse)]
     owner: Option<Owner>,
     /// Permissions of the root directory, octal

@@ -21,23 +21,32 @@ use crate::serve;
 
 /// Mount a volume; returns once it is mounted
 ///
-/// Options of -o: ro, rw, recover (where the newest state is damaged, give it up and continue in an
-/// older one), shared (other machines reach the disk: check for another writer around each
-/// transaction point), allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by
-/// colons), cache=SIZE, direct (bypass the host's page cache), nodirect (not even for large reads
-/// and writes), writethrough, delegations (nodes that share a volume keep names, attributes and
-/// pages for up to 0.5 s, see CLUSTER.md), threads=N, io_uring=auto|on|off (a queue for each
-/// processor, where root has set /sys/module/fuse/parameters/enable_uring to Y), metrics=SOCKET or
-/// metrics=127.0.0.1:PORT (Prometheus), snapshot=NAME (mount this snapshot, read-only),
-/// snapshots=hourly=24:daily=7 (take snapshots, keep that many), and for the kernel: suid, dev
-/// (root only; without them set-id programs and device nodes have no effect), noexec, sync,
-/// dirsync, nosymfollow; remount changes an existing mount: ro, rw, noatime, relatime, and those
-/// for the kernel but dirsync, and refuses others that are not in force. Options that contradict
-/// each other are refused. One word says when changes are durable: asynchronous (the kernel
-/// collects writes), background or background=INTERVAL (written through, a transaction point within
-/// the interval, 1s), synchronous (every call that changes anything is durable when it returns). A
-/// mask that replaces that of the word must not break it; no-EVENT refines it. mask, timer and
-/// these three are kept in the volume. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
+/// Options of -o: ro, rw, allow_other, noatime, relatime, timer=INTERVAL, mask=EVENTS (separated by
+/// colons), cache=SIZE, writethrough, threads=N, and those that follow.
+///
+/// With recover, a damaged newest state is given up, and the volume continues in an older one. With
+/// shared, for a disk that other machines reach, a check for another writer surrounds each
+/// transaction point. With direct, the mount bypasses the host's page cache; with nodirect not even
+/// for large reads and writes. With delegations, nodes that share a volume keep names, attributes
+/// and pages for up to 0.5 s, see CLUSTER.md.
+///
+/// With io_uring=auto|on|off there is a queue for each processor, where root has set
+/// /sys/module/fuse/parameters/enable_uring to Y. For Prometheus: metrics=SOCKET or
+/// metrics=127.0.0.1:PORT. With snapshot=NAME this snapshot is mounted, read-only. With
+/// snapshots=hourly=24:daily=7 snapshots are taken, and that many are kept.
+///
+/// For the kernel: suid, dev, noexec, sync, dirsync and nosymfollow. Of these suid and dev are for
+/// root only; without them set-id programs and device nodes have no effect.
+///
+/// With remount an existing mount changes: ro, rw, noatime, relatime, and those for the kernel but
+/// dirsync. It refuses others that are not in force. Options that contradict each other are
+/// refused.
+///
+/// One word says when changes are durable. With asynchronous, the kernel collects writes. With
+/// background or background=INTERVAL, they are written through, with a transaction point within the
+/// interval, 1s. With synchronous, every call that changes anything is durable when it returns. A
+/// mask that replaces that of the word must not break it; no-EVENT refines it. The volume keeps
+/// mask, timer and these three. fstab: `IMAGE DIR fuse.steadfast OPTIONS 0 0`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image or block device

@@ -36,7 +36,7 @@ pub struct Args {
     /// Make missing directories on the path to PATH
     #[arg(short, long)]
     parents: bool,
-    /// Owner and group of new files, as numbers; the default is the user who runs the command
+    /// Owner and group of new files, as numbers; the default is the calling user
     #[arg(long, value_name = "UID:GID", value_parser = owner::parse)]
     owner: Option<Owner>,
 }

@@ -27,8 +27,8 @@ use steadfast_cli::interval;
 /// it again. See docs/TESTING.md for the method.
 ///
 /// With --device on an image file or a block device, WHICH IS OVERWRITTEN: a process that writes
-/// acknowledged transactions is killed again and again, and the result is judged. Software cannot
-/// cut the power of a real device, so --until-power-fails writes until you do. Meanwhile it tells a
+/// acknowledged transactions is killed again and again. The result is judged. Software cannot cut
+/// the power of a real device, so --until-power-fails writes until you do. Meanwhile it tells a
 /// witness what was acknowledged. --verify judges afterwards.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").args(["replay", "self_test", "device"])))]

@@ -18,8 +18,9 @@ const CHUNK: usize = 1 << 20;
 
 /// Show which paths differ between two images
 ///
-/// One line per path: `+` only in B, `-` only in A, `*` in both, with what differs: type, mode,
-/// owner, size, data, target, device, mtime, xattrs. Prints nothing if there is no difference.
+/// One line per path: `+` only in B, `-` only in A, `*` in both. The last comes with what differs:
+/// type, mode, owner, size, data, target, device, mtime, xattrs. Prints nothing if there is no
+/// difference.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The first image

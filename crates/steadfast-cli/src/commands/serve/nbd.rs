@@ -15,8 +15,8 @@ use crate::{host, mask_text, size};
 
 /// Serve an image as it is, or with --file a file inside the volume in it
 ///
-/// With --file every NBD flush is a transaction point of the volume, and nothing else is: after a
-/// power cut, a file system on the export is as it was at its last flush. While the volume is
+/// With --file every NBD flush is a transaction point of the volume, and nothing else is. So after
+/// a power cut, a file system on the export is as it was at its last flush. While the volume is
 /// served, no other program can open it or roll it back.
 #[derive(Debug, clap::Args)]
 pub struct Args {

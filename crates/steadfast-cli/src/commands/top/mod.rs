@@ -35,8 +35,8 @@ const PLAIN_MAX: (u16, u16) = (200, 60);
 
 /// Show what a mounted volume is doing: operations, latencies, log, space, device
 ///
-/// Keys: q quit, p pause, r count from now on, tab (or 1 2 3) another page, w latencies of the last
-/// ten seconds or of all, up and down choose a kind of operation on the page of latencies.
+/// Keys: q quit, p pause, r count from now on, tab (or 1 2 3) another page. Key w: latencies of the
+/// last ten seconds or of all. Up and down choose a kind of operation on the page of latencies.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Mount point, or the image or block device that is mounted

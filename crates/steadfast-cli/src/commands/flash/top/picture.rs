@@ -1,5 +1,5 @@
-//! The wear of a part as a picture file: the histogram of erasures with its axes, and a map that
-//! shows how worn each erase block is.
+//! The wear of a part as a picture file. It has the histogram of erasures with its axes, and a map
+//! that shows how worn each erase block is.
 //!
 //! The file has no scripts and no external fonts or styles, and is light or dark as the reader's
 //! system is set. The ranges of colour of the map cover all erasures of good blocks; a bad block
