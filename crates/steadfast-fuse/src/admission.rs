@@ -25,8 +25,8 @@
 //! The last unit of room is only for writes that do not extend a file, so a full volume can be
 //! overwritten. A file that grows there gets ENOSPC. The last write of the file, or the flags of
 //! its open, show whether it grows. Some overwrites need new blocks all the same, so they get
-//! ENOSPC, too. Those are of a file that shares blocks with a snapshot or with another file, and
-//! all while no transaction point may bring the replaced blocks back.
+//! ENOSPC, too. Those are of a file that shares blocks with a snapshot or with another file. While
+//! no transaction point may bring the replaced blocks back, all of them need new blocks.
 //!
 //! Admission cannot bound two cases: a write(2) longer than a unit, and stores into a mapping. If
 //! the volume has no room for these, `filesystem/lost.rs` reports the loss.

@@ -1,7 +1,7 @@
 //! A model of the kernel's page cache above a volume. It checks that every admitted write can be
 //! stored.
 //!
-//! The model does what the kernel does with the write-back cache. write(2) asks if the kernel has
+//! The model does what the kernel does with the write-back cache. A write(2) asks if the kernel has
 //! no valid attributes, makes pages dirty, and waits at some point beyond the limit of dirty pages.
 //! Pages are written back in any order and at any time, in requests of adjacent pages.
 //!

@@ -1,5 +1,5 @@
 //! Watching a mounted volume: its counters, and a map of its space. These calls change nothing and
-//! do not wait for flushes of the medium. So every user who can open the mount may use them at any
+//! do not wait for flushes of the medium. So every user that can open the mount may use them at any
 //! rate.
 //!
 //! [`Snapshot::take`] reads the numbers within the daemon, and [`snapshot`] from another process.

@@ -1,12 +1,12 @@
 //! The core as one object for the Linux kernel module: a C interface over a volume, for the VFS
-//! side in `kernel/`. cbindgen generates `kernel/core.h` from this crate.
+//! side in `kernel/`. The program cbindgen generates `kernel/core.h` from this crate.
 //!
 //! Invariants:
 //! - The kernel's side passes valid pointers and lengths: both sides are one program. So pointers
 //!   are not checked.
 //! - Every buffer is kernel memory. The core never touches memory of a user, so it never faults.
 //! - A function returns 0 or a count, or a negative error number ([`errno`]).
-//! - There is no unwinding. A panic ends in `sfk_shim_panic`, which leaves the core for good: it
+//! - There is no unwinding. A panic ends in `sfk_shim_panic`, which leaves the core for good. It
 //!   returns EIO from this entry, and from every entry that waits or comes later.
 //!
 //! On a host the crate builds for the linter only; the shim exists in the kernel.

@@ -116,8 +116,8 @@ impl Owner {
         self.term.as_ref().is_some_and(|own| own.volume == term.volume && own.epoch < term.epoch)
     }
 
-    /// Whether the owner surely runs no more, seen from `here`: it ran on this machine, and the
-    /// machine has restarted since, or the process is gone.
+    /// Whether the owner surely runs no more, seen from `here`. That is so if it ran on this
+    /// machine, and the machine has restarted since, or the process is gone.
     pub fn is_gone(&self, here: &Owner) -> bool {
         if self.boot.is_empty() || self.host != here.host || self.machine != here.machine {
             return false;

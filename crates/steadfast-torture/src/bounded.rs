@@ -1,5 +1,5 @@
-//! Bounded exhaustive workloads: *every* short sequence over a small set of files, with every
-//! persistence call after every operation, and a power cut at every I/O.
+//! Bounded exhaustive workloads: *every* short sequence over a small set of files. It is run with
+//! every persistence call after every operation, and a power cut at every I/O.
 //!
 //! The method is that of "Finding Crash-Consistency Bugs with Bounded Black-Box Crash Testing"
 //! (OSDI 2018). According to it, nearly all reported crash-consistency bugs need at most three

@@ -8,9 +8,9 @@
 //! Invariants:
 //! - Before a notification about pages the size that the kernel has is that of before the change, or
 //!   right ([`crate::pull`]). Behind it, and before a change is confirmed, it is right.
-//! - The kernel takes a larger size only when it has dropped the pages that end at the smaller one:
-//!   these show zero bytes from there on. It takes a smaller one first: a read that finds the end
-//!   tells the kernel so, unless a notification has overtaken it.
+//! - The kernel takes a larger size only when it has dropped the pages that end at the smaller one.
+//!   These pages show zero bytes from there on. The kernel takes a smaller size first: a read that
+//!   finds the end tells the kernel so, unless a notification has overtaken it.
 //! - An answer about attributes is given to the kernel behind the recalls that came before it. So
 //!   the pages that a program then finds are not older than the answer.
 

@@ -118,7 +118,7 @@ pub(crate) struct Filesystem<M: Medium + 'static, P: Platform + Clone + 'static>
     pub(crate) agreement: Agreement,
     pub(crate) parked: Mutex<Vec<Parked>>,
     pub(crate) puller: OnceLock<Puller>,
-    /// The mounting user, who may use the commands that change or discard other users' data.
+    /// The mounting user. It may use the commands that change or discard other users' data.
     pub(crate) owner: u32,
     jobs: Sender<Job>,
     pub(crate) metrics: Arc<Metrics>,

@@ -7,7 +7,7 @@
 //!
 //! An unlinked regular file does not need this, because the kernel reports its open and close; a
 //! symbolic link does not need it either. But a program may have looked up an object that a rename
-//! replaces, and may be about to open or read it. rename guarantees that the name always leads to
+//! replaces, and may be about to open or read it. A rename guarantees that the name always leads to
 //! the old or to the new file. So the old one stays until the kernel forgets it.
 
 use std::collections::HashSet;

@@ -80,8 +80,8 @@ fn what_is_read_again_takes_no_request_and_shows_each_change() {
 /// What a reader has found, and what had been answered before: the larger one must not come second.
 type Older = Mutex<Vec<String>>;
 
-/// A file whose content is one number, one that grows by a number at a time, and one that is cut
-/// off and written again, longer and shorter in turn.
+/// Changes three files. The content of one is a number, and one grows by a number at a time. One is
+/// cut off and written again, longer and shorter in turn.
 fn change(directory: &Path, number: u64) {
     let put = |name: &str| read_write().create(true).open(directory.join(name)).unwrap();
     put("number").write_all_at(&number.to_ne_bytes(), 0).unwrap();

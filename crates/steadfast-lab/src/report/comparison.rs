@@ -39,7 +39,7 @@ pub struct ComparisonCell<'a> {
     pub summary: Option<Summary>,
     /// The comparison with the peer; `None` for the peer itself.
     pub against: Option<Against>,
-    /// The factor that the two medians alone give, if a reader who divides them would doubt
+    /// The factor that the two medians alone give, if a reader that divides them would doubt
     /// `against`. The factor is taken round by round, so the two may differ.
     pub of_medians: Option<f64>,
 }

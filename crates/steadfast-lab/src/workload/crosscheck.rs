@@ -10,8 +10,8 @@
 //! Both count only the time of the calls. For fio that is the mean of its latencies times their
 //! number. fio must make no other calls. Without `--fadvise_hint=0` it announces random or
 //! sequential access to the kernel, which then reads ahead not at all or twice as much. Without
-//! `--invalidate=0` it drops the file from the cache before it writes. fio makes no durability call
-//! after the last write, so the lab does not time its own call there either.
+//! `--invalidate=0` it drops the file from the cache before it writes. The program fio makes no
+//! durability call after the last write, so the lab does not time its own call there either.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! IOzone's `fileop`: each operation on names and attributes, with the time of every single
 //! operation. The tree has X directories with X directories with X files (`-f X`).
 //!
-//! The order is IOzone's: mkdir, create, write, open, read, close, stat, access, chmod, readdir,
-//! link, rename, symlink, readlink, unlink (of the links), delete (of the files), rmdir. Files hold
-//! one record of `file_bytes`, as with `-s`.
+//! The order is IOzone's: mkdir, create, write, open, read, close, stat, access, chmod and readdir.
+//! Then come link, rename, symlink, readlink, unlink (of the links), delete (of the files) and
+//! rmdir. Files hold one record of `file_bytes`, as with `-s`.
 
 use super::content::Content;
 use super::{Bench, TestSpec, Timed, Workload};

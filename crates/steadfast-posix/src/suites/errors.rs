@@ -1,5 +1,5 @@
-//! Errors that every call on a path has in common: missing and wrong components, names and paths
-//! that are too long, loops, no search permission, and existing or missing objects.
+//! Errors that every call on a path has in common. They are missing and wrong components, names and
+//! paths that are too long, loops, no search permission, and existing or missing objects.
 
 use rustix::fs::Access;
 

@@ -1,7 +1,7 @@
 //! The NBD protocol as bytes: messages of both sides, parsed and built without any I/O.
 //!
 //! Fixed newstyle negotiation with the options GO, INFO, LIST, EXPORT_NAME, STARTTLS,
-//! STRUCTURED_REPLY and the meta contexts; requests and replies of the transmission phase, simple
+//! STRUCTURED_REPLY and the meta contexts. Requests and replies of the transmission phase, simple
 //! and structured. Numbers are big-endian.
 //!
 //! Invariants: every parser takes a slice and returns a value or a [`ProtocolError`]. It never

@@ -143,8 +143,8 @@ impl Generator {
 
     /// Three snapshots are taken, and one of three things happens:
     /// - the middle one and then the newest are deleted, and data older than both is overwritten;
-    /// - data that the oldest one was taken with is overwritten after the middle one was taken, and
-    ///   the middle one is deleted: the oldest still has that data;
+    /// - data that the oldest one was taken with is overwritten after the middle one was taken. The
+    ///   middle one is deleted, and the oldest still has that data;
     /// - the oldest is deleted, and the volume rolls back to the middle one, in whose state the
     ///   oldest still existed.
     fn snapshots_that_go(&mut self, model: &Model) -> Vec<Operation> {

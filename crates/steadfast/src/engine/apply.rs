@@ -270,8 +270,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.prepare_memory(working, roots, plan)
     }
 
-    /// Memory for a planned change: for its nodes, their places in the cache, the path to a key,
-    /// and the lists of nodes taken and released.
+    /// Memory for a planned change. It is for its nodes, their places in the cache, the path to a
+    /// key, and the lists of nodes taken and released.
     fn prepare_memory(&self, working: &mut Working, roots: &Roots, plan: &Plan) -> Result<()> {
         let nodes = plan.nodes as usize;
         working.pool.reserve(nodes, plan.released)?;

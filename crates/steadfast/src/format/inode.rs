@@ -31,8 +31,8 @@
 //! | 5 | ACL_ACCESS | has the attribute `system.posix_acl_access` |
 //! | 6 | ACL_DEFAULT | has the attribute `system.posix_acl_default` |
 //!
-//! Invariants: an orphan key exists exactly if links is 0 or TRUNCATING is set; INLINE and extents
-//! exclude each other; "blocks" is the sum of the lengths of the extents.
+//! Invariants: an orphan key exists exactly if links is 0 or TRUNCATING is set. INLINE and extents
+//! exclude each other. The field "blocks" is the sum of the lengths of the extents.
 
 use alloc::vec::Vec;
 

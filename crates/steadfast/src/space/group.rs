@@ -1,7 +1,8 @@
 //! A group: the allocation bitmaps of a fixed number of consecutive blocks.
 //!
-//! On the medium a group is one value: absent (nothing used), `[1]` (everything that can be
-//! allocated is used), or `[2]` and a bitmap, lowest bit first, without its trailing zero bytes.
+//! On the medium a group is one value: absent (nothing used), or `[1]` (everything that can be
+//! allocated is used). Otherwise it is `[2]` and a bitmap, lowest bit first, without its trailing
+//! zero bytes.
 
 use alloc::vec;
 use alloc::vec::Vec;

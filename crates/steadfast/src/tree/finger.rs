@@ -1,6 +1,6 @@
 //! Fingers: the leaves at which the last look-ups ended, each with the keys that belong there. A
-//! look-up of such a key starts at the leaf instead of the root (*finger search*: Guibas,
-//! McCreight, Plass and Roberts, "A new representation for linear lists", 1977). The keys of one
+//! look-up of such a key starts at the leaf instead of the root. That is *finger search*: Guibas,
+//! McCreight, Plass and Roberts, "A new representation for linear lists", 1977. The keys of one
 //! file are neighbours, so most look-ups of an operation end at the same leaf.
 //!
 //! Invariant: a finger says the truth about the tree of its root. A change that moves, splits or

@@ -80,10 +80,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.store().can_give_back()
     }
 
-    /// Frees about `bytes` bytes of the memory of [`cache_size`](crate::OpenOptions::cache_size), if
-    /// so many can go: nodes that are written, those first that were not used lately, then names.
-    /// Returns how many bytes are free. Later operations read again what they need, and the caches
-    /// fill as before.
+    /// Frees about `bytes` bytes of the memory of [`cache_size`](crate::OpenOptions::cache_size),
+    /// if so many can go. First go nodes that are written, those not used lately before others.
+    /// Then go names. Returns how many bytes are free. Later operations read again what they need,
+    /// and the caches fill as before.
     ///
     /// For systems that lack memory: it waits for no lock, allocates nothing, and does no I/O.
     pub fn give_back(&self, bytes: usize) -> usize {

@@ -3,8 +3,8 @@
 //!
 //! For one file size and each record size, the tests run on one file. They are write, re-write,
 //! read, re-read, random read, random write, backward read, record re-write, stride read, fwrite
-//! and fread, pwrite and pread. fwrite and fread use a buffered stream with a buffer of one record.
-//! Each test can also use a memory map (`-B`) or bypass the page cache (`-I`).
+//! and fread, pwrite and pread. Both fwrite and fread use a buffered stream with a buffer of one
+//! record. Each test can also use a memory map (`-B`) or bypass the page cache (`-I`).
 //!
 //! The file is opened before the clock starts. The time includes `fsync` with `-e`, and `close`
 //! with `-c`. Without `-e`, written data is made durable after the clock has stopped, so that no

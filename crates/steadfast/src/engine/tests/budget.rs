@@ -405,8 +405,8 @@ fn open(medium: &Arc<MemoryMedium>, cache_size: usize) -> TestVolume {
 
 /// Seeds to run: `A..B` in STEADFAST_SEEDS for more. Of the first 3,000 every tenth once failed.
 /// The seeds named here found more than estimates that were too large:
-/// - a log that could not be replayed for lack of space (13: a key that was made and removed
-///   between two checkpoints; 1022: all new entries before any removal);
+/// - a log that could not be replayed for lack of space. Seed 13 has a key that was made and
+///   removed between two checkpoints, and 1022 all new entries before any removal;
 /// - a volume with room for blocks but not for nodes (2660);
 /// - removals on full volumes without a snapshot.
 fn seeds() -> Vec<u64> {

@@ -5,8 +5,8 @@
 //! 1. the tree of the newest remaining metaroot, and the intent log after it: the state that
 //!    [`Volume::open`] would show;
 //! 2. for key ranges lost with unreadable nodes, or for all keys if no metaroot is left: leaves
-//!    found by reading every block of the medium, the newest generation first. A leaf that a branch
-//!    points to with the right checksum is preferred to one that only claims to belong here.
+//!    found by reading every block of the medium. The newest generation goes first. A leaf that a
+//!    branch points to with the right checksum is preferred to one that only claims to belong here.
 //!
 //! [`Salvage::gather_snapshot`] does the same with the tree of a snapshot, without the log.
 //!
