@@ -24,7 +24,7 @@ use crate::abi::opcode;
 use crate::device::Device;
 use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
-use crate::pull::{Puller, Taken};
+use crate::pull::{Looked, Puller};
 use crate::request::Request;
 use crate::validity::told_node;
 
@@ -177,9 +177,9 @@ impl PageKeeper {
                 _ => {}
             }
             dropped &= match taken {
-                Taken::Yes => true,
-                Taken::Larger => self.look(*node, true) == Taken::Yes,
-                Taken::No => false,
+                Looked::Yes => true,
+                Looked::Larger => self.look(*node, true) == Looked::Yes,
+                Looked::No => false,
             };
         }
         let mut recalling = self.recalling();
@@ -196,16 +196,16 @@ impl PageKeeper {
 
     /// Has the kernel take the attributes of a node, unless the size is larger than the one that it
     /// has. `grows`: that one, too.
-    fn look(&self, node: RecalledNode, grows: bool) -> Taken {
+    fn look(&self, node: RecalledNode, grows: bool) -> Looked {
         if self.looks.is_none() || node.generation == 0 || self.lost.load(Ordering::Relaxed) {
-            return Taken::Yes;
+            return Looked::Yes;
         }
         match self.puller.look(node, grows) {
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
                 self.lost.store(true, Ordering::Relaxed);
-                Taken::Yes
+                Looked::Yes
             }
-            result => result.unwrap_or(Taken::No),
+            result => result.unwrap_or(Looked::No),
         }
     }
 

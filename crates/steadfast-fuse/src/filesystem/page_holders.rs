@@ -88,7 +88,7 @@ impl Drop for Changing<'_> {
 }
 
 /// A recall that has begun.
-pub(super) struct PageRecall {
+pub(super) struct PendingRecall {
     rewrite: Rewrite,
     told: Vec<PageHolder>,
     recall: Arc<Recall>,
@@ -222,7 +222,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     /// Has the kernels drop the pages of a file.
-    pub(super) fn begin_recall(&self, rewrite: Rewrite) -> PageRecall {
+    pub(super) fn begin_recall(&self, rewrite: Rewrite) -> PendingRecall {
         let Rewrite { inode, own, .. } = rewrite;
         let holders = &self.kernels.page_holders;
         let mut told = holders.of(inode);
@@ -232,12 +232,12 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             self.kernels.recall(holder.kernel, &[inode], Recalled::Pages, recall.begin());
         }
         self.metrics.share(|sharing| &sharing.recalls, told.len() as u64);
-        PageRecall { rewrite, told, recall }
+        PendingRecall { rewrite, told, recall }
     }
 
     /// Waits until kernels have dropped the pages, if the change waits for that.
-    pub(super) fn wait_for_pages(&self, recall: PageRecall) {
-        let PageRecall { rewrite, told, recall } = recall;
+    pub(super) fn wait_for_pages(&self, recall: PendingRecall) {
+        let PendingRecall { rewrite, told, recall } = recall;
         if rewrite.waits && !told.is_empty() {
             let silent = recall.wait(Instant::now() + WAIT);
             self.metrics.share(|sharing| &sharing.silent, silent as u64);

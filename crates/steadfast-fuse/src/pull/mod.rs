@@ -74,7 +74,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
 
 /// Whether the kernel has taken attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum Looked {
     Yes,
     /// No: the size is larger than the one that it has.
     Larger,
@@ -141,14 +141,14 @@ impl Puller {
     ///
     /// # Errors
     /// It may have older ones. ENODEV: the helper does not find the mount any more.
-    pub(crate) fn look(&self, node: RecalledNode, grows: bool) -> io::Result<Taken> {
+    pub(crate) fn look(&self, node: RecalledNode, grows: bool) -> io::Result<Looked> {
         let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || io::Error::from_raw_os_error(libc::ENODEV);
         let socket = helper.as_mut().ok_or_else(gone)?;
         let what = if grows { LOOK } else { LOOK_UNLESS_LARGER };
         match ask(socket, Question { node, what }) {
-            Ok(0) => Ok(Taken::Yes),
-            Ok(LARGER) => Ok(Taken::Larger),
+            Ok(0) => Ok(Looked::Yes),
+            Ok(LARGER) => Ok(Looked::Larger),
             Ok(errno) => Err(io::Error::from_raw_os_error(errno)),
             Err(_) => {
                 *helper = None;
