@@ -176,8 +176,11 @@ unsafe fn look(at: RawFd, path: &std::ffi::CStr, flags: c_int) -> Result<libc::s
 }
 
 /// Whether the file that the kernel has is smaller.
+///
+/// # Safety
+/// The descriptor is open.
 unsafe fn is_smaller(file: RawFd, size: u64) -> bool {
-    // SAFETY: the descriptor is open.
+    // SAFETY: as the caller says.
     let kept = unsafe { look(file, c"", libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC) };
     kept.is_ok_and(|kept| kept.stx_size < size)
 }
