@@ -113,9 +113,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(run)
     }
 
-    /// An event of the mask has happened: a transaction point if the mask has it.
+    /// An event of the mask has happened: a transaction point if the mask has it. A volume that was
+    /// opened for reading has nothing to make durable.
     pub(crate) fn event(&self, event: TransactionMask) -> Result<()> {
-        if self.active_mask().contains(event) { self.transact_now() } else { Ok(()) }
+        let wanted = !self.read_only && self.active_mask().contains(event);
+        if wanted { self.transact_now() } else { Ok(()) }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
