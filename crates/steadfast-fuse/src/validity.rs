@@ -16,7 +16,8 @@ use crate::request::Request;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delegated {
     pub(crate) nodeid: u64,
-    /// The same for the same mode, owner, links, size and times of change.
+    /// Equal for equal mode, owner, links, size and times of change. A directory has only mode and
+    /// owner in it. The kernel uses no other attribute of one behind an answer that it has dropped.
     pub(crate) same: u64,
     pub(crate) valid: Duration,
 }
@@ -111,7 +112,11 @@ fn same_as(attr: &Attr) -> u64 {
 
 fn same(numbers: [u32; 4], size: u64, times: [(u64, u32); 2]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (numbers, size, times).hash(&mut hasher);
+    let [mode, uid, gid, _] = numbers;
+    match mode & libc::S_IFMT {
+        libc::S_IFDIR => (mode, uid, gid).hash(&mut hasher),
+        _ => (numbers, size, times).hash(&mut hasher),
+    }
     hasher.finish()
 }
 
@@ -186,6 +191,21 @@ mod tests {
         // An answer that is too short, or of another kind, stays as it is.
         assert_eq!(limited(opcode::LOOKUP, &[1; 20]), [1; 20]);
         assert_eq!(limited(opcode::READ, &[1; 200]), [1; 200]);
+    }
+
+    #[test]
+    fn names_of_a_directory_do_not_make_its_attributes_others() {
+        let file = Attr { mode: libc::S_IFREG | 0o755, size: 1, ..Attr::default() };
+        let directory = Attr { mode: libc::S_IFDIR | 0o755, ..file };
+        for (attr, counts) in [(file, true), (directory, false)] {
+            let differs = |other: Attr| same_as(&other) != same_as(&attr);
+            assert!(differs(Attr { mode: attr.mode ^ 1, ..attr }));
+            assert!(differs(Attr { uid: 1, ..attr }) && differs(Attr { gid: 1, ..attr }));
+            assert_eq!(differs(Attr { nlink: 3, ..attr }), counts);
+            assert_eq!(differs(Attr { size: 3, ..attr }), counts);
+            assert_eq!(differs(Attr { mtime: 3, ..attr }), counts);
+            assert_eq!(differs(Attr { ctime_nsec: 3, ..attr }), counts);
+        }
     }
 
     #[test]
