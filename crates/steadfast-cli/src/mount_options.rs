@@ -16,6 +16,11 @@ pub const CACHE_SIZE_DEFAULT: u64 = 32 << 20;
 /// The least memory that a mount accepts, bytes.
 const CACHE_SIZE_MIN: u64 = 1 << 20;
 
+/// Size of a volume, bytes, from which on the kernel delays writes without being asked to. The room
+/// of a smaller one is kept in units that are shorter than the writes of many programs. So such a
+/// write would find out too late that the volume is full.
+const WRITE_BACK_MIN: u64 = 64 << 20;
+
 /// All options of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountSettings {
@@ -31,8 +36,8 @@ pub struct MountSettings {
     pub allow_other: bool,
     /// Access times are updated as with relatime.
     pub access_times: bool,
-    /// The kernel collects small writes before it sends them.
-    pub write_back: bool,
+    /// The kernel collects small writes before it sends them. `None`: if the volume is large enough.
+    pub write_back: Option<bool>,
     /// Kernels of a volume that nodes share may keep names and attributes.
     pub delegations: bool,
     /// How image I/O uses the page cache of the host.
@@ -70,7 +75,7 @@ impl Default for MountSettings {
             shared: false,
             allow_other: false,
             access_times: true,
-            write_back: true,
+            write_back: None,
             delegations: false,
             way: Way::CachedAbove,
             cache_size: CACHE_SIZE_DEFAULT,
@@ -164,6 +169,16 @@ impl MountSettings {
         changed.apply_one(option).is_ok() && changed.lasting() != self.lasting()
     }
 
+    /// Whether the kernel may delay writes to a volume of `size` bytes.
+    pub fn write_back_at(&self, size: u64) -> bool {
+        self.write_back.unwrap_or(size >= WRITE_BACK_MIN)
+    }
+
+    /// Says what holds for a volume of `size` bytes where no option does.
+    pub fn with_size(self, size: u64) -> MountSettings {
+        MountSettings { write_back: Some(self.write_back_at(size)), ..self }
+    }
+
     /// What lasts as long as the daemon.
     fn lasting(&self) -> impl PartialEq + use<'_> {
         (
@@ -180,7 +195,7 @@ impl MountSettings {
         };
         if let Some(behaviour) = Behaviour::from_option(name, value)? {
             self.behaviour = Some(behaviour);
-            self.write_back = behaviour.write_back();
+            self.write_back = Some(behaviour.write_back());
             return Ok(());
         }
         let needed = || value.ok_or_else(|| format!("mount option '{name}' needs a value"));
@@ -201,8 +216,8 @@ impl MountSettings {
                     "mount option '{name}' is not available: use relatime or noatime"
                 ));
             }
-            "writeback" => self.write_back = true,
-            "writethrough" => self.write_back = false,
+            "writeback" => self.write_back = Some(true),
+            "writethrough" => self.write_back = Some(false),
             "delegations" => self.delegations = true,
             "nodelegations" => self.delegations = false,
             "direct" => self.way = Way::Direct,
@@ -340,7 +355,7 @@ mod tests {
         )
         .unwrap();
         assert!(settings.read_only && settings.allow_other && settings.way == Way::Direct);
-        assert!(!settings.access_times && !settings.write_back);
+        assert!(!settings.access_times && settings.write_back == Some(false));
         assert_eq!(settings.cache_size, 64 << 20);
         assert_eq!((settings.timer_ms, settings.threads), (Some(500), Some(3)));
         assert_eq!(settings.mask.as_deref(), Some("fsync:sync"));
@@ -356,16 +371,28 @@ mod tests {
         let settings = parse("asynchronous").unwrap();
         assert_eq!(
             (settings.behaviour, settings.write_back),
-            (Some(Behaviour::Asynchronous), true)
+            (Some(Behaviour::Asynchronous), Some(true))
         );
         let settings = parse("background").unwrap();
         assert_eq!(settings.behaviour, Some(Behaviour::Background { bound_ms: 1000 }));
-        assert!(!settings.write_back);
+        assert_eq!(settings.write_back, Some(false));
         let settings = parse("background=250ms,mask=+close").unwrap();
         assert_eq!(settings.behaviour, Some(Behaviour::Background { bound_ms: 250 }));
         assert_eq!(settings.mask.as_deref(), Some("+close"));
-        assert!(!parse("synchronous").unwrap().write_back);
-        assert!(parse("background,writeback").unwrap().write_back);
+        assert_eq!(parse("synchronous").unwrap().write_back, Some(false));
+        assert_eq!(parse("background,writeback").unwrap().write_back, Some(true));
+    }
+
+    #[test]
+    fn small_volumes_delay_no_writes_unless_asked_to() {
+        for (list, small, large) in
+            [("", false, true), ("writethrough", false, false), ("asynchronous", true, true)]
+        {
+            let settings = parse(list).unwrap();
+            assert_eq!(settings.write_back_at((64 << 20) - 1), small, "{list}");
+            assert_eq!(settings.write_back_at(64 << 20), large, "{list}");
+            assert_eq!(settings.with_size(1 << 20).write_back, Some(small), "{list}");
+        }
     }
 
     #[test]

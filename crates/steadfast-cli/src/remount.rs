@@ -72,9 +72,12 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
             "leave 'remount' out to mount one",
         ));
     };
+    let live = Live::open(&mount.directory)?;
+    let info = live.info()?;
     if mount.directory != Path::new("/")
         && let Some(own) = ending::daemon_of(&mount.source).and_then(running::options_of)
-        && let Some(option) = running::first_other(&own, words(options), mount.dirsync)
+        && let Some(option) =
+            running::first_other(&own.with_size(info.size), words(options), mount.dirsync)
     {
         return Err(Failure::new(
             Exit::Usage,
@@ -83,8 +86,6 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
             "unmount it and mount it again with that option",
         ));
     }
-    let live = Live::open(&mount.directory)?;
-    let info = live.info()?;
     let read_only = writable.map_or(mount.read_only, |writable| !writable);
     if !read_only && info.read_only {
         return Err(Failure::new(

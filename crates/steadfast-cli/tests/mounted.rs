@@ -48,6 +48,46 @@ fn mount_use_umount() {
 }
 
 #[test]
+fn a_full_small_volume_refuses_long_writes_at_once() {
+    if !can_mount() {
+        return;
+    }
+    for size in [4, 16, 48] {
+        let scratch = Scratch::new();
+        let mnt = scratch.volume(&format!("{size}M")).mounted("");
+        fs::write(mnt.join("conf"), "before").unwrap();
+        let mut file = fs::File::create(mnt.join("large")).unwrap();
+        let written = (0..2 * size).take_while(|_| file.write_all(&[7; 1 << 20]).is_ok()).count();
+        assert!(written < size, "{written} MiB are accepted by a volume of {size}");
+        drop(file);
+        // What a shell does with `>`.
+        for round in 0..5 {
+            fs::write(mnt.join("conf"), format!("round {round}")).unwrap();
+        }
+        let said = scratch.ok("umount mnt");
+        assert!(said.contains("everything is durable"), "{said}");
+        assert!(written >= size / 2, "{written} of {size} MiB");
+        assert_eq!(scratch.ok("cat disk.img /conf"), "round 4");
+        let large = scratch.ok("cat disk.img /large").into_bytes();
+        assert!(large.len() >= written << 20 && large.iter().all(|byte| *byte == 7));
+    }
+}
+
+#[test]
+fn fsync_succeeds_where_nothing_can_be_written() {
+    let Some(scratch) = start() else { return };
+    scratch.put("/file", b"contents");
+    let mnt = scratch.mounted("-o ro");
+    for path in [mnt.join("file"), mnt.clone()] {
+        let file = fs::File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        file.sync_data().unwrap();
+        rustix::fs::syncfs(&file).unwrap();
+    }
+    scratch.ok("umount mnt");
+}
+
+#[test]
 fn one_mount_a_volume() {
     let Some(scratch) = start() else { return };
     scratch.mounted("");
