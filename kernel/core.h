@@ -402,8 +402,8 @@ ptrdiff_t sfk_snapshot_list(const struct sfk_volume *volume,
                             struct sfk_snapshot *out,
                             size_t room);
 
-// Writes up to `room` inodes from `next` on that differ between the snapshot `before` and the
-// snapshot `after`, or the live volume if that is empty. Returns their number. `next` is then
+// Writes up to `room` inodes from `next` on that differ between the snapshots `before` and
+// `after`. If `after` is empty, the live volume stands for it. Returns their number. `next` is then
 // where the list goes on; 0: it has ended.
 ptrdiff_t sfk_snapshot_diff(const struct sfk_volume *volume,
                             const char *before,

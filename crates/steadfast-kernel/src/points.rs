@@ -166,8 +166,8 @@ pub unsafe extern "C" fn sfk_snapshot_list(
     out.iter_mut().zip(later).map(|(place, snapshot)| *place = snapshot.into()).count() as isize
 }
 
-/// Writes up to `room` inodes from `next` on that differ between the snapshot `before` and the
-/// snapshot `after`, or the live volume if that is empty. Returns their number. `next` is then
+/// Writes up to `room` inodes from `next` on that differ between the snapshots `before` and
+/// `after`. If `after` is empty, the live volume stands for it. Returns their number. `next` is then
 /// where the list goes on; 0: it has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sfk_snapshot_diff(
