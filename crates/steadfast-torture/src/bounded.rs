@@ -28,7 +28,9 @@ pub use persistence::Persistence;
 
 use crate::medium::MediumProfile;
 use crate::operation::Operation;
-use crate::powercut::{Effort, Script, Seen, Start, Tally, Violation, torture_from};
+use crate::powercut::{
+    CutEffort, JudgedImages, PowercutTally, Script, Start, Violation, torture_from,
+};
 use crate::subject::Subject;
 use crate::world::World;
 
@@ -215,9 +217,9 @@ impl Bounded {
         &self,
         index: u64,
         sequence: &Sequence,
-        effort: &Effort,
-        seen: &mut Seen,
-        tally: &mut Tally,
+        effort: &CutEffort,
+        seen: &mut JudgedImages,
+        tally: &mut PowercutTally,
     ) -> Result<(), Box<Violation>> {
         let Some((world, start)) = self.starts.get(sequence.start) else { return Ok(()) };
         let world = World { seed: index, ..world.clone() };

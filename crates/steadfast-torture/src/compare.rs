@@ -25,13 +25,13 @@ pub struct Depth {
 /// # Errors
 /// The first difference, as text.
 pub fn compare_parameters<S: Subject>(subject: &S, state: &State) -> Result<(), String> {
-    let witness = subject.witness();
+    let facts = subject.facts();
     match (state.mask, state.timer_ms) {
-        (Some(mask), _) if mask != witness.mask => {
-            Err(format!("its mask is {:#x}, right is {:#x}", witness.mask.0, mask.0))
+        (Some(mask), _) if mask != facts.mask => {
+            Err(format!("its mask is {:#x}, right is {:#x}", facts.mask.0, mask.0))
         }
-        (_, Some(timer)) if timer != witness.timer_ms => {
-            Err(format!("its timer is {} ms, right is {timer} ms", witness.timer_ms))
+        (_, Some(timer)) if timer != facts.timer_ms => {
+            Err(format!("its timer is {} ms, right is {timer} ms", facts.timer_ms))
         }
         _ => Ok(()),
     }

@@ -19,7 +19,7 @@ use crate::image::Image;
 use crate::medium::MediumProfile;
 use crate::tape::{DISCARDED, Event};
 
-use keep::{Keep, Kept};
+use keep::{Keep, UnitAfterCut};
 pub use survival::Survival;
 
 /// One value that a unit was given: part of request number `request`.
@@ -134,12 +134,12 @@ impl<'a> Cutter<'a> {
         let mut keep = Keep::new(survival, self);
         for (unit, values) in &self.pending {
             match keep.choose(values) {
-                Kept::Before => {}
-                Kept::Value(value) => store(&mut image, self.unit, *unit, value),
-                Kept::Damage(value) if keep.is_unreadable(value) => {
+                UnitAfterCut::Before => {}
+                UnitAfterCut::Value(value) => store(&mut image, self.unit, *unit, value),
+                UnitAfterCut::Damage(value) if keep.is_unreadable(value) => {
                     image.spoil(unit * self.unit, self.unit)
                 }
-                Kept::Damage(value) => {
+                UnitAfterCut::Damage(value) => {
                     let mut bytes = vec![0; self.unit as usize];
                     image.read(unit * self.unit, &mut bytes);
                     keep.damage(value, &mut bytes);

@@ -32,7 +32,7 @@ use crate::world::World;
 
 /// The amount and the outcome of the tries.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct FaultTally {
     /// Worlds.
     pub worlds: u64,
     /// Runs with one fault each.
@@ -47,7 +47,7 @@ pub struct Tally {
 
 /// The size of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Effort {
+pub struct FaultEffort {
     /// Operations that fill the volume beforehand.
     pub before: usize,
     /// Operations during which each request fails in turn.
@@ -84,7 +84,11 @@ struct Prepared {
 ///
 /// # Errors
 /// The first violation: the world, the fault, the operations, and what happened.
-pub fn strike_all(world: &World, effort: &Effort, tally: &mut Tally) -> Result<(), String> {
+pub fn strike_all(
+    world: &World,
+    effort: &FaultEffort,
+    tally: &mut FaultTally,
+) -> Result<(), String> {
     let Some(prepared) = prepare(world, effort).map_err(|what| format!("{world}: {what}"))? else {
         return Ok(());
     };
@@ -115,7 +119,7 @@ fn strike(
     world: &World,
     prepared: &Prepared,
     armed: Armed,
-    tally: &mut Tally,
+    tally: &mut FaultTally,
 ) -> Result<(), String> {
     let tape = Tape::new(prepared.image.clone(), world.atomic_unit, Lie::None);
     let tape = tape.wanting_discards(world.discards);
@@ -169,7 +173,7 @@ fn run(
 
 /// Formats and fills the volume, and draws the operations. `None`: the medium is too small for a
 /// volume.
-fn prepare(world: &World, effort: &Effort) -> Result<Option<Prepared>, String> {
+fn prepare(world: &World, effort: &FaultEffort) -> Result<Option<Prepared>, String> {
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
     let tape = tape.wanting_discards(world.discards);

@@ -22,7 +22,7 @@ use crate::world::World;
 
 /// Counts of the tries.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
+pub struct FillTally {
     /// Fill levels: volumes with a different number of blocks left.
     pub levels: u64,
     /// Operations tried at these levels.
@@ -111,11 +111,11 @@ fn kinds() -> Vec<Operation> {
 ///
 /// # Errors
 /// The first broken promise.
-pub fn fill(world: &World, tally: &mut Tally) -> Result<(), String> {
+pub fn fill(world: &World, tally: &mut FillTally) -> Result<(), String> {
     fill_world(world, tally).map_err(|what| format!("{world}: {what}"))
 }
 
-fn fill_world(world: &World, tally: &mut Tally) -> Result<(), String> {
+fn fill_world(world: &World, tally: &mut FillTally) -> Result<(), String> {
     let clock = Clock::default();
     let tape = Tape::new(Image::new(world.size), world.atomic_unit, Lie::None);
     match <LabVolume as Subject>::format(world, &tape, &clock) {
@@ -171,7 +171,7 @@ fn fill_world(world: &World, tally: &mut Tally) -> Result<(), String> {
     empty(world, &clock, (&image, &state, tick))
 }
 
-type Opened<'w> = (Session<'w, LabVolume>, Tape);
+type FillSession<'w> = (Session<'w, LabVolume>, Tape);
 
 fn open<'w>(
     world: &'w World,
@@ -179,7 +179,7 @@ fn open<'w>(
     image: &Image,
     state: &Arc<State>,
     tick: u64,
-) -> Result<Opened<'w>, String> {
+) -> Result<FillSession<'w>, String> {
     let tape = Tape::new(image.clone(), world.atomic_unit, Lie::None);
     let start = Point::new(state.clone(), "the state before".to_owned(), 0, Some(0));
     let (session, _) = Session::open(world, &tape, clock, tick, &[start])?;
@@ -192,7 +192,7 @@ fn try_one(
     clock: &Clock,
     (image, state, tick): (&Image, &Arc<State>, u64),
     operation: Operation,
-    tally: &mut Tally,
+    tally: &mut FillTally,
 ) -> Result<(), String> {
     let (mut session, tape) = open(world, clock, image, state, tick)?;
     for _ in 0..2 {

@@ -8,13 +8,13 @@ use crate::digest::{Digest, digest_of};
 /// Bytes in a page of an image.
 const PAGE: usize = 4096;
 
-type Page = [u8; PAGE];
+type ImagePage = [u8; PAGE];
 
 /// The contents of a medium. Copies share the pages that neither has written since.
 #[derive(Debug, Clone)]
 pub struct Image {
     size: u64,
-    pages: Vec<Arc<Page>>,
+    pages: Vec<Arc<ImagePage>>,
     /// Unreadable stretches, start and end, until they are written.
     bad: Arc<BTreeMap<u64, u64>>,
 }

@@ -8,10 +8,10 @@ use steadfast::{Platform, Timestamp};
 
 /// Two clocks that advance only when the test sets them.
 #[derive(Debug, Clone, Default)]
-pub struct Clock(Arc<Inner>);
+pub struct Clock(Arc<ClockInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ClockInner {
     wall_ticks: AtomicU64,
     monotonic_ms: AtomicU64,
 }

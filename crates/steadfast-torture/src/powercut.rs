@@ -20,13 +20,13 @@ use crate::tape::Event;
 use crate::world::World;
 
 use judge::{Judge, Stage};
-pub use seen::Seen;
+pub use seen::JudgedImages;
 pub use start::Start;
-pub use tally::Tally;
+pub use tally::PowercutTally;
 
 /// The number and kind of cuts.
 #[derive(Debug, Clone, Copy)]
-pub struct Effort {
+pub struct CutEffort {
     /// Operations in a sequence.
     pub operations: usize,
     /// Cuts tried in the sequence; `None`: at every I/O.
@@ -105,12 +105,12 @@ pub enum Script {
 pub fn torture<S: Subject>(
     world: &World,
     script: &Script,
-    effort: &Effort,
-    tally: &mut Tally,
+    effort: &CutEffort,
+    tally: &mut PowercutTally,
 ) -> Result<(), Box<Violation>> {
     match Start::format::<S>(world) {
         Ok(Some(start)) => {
-            torture_from::<S>(world, &start, script, 0, effort, &mut Seen::default(), tally)
+            torture_from::<S>(world, &start, script, 0, effort, &mut JudgedImages::default(), tally)
         }
         Ok(None) => {
             tally.too_small += 1;
@@ -134,9 +134,9 @@ pub fn torture_from<S: Subject>(
     start: &Start,
     script: &Script,
     from: usize,
-    effort: &Effort,
-    seen: &mut Seen,
-    tally: &mut Tally,
+    effort: &CutEffort,
+    seen: &mut JudgedImages,
+    tally: &mut PowercutTally,
 ) -> Result<(), Box<Violation>> {
     let mut judge = Judge::new(world, start, effort, seen, tally);
     judge.tally.sequences += 1;

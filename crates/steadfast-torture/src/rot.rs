@@ -26,7 +26,7 @@ use crate::world::World;
 
 /// The flips, and the results of the readers.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
+pub struct RotTally {
     /// Flipped bytes; each one is a separate image.
     pub flips: u64,
     /// Images that did not open, with an error that gives the reason.
@@ -57,7 +57,7 @@ pub fn rot_world(
     world: &World,
     operations: usize,
     stride: u64,
-    tally: &mut Tally,
+    tally: &mut RotTally,
 ) -> Result<(), String> {
     let Some(sound) = make(world, operations).map_err(|what| format!("{world}: {what}"))? else {
         return Ok(());
@@ -76,7 +76,13 @@ pub fn rot_world(
     Ok(())
 }
 
-fn flip(world: &World, sound: &Sound, at: u64, bit: u8, tally: &mut Tally) -> Result<(), String> {
+fn flip(
+    world: &World,
+    sound: &Sound,
+    at: u64,
+    bit: u8,
+    tally: &mut RotTally,
+) -> Result<(), String> {
     let mut image = sound.image.clone();
     let mut byte = [0];
     image.read(at, &mut byte);
@@ -99,7 +105,7 @@ fn flip(world: &World, sound: &Sound, at: u64, bit: u8, tally: &mut Tally) -> Re
         };
         let mut wrong = String::new();
         for (age, state) in sound.states.iter().rev().enumerate() {
-            let mut seen = Seen::default();
+            let mut seen = RotReports::default();
             match read_all(world, &tape, &clock, &volume, state, &mut seen) {
                 Ok(()) if copies && seen.metadata_errors > 0 => {
                     return Err("metadata is kept twice, but a reader noticed".to_owned());
@@ -135,14 +141,14 @@ fn is_damage(error: &Error) -> bool {
 
 /// The results of the readers.
 #[derive(Debug, Default)]
-struct Seen {
+struct RotReports {
     errors: u64,
     /// Errors among these that cannot occur if metadata has two copies.
     metadata_errors: u64,
     snapshots: u64,
 }
 
-impl Seen {
+impl RotReports {
     /// Returns the answer, or `None` if it reports damage.
     fn damaged<T>(&mut self, what: &str, answer: Result<T, Error>) -> Result<Option<T>, String> {
         match answer {
@@ -164,7 +170,7 @@ fn read_all(
     clock: &Clock,
     volume: &LabVolume,
     state: &State,
-    seen: &mut Seen,
+    seen: &mut RotReports,
 ) -> Result<(), String> {
     Reader { volume, state, seen }.everything()?;
     if let Some(names) = seen.damaged("listing snapshots", Subject::snapshots(volume))?
@@ -187,7 +193,7 @@ fn read_all(
 struct Reader<'a> {
     volume: &'a LabVolume,
     state: &'a State,
-    seen: &'a mut Seen,
+    seen: &'a mut RotReports,
 }
 
 impl Reader<'_> {
@@ -354,7 +360,7 @@ fn make(world: &World, operations: usize) -> Result<Option<Sound>, String> {
     let volume =
         <LabVolume as Subject>::open(world, &tape, &clock).map_err(|error| error.to_string())?;
     let newest = states[states.len() - 1].clone();
-    read_all(world, &tape, &clock, &volume, &newest, &mut Seen::default())?;
+    read_all(world, &tape, &clock, &volume, &newest, &mut RotReports::default())?;
     let mut read = tape.reads();
     read.sort_unstable();
     Ok(Some(Sound { image, states, read }))

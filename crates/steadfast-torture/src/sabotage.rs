@@ -8,7 +8,7 @@ use steadfast::{Error, InodeNumber, TransactionMask};
 
 use crate::bug::Bug;
 use crate::platform::Clock;
-use crate::subject::{Call, Reply, Subject, Witness};
+use crate::subject::{Call, Reply, Subject, SubjectFacts};
 use crate::tape::Tape;
 use crate::world::World;
 
@@ -25,9 +25,9 @@ pub struct Sabotaged<S> {
 impl<S: Subject> Sabotaged<S> {
     /// Commits and hides it.
     fn hide_transact(&self) -> Result<(), Error> {
-        let before = self.inner.witness().transaction_points;
+        let before = self.inner.facts().transaction_points;
         self.inner.call(&Call::Transact)?;
-        let more = self.inner.witness().transaction_points - before;
+        let more = self.inner.facts().transaction_points - before;
         self.pretended.fetch_sub(more, Ordering::Relaxed);
         Ok(())
     }
@@ -135,23 +135,23 @@ impl<S: Subject> Subject for Sabotaged<S> {
                 Ok(Reply::Done)
             }
             (Bug::SyncWriteNeedsFsync, Call::Write { inode, offset, data, sync: true }) => {
-                let sync = volume.witness().mask.contains(TransactionMask::FSYNC);
+                let sync = volume.facts().mask.contains(TransactionMask::FSYNC);
                 volume.call(&Call::Write { inode: *inode, offset: *offset, data, sync })
             }
             _ => volume.call(call),
         }
     }
 
-    fn witness(&self) -> Witness {
-        let mut witness = self.inner.witness();
+    fn facts(&self) -> SubjectFacts {
+        let mut facts = self.inner.facts();
         // These bugs also report false counters, so that the test cannot find them by the counter.
         let pretended = self.pretended.load(Ordering::Relaxed);
-        witness.transaction_points = witness.transaction_points.wrapping_add(pretended);
+        facts.transaction_points = facts.transaction_points.wrapping_add(pretended);
         match self.timer_ms.load(Ordering::Relaxed) {
             0 => {}
-            kept => witness.timer_ms = kept,
+            kept => facts.timer_ms = kept,
         }
-        witness
+        facts
     }
 
     fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Attributes, Error> {

@@ -20,7 +20,7 @@ use crate::ledger::{Ledger, Point};
 use crate::model::{Limits, Model, State};
 use crate::operation::{ALL_SLOTS, Operation};
 use crate::platform::Clock;
-use crate::subject::{Subject, Witness};
+use crate::subject::{Subject, SubjectFacts};
 use crate::tape::Tape;
 use crate::world::World;
 
@@ -111,9 +111,9 @@ impl<'w, S: Subject> Session<'w, S> {
                     if !allowed[index + 1..].iter().any(goes_back) {
                         return Err(difference);
                     }
-                    let witness = subject.witness();
-                    model.state.mask = model.state.mask.map(|_| witness.mask);
-                    model.state.timer_ms = model.state.timer_ms.map(|_| witness.timer_ms);
+                    let facts = subject.facts();
+                    model.state.mask = model.state.mask.map(|_| facts.mask);
+                    model.state.timer_ms = model.state.timer_ms.map(|_| facts.timer_ms);
                     Ok(())
                 })
             });
@@ -238,7 +238,7 @@ impl<'w, S: Subject> Session<'w, S> {
     }
 
     fn close_subject(&mut self) -> Result<(), String> {
-        let (begun, mask) = (self.tape.position(), self.subject.witness().mask);
+        let (begun, mask) = (self.tape.position(), self.subject.facts().mask);
         self.subject.close().map_err(|error| format!("close: {error}"))?;
         if mask.contains(TransactionMask::UNMOUNT) {
             self.point("close".to_owned(), begun);
@@ -274,6 +274,6 @@ impl<'w, S: Subject> Session<'w, S> {
 /// The limits, without a call of `statistics`: that call replays the log, and the state before the
 /// replay is compared first.
 fn limits<S: Subject>(subject: &S) -> Limits {
-    let Witness { name_max, block_size, .. } = subject.witness();
+    let SubjectFacts { name_max, block_size, .. } = subject.facts();
     Limits { name_max, block_size }
 }

@@ -157,7 +157,7 @@ pub enum Reply {
 
 /// Properties of a subject that the test relies on.
 #[derive(Debug, Clone, Copy)]
-pub struct Witness {
+pub struct SubjectFacts {
     /// Transaction points since the volume was opened.
     pub transaction_points: u64,
     /// The transaction mask; empty while an atomic command runs.
@@ -219,7 +219,7 @@ pub trait Subject: Sized {
     fn call(&self, call: &Call<'_>) -> Result<Reply, Error>;
 
     /// Counters and settings.
-    fn witness(&self) -> Witness;
+    fn facts(&self) -> SubjectFacts;
 
     /// The reason why it became read-only, if it did.
     fn failure(&self) -> Option<&'static str> {
@@ -446,9 +446,9 @@ impl Subject for LabVolume {
         Volume::is_held(self)
     }
 
-    fn witness(&self) -> Witness {
+    fn facts(&self) -> SubjectFacts {
         let info = self.info();
-        Witness {
+        SubjectFacts {
             transaction_points: info.transaction_points,
             mask: if self.is_held() { TransactionMask::MANUAL } else { self.mask() },
             timer_ms: self.timer_ms(),

@@ -10,7 +10,7 @@ use std::fmt;
 use steadfast::TransactionMask;
 
 use crate::medium::MediumProfile;
-use crate::powercut::Tally;
+use crate::powercut::PowercutTally;
 use crate::world::{Extras, Profile, World};
 
 /// A mask with its name, and with the group under which it is counted.
@@ -86,15 +86,15 @@ impl Combination {
 
 /// A row of the table.
 #[derive(Debug, Clone, Copy, Default)]
-struct Row {
-    tally: Tally,
+struct SweepRow {
+    tally: PowercutTally,
     violations: u64,
     /// Seconds of the threads that ran it.
     seconds: f64,
 }
 
-impl Row {
-    fn add(&mut self, tally: &Tally, violations: u64, seconds: f64) {
+impl SweepRow {
+    fn add(&mut self, tally: &PowercutTally, violations: u64, seconds: f64) {
         self.tally.add(tally);
         self.violations += violations;
         self.seconds += seconds;
@@ -104,15 +104,21 @@ impl Row {
 /// Counts of a sweep.
 #[derive(Debug, Default)]
 pub struct Table {
-    cells: BTreeMap<[&'static str; 3], Row>,
-    masks: BTreeMap<&'static str, Row>,
-    media: BTreeMap<&'static str, Row>,
-    profiles: BTreeMap<&'static str, Row>,
+    cells: BTreeMap<[&'static str; 3], SweepRow>,
+    masks: BTreeMap<&'static str, SweepRow>,
+    media: BTreeMap<&'static str, SweepRow>,
+    profiles: BTreeMap<&'static str, SweepRow>,
 }
 
 impl Table {
     /// Adds a sequence that took this many seconds.
-    pub fn add(&mut self, combination: &Combination, tally: &Tally, violated: bool, seconds: f64) {
+    pub fn add(
+        &mut self,
+        combination: &Combination,
+        tally: &PowercutTally,
+        violated: bool,
+        seconds: f64,
+    ) {
         let Combination { profile: (profile, _), medium, mask } = combination;
         let rows = [
             self.cells.entry([*profile, medium.name, mask.group]).or_default(),
@@ -128,8 +134,8 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let row = |f: &mut fmt::Formatter<'_>, words: [&str; 3], row: &Row| {
-            let Row { tally, violations, seconds } = row;
+        let row = |f: &mut fmt::Formatter<'_>, words: [&str; 3], row: &SweepRow| {
+            let SweepRow { tally, violations, seconds } = row;
             writeln!(
                 f,
                 "{:13} {:10} {:12} {:>9} {:>10} {:>10} {:>8.0}",
@@ -189,7 +195,7 @@ mod tests {
         let world = combination.world(7);
         assert_eq!(world.format.mask, combination.mask.mask);
         assert!(world.extras.fixed_mask);
-        let tally = Tally { sequences: 1, cuts: 10, ..Tally::default() };
+        let tally = PowercutTally { sequences: 1, cuts: 10, ..PowercutTally::default() };
         table.add(&combination, &tally, true, 2.0);
         let text = table.to_string();
         assert_eq!(text.matches(" 1         10          1        5").count(), 4, "{text}");

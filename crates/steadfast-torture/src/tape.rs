@@ -63,7 +63,7 @@ pub enum Lie {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct TapeInner {
     image: Image,
     events: Vec<Event>,
     lie: Lie,
@@ -93,14 +93,14 @@ pub struct Tape {
     size: u64,
     /// Whether the medium asks for discards, and when.
     discards: Discards,
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<TapeInner>>,
 }
 
 impl Tape {
     /// A medium with the contents of `image`, all of it durable, and nothing recorded yet.
     pub fn new(image: Image, atomic_unit: u32, lie: Lie) -> Tape {
         let size = image.size();
-        let inner = Inner {
+        let inner = TapeInner {
             image,
             events: Vec::new(),
             lie,

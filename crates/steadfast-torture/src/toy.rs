@@ -19,7 +19,7 @@ use steadfast_media::Medium;
 use crate::fault::Fault;
 use crate::model::{Body, Limits, Model, Node, State};
 use crate::platform::Clock;
-use crate::subject::{Call, Reply, Subject, Witness};
+use crate::subject::{Call, Reply, Subject, SubjectFacts};
 use crate::tape::Tape;
 use crate::triggers::triggers;
 use crate::world::World;
@@ -54,19 +54,19 @@ const SLOT_UNITS: u64 = 2;
 
 /// The contents of a commit.
 #[derive(Clone)]
-struct Kept {
+struct ToyCommit {
     state: State,
     mask: TransactionMask,
     timer_ms: u32,
     next_inode: u64,
 }
 
-static ARCHIVE: LazyLock<Mutex<HashMap<u64, Kept>>> = LazyLock::new(Default::default);
+static ARCHIVE: LazyLock<Mutex<HashMap<u64, ToyCommit>>> = LazyLock::new(Default::default);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-struct Inner {
+struct ToyInner {
     model: Model,
-    kept: Kept,
+    kept: ToyCommit,
     sequence: u64,
     points: u64,
     monotonic_ms: u64,
@@ -77,7 +77,7 @@ struct Inner {
 pub struct Toy<const FLAW: u8> {
     tape: Tape,
     clock: Clock,
-    inner: Mutex<Inner>,
+    inner: Mutex<ToyInner>,
 }
 
 fn unit(tape: &Tape) -> u64 {
@@ -122,7 +122,7 @@ impl<const FLAW: u8> Toy<FLAW> {
         if FLAW == ONE_SLOT { 0 } else { (sequence % 2) * SLOT_UNITS * unit(tape) }
     }
 
-    fn store(tape: &Tape, sequence: u64, kept: Kept) -> Result<(), Error> {
+    fn store(tape: &Tape, sequence: u64, kept: ToyCommit) -> Result<(), Error> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         ARCHIVE.lock().insert(number, kept);
         tape.write(
@@ -142,7 +142,7 @@ impl<const FLAW: u8> Toy<FLAW> {
         Ok(())
     }
 
-    fn load(tape: &Tape) -> Option<(u64, Kept)> {
+    fn load(tape: &Tape) -> Option<(u64, ToyCommit)> {
         let mut slots: Vec<(u64, u64)> = (0..2)
             .filter_map(|slot| read_stamp(tape, Self::slot_offset(tape, slot), SLOT_UNITS))
             .collect();
@@ -170,7 +170,7 @@ impl<const FLAW: u8> Toy<FLAW> {
         None
     }
 
-    fn commit(&self, inner: &mut Inner) -> Result<(), Error> {
+    fn commit(&self, inner: &mut ToyInner) -> Result<(), Error> {
         inner.kept.state = inner.model.state.clone();
         inner.sequence += 1;
         inner.points += 1;
@@ -234,7 +234,7 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
         if unit(tape) < 20 {
             return Err(Error::BadBlockSize(unit(tape) as u32));
         }
-        let kept = Kept {
+        let kept = ToyCommit {
             state: State::empty(clock.now()),
             mask: world.format.mask,
             timer_ms: world.format.timer_ms,
@@ -257,7 +257,7 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
         }
         let model = Model::open(kept.state.clone(), Limits::default(), clock.now());
         let inner =
-            Inner { model, kept, sequence, points: 0, monotonic_ms: clock.ms(), dirty: false };
+            ToyInner { model, kept, sequence, points: 0, monotonic_ms: clock.ms(), dirty: false };
         Ok(Toy { tape: tape.clone(), clock: clock.clone(), inner: Mutex::new(inner) })
     }
 
@@ -352,9 +352,9 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
         Ok(reply)
     }
 
-    fn witness(&self) -> Witness {
+    fn facts(&self) -> SubjectFacts {
         let inner = self.inner.lock();
-        Witness {
+        SubjectFacts {
             transaction_points: inner.points,
             mask: inner.kept.mask,
             timer_ms: inner.kept.timer_ms,

@@ -9,7 +9,7 @@ use steadfast_torture::platform::LabPlatform;
 use steadfast_torture::random::Random;
 use steadfast_torture::tape::{Lie, Tape};
 use steadfast_torture::torture::device::layout::Layout;
-use steadfast_torture::torture::device::verify::{Fault, Verdict, verify};
+use steadfast_torture::torture::device::verify::{BrokenPromise, DeviceVerdict, verify};
 use steadfast_torture::torture::device::witness::{Line, Witness};
 use steadfast_torture::torture::device::writer::{prepare, write};
 
@@ -52,7 +52,7 @@ fn witness(heard: &[(usize, Line)], cut: usize) -> Witness {
     witness
 }
 
-fn judge(image: Image, witness: &Witness) -> Verdict {
+fn judge(image: Image, witness: &Witness) -> DeviceVerdict {
     verify(&Tape::new(image, UNIT, Lie::None), &LabPlatform::default(), witness).expect("a verdict")
 }
 
@@ -102,9 +102,9 @@ fn a_medium_that_lies_about_flushes_is_told_from_a_file_system_that_loses() {
     cutter.advance(events.len());
     let witness = witness(&heard, events.len());
     let verdict = judge(cutter.image(Survival::Nothing), &witness);
-    assert!(verdict.faults.contains(&Fault::FlushLost { number: 10 }), "{verdict:?}");
+    assert!(verdict.faults.contains(&BrokenPromise::FlushLost { number: 10 }), "{verdict:?}");
     assert!(
-        verdict.faults.contains(&Fault::TransactionLost { found: 0, committed: 10 }),
+        verdict.faults.contains(&BrokenPromise::TransactionLost { found: 0, committed: 10 }),
         "{verdict:?}"
     );
     assert!(verdict.blame().is_some_and(|text| text.starts_with("the medium")));
@@ -121,7 +121,7 @@ fn a_lost_transaction_with_every_raw_record_there_is_the_file_systems() {
     let mut mixed = tape.image();
     mixed.write(0, &old);
     let verdict = judge(mixed, &witness(&heard, usize::MAX));
-    assert_eq!(verdict.faults, [Fault::TransactionLost { found: 0, committed: 8 }]);
+    assert_eq!(verdict.faults, [BrokenPromise::TransactionLost { found: 0, committed: 8 }]);
     assert!(verdict.blame().is_some_and(|text| text.contains("in Steadfast")));
 }
 
@@ -133,7 +133,7 @@ fn a_unit_that_is_neither_old_nor_new_is_the_mediums() {
     let torn = layout.record_offset(5) + 2 * u64::from(UNIT);
     image.write(torn + 100, &[0xee; 100]);
     let verdict = judge(image, &witness(&heard, usize::MAX));
-    assert_eq!(verdict.faults, [Fault::UnitTorn { offset: torn }]);
+    assert_eq!(verdict.faults, [BrokenPromise::UnitTorn { offset: torn }]);
     assert!(verdict.blame().is_some_and(|text| text.starts_with("the medium")));
 }
 
@@ -147,7 +147,7 @@ fn damage_in_the_volume_and_a_witness_of_another_run_are_seen() {
     damaged.write(0, &[0; 65_536]);
     damaged.write(layout.volume_size - 65_536, &[0; 65_536]);
     let verdict = judge(damaged, &witness);
-    assert!(matches!(verdict.faults.as_slice(), [Fault::Volume(_)]), "{verdict:?}");
+    assert!(matches!(verdict.faults.as_slice(), [BrokenPromise::Volume(_)]), "{verdict:?}");
 
     let other = Witness { run: Some([99; 16]), ..witness };
     let medium = Tape::new(tape.image(), UNIT, Lie::None);

@@ -1,6 +1,6 @@
 //! Every request of a run fails once. Longer: `STEADFAST_SEEDS=0..2000`.
 
-use steadfast_torture::faults::{Effort, Tally, strike_all};
+use steadfast_torture::faults::{FaultEffort, FaultTally, strike_all};
 use steadfast_torture::tape::Discards;
 use steadfast_torture::world::{Extras, Profile, World};
 
@@ -28,8 +28,8 @@ fn strike(profile: Profile, seeds: std::ops::Range<u64>) {
 
 /// Worlds that hold more than files.
 fn strike_with(profile: Profile, extras: Extras, seeds: std::ops::Range<u64>) {
-    let effort = Effort { before: 120, operations: 24, requests: 60 };
-    let mut tally = Tally::default();
+    let effort = FaultEffort { before: 120, operations: 24, requests: 60 };
+    let mut tally = FaultTally::default();
     for seed in seeds {
         let mut world = World { extras, ..world(seed, profile) };
         // A medium that asks for discards sees failing ones.
@@ -56,8 +56,8 @@ fn faults_among_all_operations() {
 /// fails.
 #[test]
 fn faults_among_replays_that_write_nodes_out() {
-    let effort = Effort { before: 500, operations: 24, requests: 60 };
-    let mut tally = Tally::default();
+    let effort = FaultEffort { before: 500, operations: 24, requests: 60 };
+    let mut tally = FaultTally::default();
     for seed in seeds(600..603) {
         let world = World::new(seed, Profile::Transactions).with_little_memory();
         if let Err(what) = strike_all(&world, &effort, &mut tally) {

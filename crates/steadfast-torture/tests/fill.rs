@@ -1,7 +1,7 @@
 //! No space at every fill level. More worlds: `STEADFAST_SEEDS=0..200`.
 
 use steadfast::{FormatOptions, TransactionMask};
-use steadfast_torture::fill::{Tally, fill};
+use steadfast_torture::fill::{FillTally, fill};
 use steadfast_torture::world::{Profile, World};
 
 fn run(seed: u64, block_size: u32, copies: u8, log: bool, blocks: u64) {
@@ -17,7 +17,7 @@ fn run(seed: u64, block_size: u32, copies: u8, log: bool, blocks: u64) {
         mask: TransactionMask::DEFAULT,
         ..FormatOptions::default()
     };
-    let mut tally = Tally::default();
+    let mut tally = FillTally::default();
     if let Err(what) = fill(&world, &mut tally) {
         panic!("{what}");
     }

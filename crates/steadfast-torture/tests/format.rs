@@ -6,7 +6,7 @@ use steadfast_media::{Medium, MemoryMedium};
 use steadfast_torture::cut::{Cutter, Survival};
 use steadfast_torture::medium::MediumProfile;
 use steadfast_torture::platform::{Clock, LabPlatform};
-use steadfast_torture::powercut::{Effort, Script, Start, Tally, torture};
+use steadfast_torture::powercut::{CutEffort, PowercutTally, Script, Start, torture};
 use steadfast_torture::random::Random;
 use steadfast_torture::session::Session;
 use steadfast_torture::subject::{LabVolume, Subject};
@@ -77,8 +77,9 @@ fn a_cut_in_format_leaves_no_volume_or_the_new_one() {
 /// I/Os.
 #[test]
 fn power_cuts_soon_after_format_leave_states_of_the_new_volume() {
-    let effort = Effort { operations: 40, cuts: Some(60), survivals: 2, recovery_cuts: [1, 1, 0] };
-    let mut tally = Tally::default();
+    let effort =
+        CutEffort { operations: 40, cuts: Some(60), survivals: 2, recovery_cuts: [1, 1, 0] };
+    let mut tally = PowercutTally::default();
     for world in worlds(100..200) {
         if let Err(found) = torture::<LabVolume>(&world, &Script::Drawn, &effort, &mut tally) {
             panic!("{world}\n{found}");

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use steadfast_torture::hostile::{Choices, Outcome, hostile_image, raw_image, run_stream};
+use steadfast_torture::hostile::{Choices, ExerciseOutcome, hostile_image, raw_image, run_stream};
 
 /// Bytes that one image may have allocated at one time. This includes the image of at most 1 MiB
 /// (twice) and a cache of 64 KiB.
@@ -59,12 +59,17 @@ const FINDINGS_MAX: usize = 8;
 
 /// Runs inputs and collects findings: a panic, or too much memory.
 #[derive(Default)]
-struct Bench {
+struct BudgetMedium {
     findings: Vec<String>,
 }
 
-impl Bench {
-    fn run(&mut self, name: &str, input: &[u8], target: fn(&[u8]) -> Outcome) -> Outcome {
+impl BudgetMedium {
+    fn run(
+        &mut self,
+        name: &str,
+        input: &[u8],
+        target: fn(&[u8]) -> ExerciseOutcome,
+    ) -> ExerciseOutcome {
         let before = IN_USE.get();
         PEAK.set(before);
         let outcome = catch_unwind(AssertUnwindSafe(|| target(input)));
@@ -90,9 +95,9 @@ fn cases(default: u64) -> u64 {
     std::env::var("STEADFAST_HOSTILE").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-fn by_seed(name: &str, count: u64, target: fn(&[u8]) -> Outcome) {
+fn by_seed(name: &str, count: u64, target: fn(&[u8]) -> ExerciseOutcome) {
     let (mut opened, mut errors, mut calls) = (0, 0, 0);
-    let mut bench = Bench::default();
+    let mut bench = BudgetMedium::default();
     for seed in 0..count {
         let input = Choices::bytes_of(seed, 4 + seed as usize % 60);
         let outcome = bench.run(&format!("{name} {seed}"), &input, target);
@@ -130,11 +135,11 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 #[test]
 fn the_corpora_cause_errors_at_most() {
     for (target, entry) in
-        [("image", hostile_image as fn(&[u8]) -> Outcome), ("raw_image", raw_image)]
+        [("image", hostile_image as fn(&[u8]) -> ExerciseOutcome), ("raw_image", raw_image)]
     {
         let files = corpus(target);
         println!("{target}: {} inputs", files.len());
-        let mut bench = Bench::default();
+        let mut bench = BudgetMedium::default();
         for (path, bytes) in files {
             bench.run(&path.display().to_string(), &bytes, entry);
         }

@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 
 use steadfast_torture::medium::MediumProfile;
-use steadfast_torture::powercut::{Effort, Script, Tally, torture};
+use steadfast_torture::powercut::{CutEffort, PowercutTally, Script, torture};
 use steadfast_torture::subject::LabVolume;
 use steadfast_torture::world::{Profile, World};
 
-const EFFORT: Effort =
-    Effort { operations: 40, cuts: Some(10), survivals: 2, recovery_cuts: [1, 1, 1] };
+const EFFORT: CutEffort =
+    CutEffort { operations: 40, cuts: Some(10), survivals: 2, recovery_cuts: [1, 1, 1] };
 
-fn run(seed: u64) -> Tally {
+fn run(seed: u64) -> PowercutTally {
     let medium = MediumProfile::ALL[(seed % 6) as usize];
     let world = World::new(seed, Profile::ALL[(seed % 5) as usize].1).on(medium);
-    let mut tally = Tally::default();
+    let mut tally = PowercutTally::default();
     if let Err(violation) = torture::<LabVolume>(&world, &Script::Drawn, &EFFORT, &mut tally) {
         panic!("{world}\n{violation}");
     }

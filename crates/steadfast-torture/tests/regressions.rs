@@ -7,7 +7,7 @@ use steadfast_torture::image::Image;
 use steadfast_torture::medium::MediumProfile;
 use steadfast_torture::operation::{Make, Name, Operation};
 use steadfast_torture::platform::Clock;
-use steadfast_torture::powercut::{Effort, Script, Tally, torture};
+use steadfast_torture::powercut::{CutEffort, PowercutTally, Script, torture};
 use steadfast_torture::shorthand::{allocate, append, path, size, write};
 use steadfast_torture::subject::{LabVolume, Subject};
 use steadfast_torture::sweep::Combination;
@@ -45,9 +45,12 @@ fn run(seed: u64, profile: Profile, operations: &[Operation]) {
 }
 
 fn run_in(world: &World, operations: &[Operation]) {
-    let effort = Effort { operations: 0, cuts: Some(60), survivals: 2, recovery_cuts: [1, 0, 0] };
+    let effort =
+        CutEffort { operations: 0, cuts: Some(60), survivals: 2, recovery_cuts: [1, 0, 0] };
     let script = Script::Given(operations.to_vec());
-    if let Err(violation) = torture::<LabVolume>(world, &script, &effort, &mut Tally::default()) {
+    if let Err(violation) =
+        torture::<LabVolume>(world, &script, &effort, &mut PowercutTally::default())
+    {
         panic!("{world}\n{violation}");
     }
 }
@@ -259,9 +262,9 @@ fn removing_succeeds_right_after_the_volume_was_made_smaller() {
 fn what_a_snapshot_holds_can_be_removed_from_a_small_volume() {
     let world = World::new(56, Profile::Names).on(medium("disk-4096"));
     let remove = |name| Operation::Unlink { directory: path(&[]), name: Name(name) };
-    let effort = Effort { operations: 0, cuts: Some(4), survivals: 1, recovery_cuts: [0; 3] };
+    let effort = CutEffort { operations: 0, cuts: Some(4), survivals: 1, recovery_cuts: [0; 3] };
     let no_space = |operations: Vec<Operation>| {
-        let mut tally = Tally::default();
+        let mut tally = PowercutTally::default();
         let script = Script::Given(operations);
         if let Err(violation) = torture::<LabVolume>(&world, &script, &effort, &mut tally) {
             panic!("{world}\n{violation}");
@@ -293,9 +296,11 @@ fn a_cut_in_the_opening_behind_an_interrupted_rollback_leaves_the_same_state() {
         Operation::SetTimer { ms: 5000 },
         Operation::SnapshotRollback { name: 1, destroy_newer: false },
     ];
-    let effort = Effort { operations: 0, cuts: None, survivals: 30, recovery_cuts: [8, 0, 0] };
+    let effort = CutEffort { operations: 0, cuts: None, survivals: 30, recovery_cuts: [8, 0, 0] };
     let script = Script::Given(operations.to_vec());
-    if let Err(violation) = torture::<LabVolume>(&world, &script, &effort, &mut Tally::default()) {
+    if let Err(violation) =
+        torture::<LabVolume>(&world, &script, &effort, &mut PowercutTally::default())
+    {
         panic!("{world}\n{violation}");
     }
 }

@@ -2,7 +2,7 @@
 //! that a reader uses; the default is one in eight.
 
 use steadfast::FormatOptions;
-use steadfast_torture::rot::{Tally, rot_world};
+use steadfast_torture::rot::{RotTally, rot_world};
 use steadfast_torture::world::{Profile, World};
 
 fn stride() -> u64 {
@@ -22,7 +22,7 @@ fn rot(seed: u64, block_size: u32, copies: u8, size: u64) {
         uuid: [seed as u8; 16],
         ..FormatOptions::default()
     };
-    let mut tally = Tally::default();
+    let mut tally = RotTally::default();
     if let Err(what) = rot_world(&world, 80, stride(), &mut tally) {
         panic!("{what}");
     }

@@ -14,7 +14,7 @@ use steadfast::testing::TestPlatform;
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
 use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
 use steadfast_torture::medium::MediumProfile;
-use steadfast_torture::powercut::{Effort, Script, Tally, torture};
+use steadfast_torture::powercut::{CutEffort, PowercutTally, Script, torture};
 use steadfast_torture::random::Random;
 use steadfast_torture::subject::LabVolume;
 use steadfast_torture::tape::Discards;
@@ -94,11 +94,11 @@ const BY_POWER_CUTS_ON_ROUGH_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::BothMetar
 const BY_POWER_CUTS_WITH_LITTLE_MEMORY: [(Sabotage, u64); 1] = [(Sabotage::ReplayOverLog, 20)];
 
 /// Enough operations for more changed nodes than the smallest cache holds.
-const LONG: Effort =
-    Effort { operations: 500, cuts: Some(20), survivals: 1, recovery_cuts: [1, 0, 0] };
+const LONG: CutEffort =
+    CutEffort { operations: 500, cuts: Some(20), survivals: 1, recovery_cuts: [1, 0, 0] };
 
-const EFFORT: Effort =
-    Effort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
+const EFFORT: CutEffort =
+    CutEffort { operations: 80, cuts: Some(60), survivals: 1, recovery_cuts: [2, 1, 0] };
 
 /// A disk that two machines can reach.
 struct Shared(MemoryMedium);
@@ -168,13 +168,15 @@ fn explore() -> bool {
 fn seeds_needed(
     bug: Sabotage,
     most: u64,
-    effort: &Effort,
+    effort: &CutEffort,
     worlds: fn(World) -> World,
 ) -> Option<u64> {
     (0..most).find(|seed| {
         let world = worlds(World::new(*seed, Profile::ALL[(*seed % 5) as usize].1));
-        let fails =
-            || torture::<LabVolume>(&world, &Script::Drawn, effort, &mut Tally::default()).is_err();
+        let fails = || {
+            torture::<LabVolume>(&world, &Script::Drawn, effort, &mut PowercutTally::default())
+                .is_err()
+        };
         // A seed that also fails without the bug shows nothing.
         with(bug, fails) && !fails()
     })
@@ -240,7 +242,7 @@ fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
     all_are_found_by(&EFFORT, bugs, worlds);
 }
 
-fn all_are_found_by(effort: &Effort, bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
+fn all_are_found_by(effort: &CutEffort, bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
     // The panics that a bug causes in the volume are part of the test, so they are not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();

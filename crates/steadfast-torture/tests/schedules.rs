@@ -30,8 +30,10 @@ use steadfast::sabotage::{Sabotage, plant};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
 use steadfast_torture::cut::{Cutter, Survival};
 use steadfast_torture::image::Image;
-use steadfast_torture::linear::namespace::{Answer, Names, Namespace, Operation, Path, State};
-use steadfast_torture::linear::{Call, check};
+use steadfast_torture::linear::namespace::{
+    Answer, Names, Namespace, NamespaceOperation, NamespaceState, Path,
+};
+use steadfast_torture::linear::{Invocation, check};
 use steadfast_torture::medium::MediumProfile;
 use steadfast_torture::platform::LabPlatform;
 use steadfast_torture::random::Random;
@@ -123,7 +125,7 @@ fn world(log_size: u64) -> World {
 
 /// An operation, with the times of its invocation and its return by the clock and by the tape.
 struct Recorded {
-    call: Call<Operation, Answer>,
+    call: Invocation<NamespaceOperation, Answer>,
     invoked_io: usize,
     returned_io: usize,
 }
@@ -153,35 +155,37 @@ static PLANTED: AtomicBool = AtomicBool::new(false);
 fn perform(
     volume: &TestVolume,
     directories: &[InodeNumber],
-    operation: Operation,
+    operation: NamespaceOperation,
     how: u64,
 ) -> Answer {
     let at = |path: Path| directories[usize::from(path.directory)];
     let result = match operation {
-        Operation::Create(path, _) => volume
+        NamespaceOperation::Create(path, _) => volume
             .create(at(path), &file_name(path), NewNode::Regular, 0o644, &Caller::default())
             .map(|made| Answer::Found(made.inode.0)),
-        Operation::Link(number, path) => {
+        NamespaceOperation::Link(number, path) => {
             volume.link(InodeNumber(number), at(path), &file_name(path)).map(|_| Answer::Done)
         }
-        Operation::Rename(from, to) if from != to && PLANTED.load(Ordering::Relaxed) => {
+        NamespaceOperation::Rename(from, to) if from != to && PLANTED.load(Ordering::Relaxed) => {
             rename_in_two_steps(volume, (at(from), &file_name(from)), (at(to), &file_name(to)))
                 .map(|()| Answer::Done)
         }
-        Operation::Rename(from, to) => volume
+        NamespaceOperation::Rename(from, to) => volume
             .rename(at(from), &file_name(from), at(to), &file_name(to), RenameMode::Replace)
             .map(|()| Answer::Done),
-        Operation::Unlink(path) => volume.unlink(at(path), &file_name(path)).map(|()| Answer::Done),
-        Operation::Lookup(path) => {
+        NamespaceOperation::Unlink(path) => {
+            volume.unlink(at(path), &file_name(path)).map(|()| Answer::Done)
+        }
+        NamespaceOperation::Lookup(path) => {
             volume.lookup(at(path), &file_name(path)).map(|found| Answer::Found(found.inode.0))
         }
-        Operation::Commit => match how % 3 {
+        NamespaceOperation::Commit => match how % 3 {
             0 => volume.transact(),
             1 => volume.checkpoint(),
             _ => volume.fsync(),
         }
         .map(|()| Answer::Done),
-        Operation::Rollback => volume.rollback().map(|()| Answer::Done),
+        NamespaceOperation::Rollback => volume.rollback().map(|()| Answer::Done),
     };
     match result {
         Ok(answer) => answer,
@@ -191,20 +195,20 @@ fn perform(
     }
 }
 
-fn draw(random: &mut Random, seen: &[u64], tag: u32) -> Operation {
+fn draw(random: &mut Random, seen: &[u64], tag: u32) -> NamespaceOperation {
     let mut path = || Path {
         directory: random.below(DIRECTORIES.into()) as u8,
         name: random.below(NAMES.into()) as u8,
     };
     let (one, other) = (path(), path());
     match random.below(20) {
-        0..5 => Operation::Create(one, tag),
-        5..7 if !seen.is_empty() => Operation::Link(random.pick(seen), one),
-        5..10 => Operation::Rename(one, other),
-        10..12 => Operation::Unlink(one),
-        12..16 => Operation::Lookup(one),
-        16..19 => Operation::Commit,
-        _ => Operation::Rollback,
+        0..5 => NamespaceOperation::Create(one, tag),
+        5..7 if !seen.is_empty() => NamespaceOperation::Link(random.pick(seen), one),
+        5..10 => NamespaceOperation::Rename(one, other),
+        10..12 => NamespaceOperation::Unlink(one),
+        12..16 => NamespaceOperation::Lookup(one),
+        16..19 => NamespaceOperation::Commit,
+        _ => NamespaceOperation::Rollback,
     }
 }
 
@@ -229,7 +233,7 @@ fn client(
                 if let Answer::Found(number) = answer {
                     seen.push(number);
                 }
-                let call = Call { operation, invoked, returned: Some((answer, returned)) };
+                let call = Invocation { operation, invoked, returned: Some((answer, returned)) };
                 Recorded { call, invoked_io, returned_io }
             })
             .collect()
@@ -252,7 +256,7 @@ fn names_on(
 }
 
 /// The history as known after a cut at this I/O: an operation that had not returned has no answer.
-fn known_at(history: &[Recorded], io: usize) -> Vec<Call<Operation, Answer>> {
+fn known_at(history: &[Recorded], io: usize) -> Vec<Invocation<NamespaceOperation, Answer>> {
     let begun = history.iter().filter(|recorded| recorded.invoked_io <= io);
     begun
         .map(|recorded| {
@@ -280,8 +284,8 @@ fn names_are_linearisable(log_size: u64) {
 
     let calls: Vec<_> = history.iter().map(|recorded| recorded.call.clone()).collect();
     let live = names_on(&world.volume, &world.directories);
-    let order = check(&Namespace, State::default(), &calls, |state| {
-        State::settled(state.live.clone()).may_leave(&live)
+    let order = check(&Namespace, NamespaceState::default(), &calls, |state| {
+        NamespaceState::settled(state.live.clone()).may_leave(&live)
     });
     assert!(order.is_ok(), "no order explains {calls:#?}\nleaving {live:?}: {order:?}");
 
@@ -304,8 +308,9 @@ fn names_are_linearisable(log_size: u64) {
                 Volume::open(tape, OpenOptions::default(), LabPlatform::default()).unwrap();
             let found = names_on(&volume, &world.directories);
             let known = known_at(&history, cut);
-            let order =
-                check(&Namespace, State::default(), &known, |state| state.may_leave(&found));
+            let order = check(&Namespace, NamespaceState::default(), &known, |state| {
+                state.may_leave(&found)
+            });
             assert!(
                 order.is_ok(),
                 "cut at {cut} of {}, {survival:?}: no order of {known:#?}\nleaves {found:?}",
@@ -494,18 +499,18 @@ fn a_planted_deadlock_is_noticed() {
 fn a_planted_fault_is_refused() {
     let path = |name| Path { directory: 0, name };
     let recorded = |operation, invoked, answer, returned, io: (usize, usize)| Recorded {
-        call: Call { operation, invoked, returned: Some((answer, returned)) },
+        call: Invocation { operation, invoked, returned: Some((answer, returned)) },
         invoked_io: io.0,
         returned_io: io.1,
     };
     let history = [
-        recorded(Operation::Create(path(0), 0), 0, Answer::Found(9), 1, (0, 0)),
-        recorded(Operation::Commit, 2, Answer::Done, 3, (0, 4)),
-        recorded(Operation::Create(path(1), 1), 4, Answer::Found(10), 5, (4, 4)),
+        recorded(NamespaceOperation::Create(path(0), 0), 0, Answer::Found(9), 1, (0, 0)),
+        recorded(NamespaceOperation::Commit, 2, Answer::Done, 3, (0, 4)),
+        recorded(NamespaceOperation::Create(path(1), 1), 4, Answer::Found(10), 5, (4, 4)),
     ];
     let leaves = |io, found: &[(Path, u64)]| {
         let found: BTreeMap<_, _> = found.iter().copied().collect();
-        check(&Namespace, State::settled(Names::new()), &known_at(&history, io), |state| {
+        check(&Namespace, NamespaceState::settled(Names::new()), &known_at(&history, io), |state| {
             state.may_leave(&found)
         })
         .is_ok()

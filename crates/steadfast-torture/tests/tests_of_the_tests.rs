@@ -1,18 +1,18 @@
 //! Tests of the tests: a correct toy passes, and every flawed toy and every lying medium is found.
 
 use steadfast_torture::bug::Bug;
-use steadfast_torture::powercut::{Effort, Script, Tally, Violation, torture};
+use steadfast_torture::powercut::{CutEffort, PowercutTally, Script, Violation, torture};
 use steadfast_torture::sabotage::Sabotaged;
 use steadfast_torture::subject::Subject;
 use steadfast_torture::tape::Lie;
 use steadfast_torture::toy::{self, Toy};
 use steadfast_torture::world::{Profile, World};
 
-const EFFORT: Effort =
-    Effort { operations: 60, cuts: None, survivals: 2, recovery_cuts: [2, 1, 0] };
+const EFFORT: CutEffort =
+    CutEffort { operations: 60, cuts: None, survivals: 2, recovery_cuts: [2, 1, 0] };
 
 fn hunt<S: Subject>(seeds: std::ops::Range<u64>, shape: impl Fn(&mut World)) -> Option<Violation> {
-    let mut tally = Tally::default();
+    let mut tally = PowercutTally::default();
     for seed in seeds {
         let mut world = World::new(seed, Profile::ALL[(seed % 5) as usize].1);
         world.size = world.size.min(1 << 20);

@@ -10,7 +10,7 @@ use steadfast_torture::bug::Bug;
 use steadfast_torture::generate::operation;
 use steadfast_torture::medium::MediumProfile;
 use steadfast_torture::minimise::minimise;
-use steadfast_torture::powercut::{Effort, Script, Seen, Tally, torture};
+use steadfast_torture::powercut::{CutEffort, JudgedImages, PowercutTally, Script, torture};
 use steadfast_torture::sabotage::Sabotaged;
 use steadfast_torture::subject::LabVolume;
 use steadfast_torture::tape::Lie;
@@ -32,8 +32,8 @@ fn cases(default: u32) -> u32 {
 }
 
 /// Runs seeds of one profile, and reports the first violation with its shortest sequence.
-fn run(profile: Profile, seeds: std::ops::Range<u64>, effort: &Effort) {
-    let mut tally = Tally::default();
+fn run(profile: Profile, seeds: std::ops::Range<u64>, effort: &CutEffort) {
+    let mut tally = PowercutTally::default();
     for seed in seeds {
         let world = World::new(seed, profile).on(MediumProfile::of_seed(seed)).with_extras();
         if let Err(found) = torture::<LabVolume>(&world, &Script::Drawn, effort, &mut tally) {
@@ -41,7 +41,7 @@ fn run(profile: Profile, seeds: std::ops::Range<u64>, effort: &Effort) {
             let end = best.operations.len().min(effort.operations);
             minimise(&best.operations.clone()[..end], 60, |operations| {
                 let script = Script::Given(operations.to_vec());
-                torture::<LabVolume>(&world, &script, effort, &mut Tally::default())
+                torture::<LabVolume>(&world, &script, effort, &mut PowercutTally::default())
                     .map_err(|violation| best = *violation)
                     .is_err()
             });
@@ -52,11 +52,11 @@ fn run(profile: Profile, seeds: std::ops::Range<u64>, effort: &Effort) {
 }
 
 /// Without power cuts: many operations, every answer compared.
-const STRAIGHT: Effort =
-    Effort { operations: 400, cuts: Some(0), survivals: 0, recovery_cuts: [0, 0, 0] };
+const STRAIGHT: CutEffort =
+    CutEffort { operations: 400, cuts: Some(0), survivals: 0, recovery_cuts: [0, 0, 0] };
 /// With cuts at every I/O, and in the recovery.
-const CUTS: Effort =
-    Effort { operations: 40, cuts: Some(120), survivals: 2, recovery_cuts: [1, 1, 1] };
+const CUTS: CutEffort =
+    CutEffort { operations: 40, cuts: Some(120), survivals: 2, recovery_cuts: [1, 1, 1] };
 
 macro_rules! profiles {
     ($($name:ident, $cuts:ident: $profile:expr;)*) => {$(
@@ -81,13 +81,13 @@ profiles! {
 }
 
 /// Sequences long enough that the log changes more nodes than the smallest cache holds.
-const LONG: Effort =
-    Effort { operations: 500, cuts: Some(40), survivals: 2, recovery_cuts: [2, 1, 1] };
+const LONG: CutEffort =
+    CutEffort { operations: 500, cuts: Some(40), survivals: 2, recovery_cuts: [2, 1, 1] };
 
 #[test]
 fn replays_that_write_nodes_out_survive_power_cuts() {
     for profile in [Profile::Mixed, Profile::Names, Profile::Data] {
-        let mut tally = Tally::default();
+        let mut tally = PowercutTally::default();
         for seed in seeds(2000..2004) {
             let world = World::new(seed, profile).with_little_memory();
             let run = torture::<LabVolume>(&world, &Script::Drawn, &LONG, &mut tally);
@@ -104,11 +104,16 @@ fn any_operations_agree_with_the_model() {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let strategy = (any::<u64>(), proptest::collection::vec(operation(), 1..40));
-    let effort = Effort { operations: 0, cuts: Some(6), survivals: 1, recovery_cuts: [1, 0, 0] };
+    let effort = CutEffort { operations: 0, cuts: Some(6), survivals: 1, recovery_cuts: [1, 0, 0] };
     let result = runner.run(&strategy, |(seed, operations)| {
         let world = World::new(seed, Profile::Mixed);
-        torture::<LabVolume>(&world, &Script::Given(operations), &effort, &mut Tally::default())
-            .map_err(|violation| TestCaseError::fail(format!("{world}\n{violation}")))
+        torture::<LabVolume>(
+            &world,
+            &Script::Given(operations),
+            &effort,
+            &mut PowercutTally::default(),
+        )
+        .map_err(|violation| TestCaseError::fail(format!("{world}\n{violation}")))
     });
     if let Err(failure) = result {
         panic!("{failure}");
@@ -120,11 +125,11 @@ fn any_operations_agree_with_the_model() {
 /// runs them all.
 #[test]
 fn every_short_sequence_survives_every_power_cut() {
-    let effort = Effort { operations: 0, cuts: None, survivals: 1, recovery_cuts: [0; 3] };
+    let effort = CutEffort { operations: 0, cuts: None, survivals: 1, recovery_cuts: [0; 3] };
     for (length, calls, every) in [(1, Calls::All, 1), (2, Calls::All, 4099), (3, Calls::Few, 199)]
     {
         let bounded = Bounded::new::<LabVolume>(length, calls, MediumProfile::SECTOR).unwrap();
-        let (mut seen, mut tally) = (Seen::default(), Tally::default());
+        let (mut seen, mut tally) = (JudgedImages::default(), PowercutTally::default());
         for index in (0..bounded.count()).step_by(every) {
             let sequence = bounded.sequence(index).unwrap();
             let run = bounded.run::<LabVolume>(index, &sequence, &effort, &mut seen, &mut tally);
@@ -138,12 +143,14 @@ fn every_short_sequence_survives_every_power_cut() {
 
 #[test]
 fn a_medium_that_lies_is_found() {
-    let effort = Effort { operations: 60, cuts: Some(60), survivals: 3, recovery_cuts: [0, 0, 0] };
+    let effort =
+        CutEffort { operations: 60, cuts: Some(60), survivals: 3, recovery_cuts: [0, 0, 0] };
     let found = (0..40).any(|seed| {
         let sound = World::new(seed, Profile::Mixed);
         let lying = World { lie: Lie::Flush, ..sound.clone() };
         let fails = |world| {
-            torture::<LabVolume>(world, &Script::Drawn, &effort, &mut Tally::default()).is_err()
+            torture::<LabVolume>(world, &Script::Drawn, &effort, &mut PowercutTally::default())
+                .is_err()
         };
         fails(&lying) && !fails(&sound)
     });
@@ -152,13 +159,14 @@ fn a_medium_that_lies_is_found() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let effort = Effort { operations: 100, cuts: Some(60), survivals: 1, recovery_cuts: [0, 0, 0] };
+    let effort =
+        CutEffort { operations: 100, cuts: Some(60), survivals: 1, recovery_cuts: [0, 0, 0] };
     for bug in Bug::ALL {
         let found = (0..60).any(|seed| {
             let sound = World::new(seed, Profile::ALL[(seed % 5) as usize].1);
             let buggy = World { bug, ..sound.clone() };
             let fails = |world| {
-                let mut tally = Tally::default();
+                let mut tally = PowercutTally::default();
                 torture::<Sabotaged<LabVolume>>(world, &Script::Drawn, &effort, &mut tally).is_err()
             };
             fails(&buggy) && !fails(&sound)

@@ -20,8 +20,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use steadfast_fuse::{MountOptions, ioctl};
-use steadfast_torture::linear::namespace::{Answer, Id, Namespace, Operation, Path, State};
-use steadfast_torture::linear::{Call, Refused, check};
+use steadfast_torture::linear::namespace::{
+    Answer, Id, Namespace, NamespaceOperation, NamespaceState, Path,
+};
+use steadfast_torture::linear::{Invocation, Refused, check};
 use steadfast_torture::random::Random;
 
 use crate::support::{Place, QUIET, can_mount};
@@ -31,7 +33,7 @@ const DIRECTORIES: u8 = 2;
 const NAMES: u8 = 4;
 const THREADS: u64 = 4;
 
-type History = Vec<Call<Operation, Answer>>;
+type History = Vec<Invocation<NamespaceOperation, Answer>>;
 type Found = BTreeMap<Path, u64>;
 
 /// State that the threads share.
@@ -94,7 +96,7 @@ impl Client<'_> {
             let answer = self.perform(operation, file);
             let returned = answer.map(|answer| (answer, self.shared.tick()));
             if !refused_by_the_kernel(operation, answer) {
-                history.push(Call { operation, invoked, returned });
+                history.push(Invocation { operation, invoked, returned });
             }
             self.shared.done.fetch_add(1, Ordering::Relaxed);
             if returned.is_none() {
@@ -104,7 +106,7 @@ impl Client<'_> {
         history
     }
 
-    fn draw(&mut self) -> (Operation, usize) {
+    fn draw(&mut self) -> (NamespaceOperation, usize) {
         let mut path = || Path {
             directory: self.random.below(DIRECTORIES.into()) as u8,
             name: self.random.below(NAMES.into()) as u8,
@@ -113,44 +115,50 @@ impl Client<'_> {
         let file = self.random.index(self.open.len());
         self.next_tag += THREADS as u32;
         let operation = match (self.random.below(50), self.open.get(file)) {
-            (0..13, _) => Operation::Create(one, self.next_tag),
-            (13..18, Some((number, _))) => Operation::Link(*number, one),
-            (18..28, _) => Operation::Rename(one, other),
-            (28..35, _) => Operation::Unlink(one),
-            (35..36, _) => Operation::Commit,
-            _ => Operation::Lookup(one),
+            (0..13, _) => NamespaceOperation::Create(one, self.next_tag),
+            (13..18, Some((number, _))) => NamespaceOperation::Link(*number, one),
+            (18..28, _) => NamespaceOperation::Rename(one, other),
+            (28..35, _) => NamespaceOperation::Unlink(one),
+            (35..36, _) => NamespaceOperation::Commit,
+            _ => NamespaceOperation::Lookup(one),
         };
         (operation, file)
     }
 
     /// Executes the operation. Returns none if the daemon died before it answered.
-    fn perform(&mut self, operation: Operation, file: usize) -> Option<Answer> {
+    fn perform(&mut self, operation: NamespaceOperation, file: usize) -> Option<Answer> {
         let shared = self.shared;
         let result = match operation {
-            Operation::Create(path, _) => {
+            NamespaceOperation::Create(path, _) => {
                 let made = OpenOptions::new().write(true).create_new(true).open(shared.path(path));
                 made.and_then(|made| self.keep(made))
             }
-            Operation::Link(_, path) => match self.open.get(file) {
+            NamespaceOperation::Link(_, path) => match self.open.get(file) {
                 Some((_, file)) => sys::link_file(file, &shared.path(path)).map(|()| Answer::Done),
                 None => unreachable!("drawn from the open files"),
             },
-            Operation::Rename(from, to) => {
+            NamespaceOperation::Rename(from, to) => {
                 fs::rename(shared.path(from), shared.path(to)).map(|()| Answer::Done)
             }
-            Operation::Unlink(path) => fs::remove_file(shared.path(path)).map(|()| Answer::Done),
-            Operation::Lookup(path) if self.random.chance(1, 4) => {
+            NamespaceOperation::Unlink(path) => {
+                fs::remove_file(shared.path(path)).map(|()| Answer::Done)
+            }
+            NamespaceOperation::Lookup(path) if self.random.chance(1, 4) => {
                 again_if_stale(|| File::open(shared.path(path))).and_then(|found| self.keep(found))
             }
-            Operation::Lookup(path) => again_if_stale(|| fs::symlink_metadata(shared.path(path)))
-                .map(|found| Answer::Found(found.ino())),
-            Operation::Commit if self.random.chance(1, 2) => File::open(&shared.mount_point)
-                .and_then(|root| ioctl::transact(&root))
-                .map(|()| Answer::Done),
-            Operation::Commit => File::open(shared.directory(0))
+            NamespaceOperation::Lookup(path) => {
+                again_if_stale(|| fs::symlink_metadata(shared.path(path)))
+                    .map(|found| Answer::Found(found.ino()))
+            }
+            NamespaceOperation::Commit if self.random.chance(1, 2) => {
+                File::open(&shared.mount_point)
+                    .and_then(|root| ioctl::transact(&root))
+                    .map(|()| Answer::Done)
+            }
+            NamespaceOperation::Commit => File::open(shared.directory(0))
                 .and_then(|file| file.sync_all())
                 .map(|()| Answer::Done),
-            Operation::Rollback => unreachable!("not drawn"),
+            NamespaceOperation::Rollback => unreachable!("not drawn"),
         };
         match result {
             Ok(answer) => Some(answer),
@@ -188,13 +196,13 @@ fn again_if_stale<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
 /// daemon's. A removal decrements a count that a concurrent lookup has just updated. Until the
 /// kernel asks again, it refuses to link an inode that it considers removed. A refused link changes
 /// nothing, so it need not be checked.
-fn refused_by_the_kernel(operation: Operation, answer: Option<Answer>) -> bool {
-    matches!((operation, answer), (Operation::Link(..), Some(Answer::Missing)))
+fn refused_by_the_kernel(operation: NamespaceOperation, answer: Option<Answer>) -> bool {
+    matches!((operation, answer), (NamespaceOperation::Link(..), Some(Answer::Missing)))
 }
 
 /// Operations that do not depend on an existing name.
-fn is_open(operation: Operation) -> bool {
-    matches!(operation, Operation::Create(..) | Operation::Commit)
+fn is_open(operation: NamespaceOperation) -> bool {
+    matches!(operation, NamespaceOperation::Create(..) | NamespaceOperation::Commit)
 }
 
 /// Lets the threads work until `end` returns. Returns their combined history.
@@ -226,15 +234,17 @@ fn names(mount_point: &std::path::Path) -> Found {
 }
 
 /// The state in which exactly these names are durable.
-fn settled(found: &Found) -> State {
-    State::settled(found.iter().map(|(path, number)| (*path, Id::Number(*number))).collect())
+fn settled(found: &Found) -> NamespaceState {
+    NamespaceState::settled(
+        found.iter().map(|(path, number)| (*path, Id::Number(*number))).collect(),
+    )
 }
 
 /// Checks that an order of the calls exists, and that one of its transaction points leaves the
 /// state that was found.
-fn explains(start: &State, history: &History, found: &Found) -> Result<(), Refused> {
+fn explains(start: &NamespaceState, history: &History, found: &Found) -> Result<(), Refused> {
     let mut calls = history.clone();
-    calls.retain(|call| call.operation != Operation::Commit);
+    calls.retain(|call| call.operation != NamespaceOperation::Commit);
     check(&Namespace, start.clone(), &calls, |_| true)?;
     let calls = seen_by_the_daemon(history);
     check(&Namespace, start.clone(), &calls, |state| state.may_leave(found))?;
@@ -246,8 +256,8 @@ fn explains(start: &State, history: &History, found: &Found) -> Result<(), Refus
 /// the old name.
 fn seen_by_the_daemon(history: &History) -> History {
     let changes: Vec<_> = history.iter().filter(|call| may_change(call)).collect();
-    let seen = |call: &&Call<Operation, Answer>| {
-        let beside = |change: &&Call<Operation, Answer>| {
+    let seen = |call: &&Invocation<NamespaceOperation, Answer>| {
+        let beside = |change: &&Invocation<NamespaceOperation, Answer>| {
             change.invoked < end(call)
                 && call.invoked < end(change)
                 && paths(call.operation).iter().any(|path| paths(change.operation).contains(path))
@@ -257,28 +267,33 @@ fn seen_by_the_daemon(history: &History) -> History {
     history.iter().filter(seen).cloned().collect()
 }
 
-fn end(call: &Call<Operation, Answer>) -> u64 {
+fn end(call: &Invocation<NamespaceOperation, Answer>) -> u64 {
     call.returned.map_or(u64::MAX, |(_, at)| at)
 }
 
-fn may_change(call: &Call<Operation, Answer>) -> bool {
+fn may_change(call: &Invocation<NamespaceOperation, Answer>) -> bool {
     let refused = matches!(call.returned, Some((Answer::Exists | Answer::Missing, _)));
-    !refused && !matches!(call.operation, Operation::Lookup(_))
+    !refused && !matches!(call.operation, NamespaceOperation::Lookup(_))
 }
 
-fn paths(operation: Operation) -> Vec<Path> {
+fn paths(operation: NamespaceOperation) -> Vec<Path> {
     match operation {
-        Operation::Create(path, _)
-        | Operation::Link(_, path)
-        | Operation::Unlink(path)
-        | Operation::Lookup(path) => vec![path],
-        Operation::Rename(from, to) => vec![from, to],
-        Operation::Commit | Operation::Rollback => Vec::new(),
+        NamespaceOperation::Create(path, _)
+        | NamespaceOperation::Link(_, path)
+        | NamespaceOperation::Unlink(path)
+        | NamespaceOperation::Lookup(path) => vec![path],
+        NamespaceOperation::Rename(from, to) => vec![from, to],
+        NamespaceOperation::Commit | NamespaceOperation::Rollback => Vec::new(),
     }
 }
 
 /// The checker must refuse impossible histories.
-fn corrupted_is_refused(start: &State, history: &History, found: &Found, random: &mut Random) {
+fn corrupted_is_refused(
+    start: &NamespaceState,
+    history: &History,
+    found: &Found,
+    random: &mut Random,
+) {
     // The time from which an unanswered creation could have made any inode.
     let unheard =
         history.iter().filter(|call| call.returned.is_none()).map(|call| call.invoked).min();
@@ -287,7 +302,7 @@ fn corrupted_is_refused(start: &State, history: &History, found: &Found, random:
             let call = &history[*index];
             matches!(
                 (call.operation, call.returned),
-                (Operation::Lookup(_), Some((Answer::Found(_), _)))
+                (NamespaceOperation::Lookup(_), Some((Answer::Found(_), _)))
             ) && end(call) < unheard.unwrap_or(u64::MAX)
         })
         .collect();
@@ -313,7 +328,7 @@ fn round(place: &Place, seed: u64) {
     let history = work(&shared, random.bits(), || shared.wait_for_operations(400));
     let live = names(&place.mount_point());
     let order = check(&Namespace, settled(&before), &history, |state| {
-        State::settled(state.live.clone()).may_leave(&live)
+        NamespaceState::settled(state.live.clone()).may_leave(&live)
     });
     assert!(
         order.is_ok(),

@@ -17,7 +17,7 @@ use steadfast_host::{HostPlatform, random_uuid};
 use steadfast_media::Medium;
 use steadfast_torture::random::Random;
 use steadfast_torture::torture::device::layout::Layout;
-use steadfast_torture::torture::device::verify::{Verdict, verify};
+use steadfast_torture::torture::device::verify::{DeviceVerdict, verify};
 use steadfast_torture::torture::device::witness::{Line, Witness};
 use steadfast_torture::torture::device::{DeviceError, latency, writer};
 
@@ -36,7 +36,7 @@ const LIFE_MS: std::ops::RangeInclusive<u64> = 20..=1500;
 
 /// The document of `--json`.
 #[derive(Debug, Serialize)]
-struct JsonReport {
+struct DeviceJson {
     version: &'static str,
     device: String,
     /// Killed processes; 1 for a verdict after a power cut.
@@ -147,7 +147,7 @@ fn rounds(args: &Args, path: &Path, seed: u64, suspicion: Option<String>) -> Out
     let started = Instant::now();
     let mut random = Random::new(seed);
     let (mut witness, mut cuts) = (Witness::default(), 0);
-    let mut total = Verdict::default();
+    let mut total = DeviceVerdict::default();
     while total.faults.is_empty()
         && !stop.load(std::sync::atomic::Ordering::Relaxed)
         && time_max.is_none_or(|time| started.elapsed() < time)
@@ -159,7 +159,7 @@ fn rounds(args: &Args, path: &Path, seed: u64, suspicion: Option<String>) -> Out
         let verdict = look(path, &witness)?;
         bar.set_message(format!("{cuts} kills, {} transactions acknowledged", witness.committed));
         bar.tick();
-        total = Verdict {
+        total = DeviceVerdict {
             records: total.records + verdict.records,
             records_mixed: total.records_mixed + verdict.records_mixed,
             ..verdict
@@ -325,7 +325,7 @@ fn judge(args: &Args, path: &Path) -> Outcome {
     )
 }
 
-fn look(path: &Path, witness: &Witness) -> Outcome<Verdict> {
+fn look(path: &Path, witness: &Witness) -> Outcome<DeviceVerdict> {
     let medium = host::open_medium(path, true, host::Way::Cached)?;
     verify(&medium, &HostPlatform::new(), witness).map_err(|error| failed(error, path))
 }
@@ -335,7 +335,7 @@ struct Judged {
     what: String,
     cuts: u64,
     witness: Witness,
-    verdict: Verdict,
+    verdict: DeviceVerdict,
     seconds: Duration,
     suspicion: Option<String>,
 }
@@ -344,7 +344,7 @@ fn report(args: &Args, path: &Path, seed: u64, judged: &Judged) -> Outcome {
     let Judged { what, cuts, witness, verdict, seconds, suspicion } = judged;
     let violations = verdict.faults.len() as u64;
     if args.json {
-        output::json(&JsonReport {
+        output::json(&DeviceJson {
             version: env!("CARGO_PKG_VERSION"),
             device: path.display().to_string(),
             cuts: *cuts,

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use steadfast_torture::medium::MediumProfile;
 use steadfast_torture::tape::Lie;
-use steadfast_torture::torture::finding::Name;
+use steadfast_torture::torture::finding::RunName;
 use steadfast_torture::world::Profile;
 
 use steadfast_cli::failure::Outcome;
@@ -58,7 +58,7 @@ pub struct Args {
     report: Option<PathBuf>,
     /// Play the run of a violation again
     #[arg(long, value_name = "SEED[:PROFILE[:MEDIUM]]", conflicts_with_all = ["time", "cuts", "seed", "profile", "medium", "report"])]
-    replay: Option<Name>,
+    replay: Option<RunName>,
     /// Overwrite this image file or block device with a torture run of its own
     #[arg(long, value_name = "PATH", conflicts_with_all = ["profile", "medium", "jobs", "report", "replay", "self_test", "lie"])]
     device: Option<PathBuf>,

@@ -10,15 +10,17 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use steadfast_host::{Durability, Links, MODE_PUBLIC, WholeFile};
-use steadfast_torture::powercut::Tally;
+use steadfast_torture::powercut::PowercutTally;
 use steadfast_torture::tape::Lie;
 use steadfast_torture::torture::campaign::{self, Plan, Sample};
-use steadfast_torture::torture::finding::{self, Name};
+use steadfast_torture::torture::finding::{self, RunName};
 use steadfast_torture::torture::report::{self, Facts};
 use steadfast_torture::torture::self_test::{self, Planted, SEEDS_MAX};
 
 use super::Args;
-use super::words::{FindingText, JsonCaught, JsonReport, campaign_of_one, counted, replay_command};
+use super::words::{
+    CampaignJson, FindingText, JsonCaught, campaign_of_one, counted, replay_command,
+};
 use steadfast_cli::failure::{Exit, Failure, Outcome, text_os};
 use steadfast_cli::output::{self, Output};
 
@@ -66,9 +68,9 @@ pub fn campaign(args: &Args) -> Outcome {
 ///
 /// # Errors
 /// The violation.
-pub fn replay(args: &Args, name: Name) -> Outcome {
+pub fn replay(args: &Args, name: RunName) -> Outcome {
     let lie = args.lie.unwrap_or_default();
-    let (started, mut tally) = (Instant::now(), Tally::default());
+    let (started, mut tally) = (Instant::now(), PowercutTally::default());
     let found = quietly(|| finding::replay(name, lie, &mut tally));
     let outcome = campaign_of_one(name, tally, found, started.elapsed());
     print(args, &outcome, name.seed, lie)
@@ -129,11 +131,11 @@ pub fn self_test(args: &Args) -> Outcome {
     ))
 }
 
-fn print(args: &Args, outcome: &campaign::Outcome, first_seed: u64, lie: Lie) -> Outcome {
+fn print(args: &Args, outcome: &campaign::CampaignOutcome, first_seed: u64, lie: Lie) -> Outcome {
     let violations: u64 = outcome.cells.values().map(|cell| cell.violations).sum();
     let cuts = outcome.total.cuts;
     if args.json {
-        output::json(&JsonReport::new(outcome, first_seed, lie))?;
+        output::json(&CampaignJson::new(outcome, first_seed, lie))?;
     } else {
         let mut output = Output::new();
         for found in &outcome.findings {
@@ -179,7 +181,12 @@ fn create(path: &Path) -> Outcome<WholeFile> {
     created.map_err(|error| Failure::host(&error, "write", path))
 }
 
-fn write_report(file: WholeFile, path: &Path, plan: &Plan, outcome: &campaign::Outcome) -> Outcome {
+fn write_report(
+    file: WholeFile,
+    path: &Path,
+    plan: &Plan,
+    outcome: &campaign::CampaignOutcome,
+) -> Outcome {
     let replay = match plan.lie {
         Lie::None => |name: &str| replay_command(name, Lie::None),
         Lie::Flush => |name: &str| replay_command(name, Lie::Flush),

@@ -41,7 +41,7 @@ impl fmt::Display for FindingText<'_> {
 
 /// The document of `--json` of a campaign and of a replay.
 #[derive(Debug, Serialize)]
-pub struct JsonReport {
+pub struct CampaignJson {
     version: &'static str,
     /// Power cuts: images after a cut that were opened and judged.
     cuts: u64,
@@ -80,9 +80,9 @@ struct JsonFinding {
     cuts: Vec<String>,
 }
 
-impl JsonReport {
+impl CampaignJson {
     /// The report of a campaign.
-    pub fn new(outcome: &campaign::Outcome, first_seed: u64, lie: Lie) -> JsonReport {
+    pub fn new(outcome: &campaign::CampaignOutcome, first_seed: u64, lie: Lie) -> CampaignJson {
         let seconds = outcome.elapsed.as_secs_f64();
         let cells = outcome.cells.iter().map(|((profile, medium), cell)| JsonCell {
             profile,
@@ -91,7 +91,7 @@ impl JsonReport {
             cuts: cell.tally.cuts,
             violations: cell.violations,
         });
-        JsonReport {
+        CampaignJson {
             version: env!("CARGO_PKG_VERSION"),
             cuts: outcome.total.cuts,
             recovery_cuts: outcome.total.recovery_cuts,
@@ -140,13 +140,13 @@ impl JsonFinding {
 
 /// The outcome of one run, as a campaign of one seed.
 pub fn campaign_of_one(
-    name: steadfast_torture::torture::finding::Name,
-    tally: steadfast_torture::powercut::Tally,
+    name: steadfast_torture::torture::finding::RunName,
+    tally: steadfast_torture::powercut::PowercutTally,
     finding: Option<Finding>,
     elapsed: std::time::Duration,
-) -> campaign::Outcome {
+) -> campaign::CampaignOutcome {
     let cell = campaign::Cell { tally, violations: u64::from(finding.is_some()) };
-    campaign::Outcome {
+    campaign::CampaignOutcome {
         seeds: 1,
         total: tally,
         cells: [((profile_name(name.profile), name.medium.name), cell)].into(),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use steadfast_torture::bounded::{Bounded, Calls};
 use steadfast_torture::medium::MediumProfile;
-use steadfast_torture::powercut::{Effort, Seen, Tally};
+use steadfast_torture::powercut::{CutEffort, JudgedImages, PowercutTally};
 use steadfast_torture::subject::LabVolume;
 
 const USAGE: &str = "\
@@ -24,27 +24,27 @@ usage: bounded [--length 1|2|3] [--shard I/N] [--medium NAME] [--only NUMBER] [-
   --seconds    begin no sequence after so many seconds
   --list       print the sequences and end";
 
-struct Arguments {
+struct BoundedArguments {
     length: usize,
     calls: Option<Calls>,
     shard: (u64, u64),
     every: u64,
     only: Option<u64>,
     medium: MediumProfile,
-    effort: Effort,
+    effort: CutEffort,
     seconds: u64,
     list: bool,
 }
 
-fn arguments() -> Result<Arguments, String> {
-    let mut parsed = Arguments {
+fn arguments() -> Result<BoundedArguments, String> {
+    let mut parsed = BoundedArguments {
         length: 1,
         calls: None,
         shard: (0, 1),
         every: 1,
         only: None,
         medium: MediumProfile::SECTOR,
-        effort: Effort { operations: 0, cuts: None, survivals: 2, recovery_cuts: [0; 3] },
+        effort: CutEffort { operations: 0, cuts: None, survivals: 2, recovery_cuts: [0; 3] },
         seconds: u64::MAX,
         list: false,
     };
@@ -110,7 +110,8 @@ fn main() -> ExitCode {
     // A panic of the volume is a finding. It is reported as such, with its place.
     std::panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
-    let (mut seen, mut tally, mut violations) = (Seen::default(), Tally::default(), Vec::new());
+    let (mut seen, mut tally, mut violations) =
+        (JudgedImages::default(), PowercutTally::default(), Vec::new());
     let (part, parts) = arguments.shard;
     let (first, step) = match arguments.only {
         Some(only) => (only, u64::MAX),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use steadfast_torture::medium::MediumProfile;
 use steadfast_torture::minimise::minimise;
-use steadfast_torture::powercut::{Effort, Script, Tally, Violation, torture};
+use steadfast_torture::powercut::{CutEffort, PowercutTally, Script, Violation, torture};
 use steadfast_torture::subject::LabVolume;
 use steadfast_torture::sweep::{Combination, Table};
 use steadfast_torture::tape::Lie;
@@ -35,11 +35,11 @@ usage: powercut [--seeds A..B] [--profile NAME|all] [--operations N] [--cuts N|a
   --dump        keep the image after the cut of each violation in this directory
   --lie         let the medium break its promises; violations must be found";
 
-struct Arguments {
+struct PowercutArguments {
     seeds: std::ops::Range<u64>,
     profile: Option<Profile>,
     medium: Option<MediumProfile>,
-    effort: Effort,
+    effort: CutEffort,
     jobs: u64,
     minimise: usize,
     seconds: u64,
@@ -50,12 +50,17 @@ struct Arguments {
     sweep: bool,
 }
 
-fn arguments() -> Result<Arguments, String> {
-    let mut parsed = Arguments {
+fn arguments() -> Result<PowercutArguments, String> {
+    let mut parsed = PowercutArguments {
         seeds: 0..100,
         profile: None,
         medium: None,
-        effort: Effort { operations: 80, cuts: Some(150), survivals: 2, recovery_cuts: [1, 1, 1] },
+        effort: CutEffort {
+            operations: 80,
+            cuts: Some(150),
+            survivals: 2,
+            recovery_cuts: [1, 1, 1],
+        },
         jobs: 1,
         minimise: 60,
         seconds: u64::MAX,
@@ -151,7 +156,7 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
     let next = AtomicU64::new(arguments.seeds.start);
-    let total = Mutex::new(Tally::default());
+    let total = Mutex::new(PowercutTally::default());
     let table = Mutex::new(Table::default());
     let violations = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -175,7 +180,7 @@ fn main() -> ExitCode {
                         World::new(seed, profile).on(medium).with_extras()
                     };
                     world.lie = arguments.lie;
-                    let (mut tally, begun) = (Tally::default(), Instant::now());
+                    let (mut tally, begun) = (PowercutTally::default(), Instant::now());
                     let result =
                         torture::<LabVolume>(&world, &Script::Drawn, &arguments.effort, &mut tally);
                     total.lock().add(&tally);
@@ -208,14 +213,14 @@ fn main() -> ExitCode {
 }
 
 /// Shortens a violation as far as possible and prints it.
-fn report(world: &World, arguments: &Arguments, found: &Violation) {
+fn report(world: &World, arguments: &PowercutArguments, found: &Violation) {
     let effort = &arguments.effort;
     println!("VIOLATION in {world}\n{found}");
     let mut best = found.clone();
     let sequence_end = found.operations.len().min(effort.operations);
     let short = minimise(&found.operations[..sequence_end], arguments.minimise, |operations| {
         let script = Script::Given(operations.to_vec());
-        match torture::<LabVolume>(world, &script, effort, &mut Tally::default()) {
+        match torture::<LabVolume>(world, &script, effort, &mut PowercutTally::default()) {
             Err(violation) => {
                 best = *violation;
                 true

@@ -6,7 +6,7 @@ use crate::random::{Random, mix};
 use crate::tape::DISCARDED;
 
 /// The contents of a unit after the cut.
-pub(super) enum Kept<'a> {
+pub(super) enum UnitAfterCut<'a> {
     /// The value before all writes.
     Before,
     /// One of the values.
@@ -76,7 +76,7 @@ impl Keep {
     }
 
     /// The value that a unit keeps, out of those that it was given.
-    pub fn choose<'a>(&mut self, values: &'a [Written]) -> Kept<'a> {
+    pub fn choose<'a>(&mut self, values: &'a [Written]) -> UnitAfterCut<'a> {
         let value = match self.survival {
             Survival::Units(_) => self.any_version(values),
             Survival::Torn(_) => values.iter().rev().find(|value| {
@@ -92,15 +92,17 @@ impl Keep {
                     let fate =
                         if value.request == self.in_flight { self.fate(value) } else { Fate::New };
                     match fate {
-                        Fate::New => return Kept::Value(value),
-                        Fate::Damaged => return Kept::Damage(value),
+                        Fate::New => return UnitAfterCut::Value(value),
+                        Fate::Damaged => return UnitAfterCut::Damage(value),
                         Fate::Lost => {}
                     }
                 }
                 None
             }
             Survival::Rubble(_) => match self.any_version(values) {
-                Some(value) if self.fate(value) == Fate::Damaged => return Kept::Damage(value),
+                Some(value) if self.fate(value) == Fate::Damaged => {
+                    return UnitAfterCut::Damage(value);
+                }
                 value => value,
             },
             Survival::Programmed(_) => {
@@ -113,14 +115,14 @@ impl Keep {
                         if (value.request, (value.start / self.unit) as u64) == self.reached
                             && self.may_be_damaged(value) =>
                     {
-                        return Kept::Damage(value);
+                        return UnitAfterCut::Damage(value);
                     }
                     value => value,
                 }
             }
             _ => values.iter().rev().find(|value| self.kept.binary_search(&value.request).is_ok()),
         };
-        value.map_or(Kept::Before, Kept::Value)
+        value.map_or(UnitAfterCut::Before, UnitAfterCut::Value)
     }
 
     fn any_version<'a>(&mut self, values: &'a [Written]) -> Option<&'a Written> {

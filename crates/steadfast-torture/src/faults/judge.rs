@@ -104,7 +104,7 @@ impl<S: Subject> Session<'_, S> {
             return refused;
         }
         self.in_flight.push(Arc::new(self.model.state.clone()));
-        let mask = self.subject.witness().mask;
+        let mask = self.subject.facts().mask;
         let sets_point =
             triggers(call, mask) || is_commit(call) || mask.contains(TransactionMask::VOLUME_FULL);
         let after = self.after(call);
@@ -201,7 +201,7 @@ impl<S: Subject> Session<'_, S> {
             self.remount(false)?;
         }
         self.compare().map_err(|what| format!("refused with '{error}', but: {what}"))?;
-        let size = self.subject.witness().size;
+        let size = self.subject.facts().size;
         if !sizes.contains(&size) {
             return Err(format!(
                 "refused with '{error}', and has {size} bytes, right is one of {sizes:?}"

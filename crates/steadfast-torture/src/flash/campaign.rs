@@ -16,7 +16,7 @@ use steadfast_flash::model::{Interrupted, NandModel};
 use steadfast_flash::nand::{NandError, NandGeometry};
 use steadfast_flash::part::Part;
 
-use super::contents::{BLOCK, Contents, FILES, Opened};
+use super::contents::{BLOCK, ContentsVolume, FILES, FlashContents};
 use super::tally::{CutTally, Struck};
 use crate::platform::LabPlatform;
 use crate::random::Random;
@@ -38,11 +38,11 @@ fn options() -> OpenOptions {
 }
 
 /// One part and its contents.
-struct World {
+struct FlashWorld {
     nand: NandModel,
     random: Random,
     /// The contents at the last acknowledged point.
-    acknowledged: Contents,
+    acknowledged: FlashContents,
     failures_left: u32,
 }
 
@@ -59,7 +59,7 @@ pub fn cut_part(part: &Part, cuts: u64, seed: u64) -> Result<CutTally, String> {
     while tally.cuts < cuts {
         let end = cuts.min(tally.cuts + CUTS_OF_A_PART);
         let mut world =
-            World::new(&small, random.bits()).map_err(|what| format!("a new part: {what}"))?;
+            FlashWorld::new(&small, random.bits()).map_err(|what| format!("a new part: {what}"))?;
         while tally.cuts < end {
             world.cut(&mut tally)?;
         }
@@ -67,8 +67,8 @@ pub fn cut_part(part: &Part, cuts: u64, seed: u64) -> Result<CutTally, String> {
     Ok(tally)
 }
 
-impl World {
-    fn new(part: &Part, seed: u64) -> Result<World, String> {
+impl FlashWorld {
+    fn new(part: &Part, seed: u64) -> Result<FlashWorld, String> {
         let mut random = Random::new(seed);
         let mut nand = NandModel::new(part, seed);
         let text = |error: Error| error.to_string();
@@ -83,13 +83,13 @@ impl World {
                 ..super::format_options(&part.geometry)
             };
             Volume::format(&&medium, &format, &LabPlatform::default()).map_err(text)?;
-            let volume: Opened<'_> =
+            let volume: ContentsVolume<'_> =
                 Volume::open(&medium, options(), LabPlatform::default()).map_err(text)?;
             // The files fill up to two thirds: blocks changed between two points are stored twice.
             let blocks = (bytes * 2 / 3 / (FILES * BLOCK) as u64).max(1);
-            Contents::create(&volume, blocks, &mut random).map_err(text)?
+            FlashContents::create(&volume, blocks, &mut random).map_err(text)?
         };
-        Ok(World { nand, random, acknowledged, failures_left: FAILURES })
+        Ok(FlashWorld { nand, random, acknowledged, failures_left: FAILURES })
     }
 
     /// Works until the power is cut, possibly several times during the recovery, and judges the
@@ -123,8 +123,8 @@ impl World {
     }
 
     /// Works until the power is cut; returns the point in flight.
-    fn work(&mut self, tally: &mut CutTally) -> Result<Contents, String> {
-        let World { nand, random, acknowledged, .. } = self;
+    fn work(&mut self, tally: &mut CutTally) -> Result<FlashContents, String> {
+        let FlashWorld { nand, random, acknowledged, .. } = self;
         let mut state = acknowledged.clone();
         let ftl = match Ftl::mount(&mut *nand, false) {
             Ok(ftl) => ftl,
@@ -138,7 +138,8 @@ impl World {
         let medium = FlashMedium::new(ftl);
         let mut in_checkpoint = false;
         let mut run = || -> Result<(), Error> {
-            let volume: Opened<'_> = Volume::open(&medium, options(), LabPlatform::default())?;
+            let volume: ContentsVolume<'_> =
+                Volume::open(&medium, options(), LabPlatform::default())?;
             loop {
                 for _ in 0..=random.below(4) {
                     state.overwrite(&volume, random)?;
@@ -168,13 +169,13 @@ impl World {
 
     /// Checks that the volume opens, and that its state is the last acknowledged point or the one
     /// in flight.
-    fn judge(&mut self, flight: Contents, tally: &mut CutTally) -> Result<(), String> {
+    fn judge(&mut self, flight: FlashContents, tally: &mut CutTally) -> Result<(), String> {
         let text = |error: Error| error.to_string();
         self.nand.power_on();
         self.nand.reset_counts();
         let ftl = Ftl::mount(&mut self.nand, false).map_err(|error| format!("mount: {error}"))?;
         let medium = FlashMedium::new(ftl);
-        let volume: Opened<'_> = Volume::open(&medium, options(), LabPlatform::default())
+        let volume: ContentsVolume<'_> = Volume::open(&medium, options(), LabPlatform::default())
             .map_err(|error| format!("open: {error}"))?;
         let reads = medium.with(|ftl| ftl.nand().counts().reads);
         tally.mount_page_reads_max = tally.mount_page_reads_max.max(reads);
@@ -201,7 +202,7 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::powercut::{Effort, Script, Tally, torture};
+    use crate::powercut::{CutEffort, PowercutTally, Script, torture};
     use crate::subject::LabVolume;
     use crate::tape::Discards;
     use crate::world::{Profile, World};
@@ -211,12 +212,17 @@ mod tests {
     #[test]
     fn what_is_discarded_was_not_needed() {
         let effort =
-            Effort { operations: 60, cuts: Some(40), survivals: 1, recovery_cuts: [1, 0, 0] };
+            CutEffort { operations: 60, cuts: Some(40), survivals: 1, recovery_cuts: [1, 0, 0] };
         for seed in 0..20 {
             let profile = Profile::ALL[(seed % 5) as usize].1;
             let discards = if seed < 15 { Discards::Early } else { Discards::BehindCheckpoints };
             let world = World { discards, ..World::new(seed, profile).with_extras() };
-            let run = torture::<LabVolume>(&world, &Script::Drawn, &effort, &mut Tally::default());
+            let run = torture::<LabVolume>(
+                &world,
+                &Script::Drawn,
+                &effort,
+                &mut PowercutTally::default(),
+            );
             if let Err(violation) = run {
                 panic!("{world}\n{violation}");
             }

@@ -15,11 +15,11 @@ pub(super) const BLOCK: usize = 4096;
 /// Blocks written or read at once.
 const AT_ONCE: usize = 16;
 
-pub(super) type Opened<'a> = Volume<&'a FlashMedium<&'a mut NandModel>, LabPlatform>;
+pub(super) type ContentsVolume<'a> = Volume<&'a FlashMedium<&'a mut NandModel>, LabPlatform>;
 
 /// The number of each block, by file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Contents([Vec<u64>; FILES]);
+pub(super) struct FlashContents([Vec<u64>; FILES]);
 
 fn name(file: usize) -> String {
     format!("file-{file}")
@@ -43,16 +43,16 @@ fn is_block(bytes: &[u8], number: u64) -> bool {
         && bytes.chunks_exact(8).zip(words(number)).all(|(bytes, word)| bytes == word)
 }
 
-impl Contents {
+impl FlashContents {
     /// Makes the files, with `blocks` blocks each.
     pub fn create(
-        volume: &Opened<'_>,
+        volume: &ContentsVolume<'_>,
         blocks: u64,
         random: &mut Random,
-    ) -> Result<Contents, Error> {
+    ) -> Result<FlashContents, Error> {
         let caller = Caller { uid: 0, gid: 0, umask: 0 };
         let mut contents =
-            Contents(std::array::from_fn(|_| (0..blocks).map(|_| random.bits()).collect()));
+            FlashContents(std::array::from_fn(|_| (0..blocks).map(|_| random.bits()).collect()));
         for (file, numbers) in contents.0.iter_mut().enumerate() {
             let root = InodeNumber::ROOT;
             let made =
@@ -68,7 +68,11 @@ impl Contents {
     }
 
     /// Writes one block.
-    pub fn overwrite(&mut self, volume: &Opened<'_>, random: &mut Random) -> Result<(), Error> {
+    pub fn overwrite(
+        &mut self,
+        volume: &ContentsVolume<'_>,
+        random: &mut Random,
+    ) -> Result<(), Error> {
         let file = random.index(FILES);
         let (at, number) = (random.index(self.0[file].len()), random.bits());
         let number = if random.chance(1, 8) { ZEROS } else { number };
@@ -80,7 +84,7 @@ impl Contents {
     }
 
     /// Whether the volume holds exactly these contents in every block of every file.
-    pub fn is_in(&self, volume: &Opened<'_>) -> Result<bool, Error> {
+    pub fn is_in(&self, volume: &ContentsVolume<'_>) -> Result<bool, Error> {
         let mut found = vec![0; AT_ONCE * BLOCK];
         for (file, numbers) in self.0.iter().enumerate() {
             let inode = match volume.lookup(InodeNumber::ROOT, name(file).as_bytes()) {
@@ -105,7 +109,11 @@ impl Contents {
 
     /// Whether the volume holds these contents and not `other`. The check reads only the first
     /// differing block.
-    pub fn rather_than(&self, other: &Contents, volume: &Opened<'_>) -> Result<bool, Error> {
+    pub fn rather_than(
+        &self,
+        other: &FlashContents,
+        volume: &ContentsVolume<'_>,
+    ) -> Result<bool, Error> {
         let mut found = [0; BLOCK];
         for (file, (numbers, others)) in self.0.iter().zip(&other.0).enumerate() {
             let Some(at) = numbers.iter().zip(others).position(|(number, other)| number != other)

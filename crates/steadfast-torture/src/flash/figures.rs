@@ -54,27 +54,27 @@ fn flash_text(error: FlashError) -> String {
 }
 
 /// A volume on a part whose counters the bench can read.
-struct Bench {
+struct FlashBench {
     medium: std::sync::Arc<FlashMedium<NandModel>>,
     volume: FlashVolume,
     clock: Clock,
 }
 
-impl Bench {
-    fn new(part: &Part, seed: u64) -> Result<Bench> {
+impl FlashBench {
+    fn new(part: &Part, seed: u64) -> Result<FlashBench> {
         let ftl = format(NandModel::new(part, seed), seed).map_err(flash_text)?;
         let options = super::format_options(&part.geometry);
-        Bench::on(ftl, &options)
+        FlashBench::on(ftl, &options)
     }
 
     /// A new file system on a translation layer.
-    fn on(ftl: Ftl<NandModel>, format: &FormatOptions) -> Result<Bench> {
+    fn on(ftl: Ftl<NandModel>, format: &FormatOptions) -> Result<FlashBench> {
         let medium = std::sync::Arc::new(FlashMedium::new(ftl));
         let clock = Clock::default();
         let platform = LabPlatform::new(clock.clone());
         Volume::format(&medium, format, &platform).map_err(text)?;
         let volume = Volume::open(medium.clone(), options(), platform).map_err(text)?;
-        Ok(Bench { medium, volume, clock })
+        Ok(FlashBench { medium, volume, clock })
     }
 
     fn counts(&self) -> OperationCounts {
@@ -160,7 +160,7 @@ fn options() -> OpenOptions {
 /// # Errors
 /// What went wrong, as text.
 pub fn figures(part: &Part, steady: u64, seed: u64) -> Result<Figures> {
-    let bench = Bench::new(part, seed)?;
+    let bench = FlashBench::new(part, seed)?;
     let mut random = Random::new(seed);
     let mut found = Figures::default();
     let layout = bench.medium.with(|ftl| ftl.layout());
@@ -281,7 +281,7 @@ mod tests {
 
     /// Page reads of a mount after a power cut during 4,000 random overwrites of 400 files, and the
     /// cost of the overwrites.
-    fn most_mount_reads(bench: &Bench, background: bool) -> Most {
+    fn most_mount_reads(bench: &FlashBench, background: bool) -> Most {
         let mut random = Random::new(1);
         let mut files = Vec::new();
         for number in 0..400 {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     /// A volume on 65,536 blocks.
-    fn large() -> Bench {
+    fn large() -> FlashBench {
         let mut ftl = format(NandModel::new(&Part::SLC_1GBIT.with_blocks(65_536), 1), 1).unwrap();
         // Each recovery continues in the next block of the ring, so the newest anchor is not among
         // the first blocks.
@@ -328,7 +328,7 @@ mod tests {
             assert!(ftl.info().recovered);
         }
         let options = crate::flash::format_options(&ftl.geometry());
-        Bench::on(ftl, &options).unwrap()
+        FlashBench::on(ftl, &options).unwrap()
     }
 
     /// The whole file system after power cuts on 8 GiB of flash: the reads of a mount do not grow
@@ -347,7 +347,7 @@ mod tests {
     /// bound on a mount.
     #[test]
     fn a_mount_reads_53_pages_where_there_is_no_background() {
-        for bench in [Bench::new(&Part::SLC_1GBIT, 1).unwrap(), large()] {
+        for bench in [FlashBench::new(&Part::SLC_1GBIT, 1).unwrap(), large()] {
             let found = most_mount_reads(&bench, false);
             println!("without background: {found:?}");
             assert!(found.mount_reads <= 53 && found.write_ms <= 50.0, "{found:?}");

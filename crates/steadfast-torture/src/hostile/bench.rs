@@ -9,24 +9,24 @@ use steadfast_media::{ErrorClass, FailureModel, Geometry, Medium, MediumError, M
 /// The number of requests exceeds the budget: the work that an image causes must be bounded,
 /// whatever it contains.
 #[derive(Debug)]
-pub struct Bench {
+pub struct BudgetMedium {
     size: u64,
-    inner: Mutex<Inner>,
+    inner: Mutex<Budgeted>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Budgeted {
     bytes: Vec<u8>,
     requests: u64,
     budget: u64,
 }
 
-impl Bench {
+impl BudgetMedium {
     /// A medium with these bytes.
-    pub fn new(bytes: Vec<u8>) -> Bench {
-        Bench {
+    pub fn new(bytes: Vec<u8>) -> BudgetMedium {
+        BudgetMedium {
             size: bytes.len() as u64,
-            inner: Mutex::new(Inner { bytes, requests: 0, budget: u64::MAX }),
+            inner: Mutex::new(Budgeted { bytes, requests: 0, budget: u64::MAX }),
         }
     }
 
@@ -69,7 +69,7 @@ impl Bench {
     }
 }
 
-impl Medium for Bench {
+impl Medium for BudgetMedium {
     fn geometry(&self) -> Geometry {
         Geometry { size: self.size, atomic_unit: 128, failure_model: FailureModel::PowerSafe }
     }

@@ -9,7 +9,7 @@ use steadfast::fs::{
 };
 use steadfast::{Error, InodeNumber, OpenOptions, Result, Volume};
 
-use super::bench::Bench;
+use super::bench::BudgetMedium;
 use crate::platform::{Clock, LabPlatform};
 
 /// Maximum number of inodes visited.
@@ -24,7 +24,7 @@ const BACKGROUND_STEPS: usize = 64;
 
 /// The progress of the exercise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ExerciseOutcome {
     /// The volume opened.
     pub opened: bool,
     /// Number of visible inodes.
@@ -35,16 +35,16 @@ pub struct Outcome {
     pub calls: usize,
 }
 
-type Hostile = Volume<Arc<Bench>, LabPlatform>;
+type Hostile = Volume<Arc<BudgetMedium>, LabPlatform>;
 
 /// Opens the volume, walks, reads, changes, commits, rolls back, opens again and checks.
 ///
 /// # Panics
 /// The core panics, or does more work than it may.
-pub fn exercise(image: Vec<u8>) -> Outcome {
-    let bench = Arc::new(Bench::new(image));
+pub fn exercise(image: Vec<u8>) -> ExerciseOutcome {
+    let bench = Arc::new(BudgetMedium::new(image));
     let platform = LabPlatform::new(Clock::default());
-    let mut outcome = Outcome::default();
+    let mut outcome = ExerciseOutcome::default();
     bench.allow(WHOLE_REQUESTS);
     let options = CheckOptions::default();
     let _ = check(&bench, &platform, &options, &mut |_| ());
@@ -70,8 +70,8 @@ pub fn exercise(image: Vec<u8>) -> Outcome {
 
 struct Visit<'a> {
     volume: &'a Hostile,
-    bench: &'a Bench,
-    outcome: &'a mut Outcome,
+    bench: &'a BudgetMedium,
+    outcome: &'a mut ExerciseOutcome,
 }
 
 impl Visit<'_> {

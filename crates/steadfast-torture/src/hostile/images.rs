@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use steadfast::fs::{AllocateMode, Caller, NewNode, SetXattrMode};
 use steadfast::{FormatOptions, InodeNumber, OpenOptions, Result, TransactionMask, Volume};
 
-use super::bench::Bench;
+use super::bench::BudgetMedium;
 use crate::platform::{Clock, LabPlatform};
 use crate::random::pattern_vec;
 
@@ -44,7 +44,7 @@ fn make(index: usize) -> Result<Vec<u8>> {
         ..FormatOptions::default()
     };
     let size = if block >= 1024 || copies == 2 { 1 << 20 } else { 256 << 10 };
-    let medium = Arc::new(Bench::new(vec![0; size]));
+    let medium = Arc::new(BudgetMedium::new(vec![0; size]));
     let platform = LabPlatform::new(Clock::default());
     Volume::format(&medium, &options, &platform)?;
     let open = OpenOptions { cache_size: 64 << 10, ..OpenOptions::default() };

@@ -17,15 +17,15 @@ mod mutate;
 mod stream;
 mod unpack;
 
-pub use bench::Bench;
+pub use bench::BudgetMedium;
 pub use choices::Choices;
-pub use exercise::{Outcome, exercise};
+pub use exercise::{ExerciseOutcome, exercise};
 pub use images::{IMAGES, base_image};
 pub use mutate::{mutate, rot};
 pub use stream::run_stream;
 
 /// The fuzz target `image`: the first byte of the input selects a base image, the rest mutates it.
-pub fn hostile_image(input: &[u8]) -> Outcome {
+pub fn hostile_image(input: &[u8]) -> ExerciseOutcome {
     let mut choices = Choices::new(input);
     let mut image = base_image(choices.below(IMAGES)).to_vec();
     mutate(&mut image, &mut choices);
@@ -33,7 +33,7 @@ pub fn hostile_image(input: &[u8]) -> Outcome {
 }
 
 /// The fuzz target `raw_image`: the same without correcting checksums.
-pub fn raw_image(input: &[u8]) -> Outcome {
+pub fn raw_image(input: &[u8]) -> ExerciseOutcome {
     let mut choices = Choices::new(input);
     let mut image = base_image(choices.below(IMAGES)).to_vec();
     rot(&mut image, &mut choices);

@@ -38,7 +38,7 @@ pub trait Object {
 
 /// One operation of a history.
 #[derive(Debug, Clone)]
-pub struct Call<O, A> {
+pub struct Invocation<O, A> {
     /// The operation.
     pub operation: O,
     /// Time of the invocation, in any unit that only grows.
@@ -64,7 +64,7 @@ pub struct Refused {
 pub fn check<T: Object>(
     object: &T,
     start: T::State,
-    history: &[Call<T::Operation, T::Answer>],
+    history: &[Invocation<T::Operation, T::Answer>],
     end: impl Fn(&T::State) -> bool,
 ) -> Result<Vec<usize>, Refused> {
     let answered = history.iter().filter(|call| call.returned.is_some()).count();
@@ -117,7 +117,11 @@ struct Level<S> {
 }
 
 /// The calls that may come next: those invoked before any other unplaced call has returned.
-fn candidates<O, A>(history: &[Call<O, A>], by_invocation: &[usize], placed: &[u64]) -> Vec<usize> {
+fn candidates<O, A>(
+    history: &[Invocation<O, A>],
+    by_invocation: &[usize],
+    placed: &[u64],
+) -> Vec<usize> {
     let open = || {
         by_invocation.iter().copied().filter(|index| placed[index / 64] & (1 << (index % 64)) == 0)
     };
@@ -163,11 +167,11 @@ mod tests {
         }
     }
 
-    fn call(operation: Do, invoked: u64, answer: u32, returned: u64) -> Call<Do, u32> {
-        Call { operation, invoked, returned: Some((answer, returned)) }
+    fn call(operation: Do, invoked: u64, answer: u32, returned: u64) -> Invocation<Do, u32> {
+        Invocation { operation, invoked, returned: Some((answer, returned)) }
     }
 
-    fn accepts(history: &[Call<Do, u32>], last: u32) -> bool {
+    fn accepts(history: &[Invocation<Do, u32>], last: u32) -> bool {
         check(&Register, 0, history, |state| *state == last).is_ok()
     }
 
@@ -198,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_call_that_never_returned_has_happened_or_not() {
-        let lost = Call { operation: Do::Write(5), invoked: 3, returned: None };
+        let lost = Invocation { operation: Do::Write(5), invoked: 3, returned: None };
         for (answer, last, right) in [(0, 5, true), (0, 0, true), (5, 5, true), (5, 0, false)] {
             let history = [lost.clone(), call(Do::Read, 4, answer, 6)];
             assert_eq!(accepts(&history, last), right, "{answer}, {last}");

@@ -31,7 +31,7 @@ pub type Names = BTreeMap<Path, Id>;
 
 /// The visible state, and the state after a power cut.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct State {
+pub struct NamespaceState {
     /// What callers see.
     pub live: Names,
     /// The state at the last transaction point.
@@ -40,7 +40,7 @@ pub struct State {
 
 /// The operations of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum NamespaceOperation {
     /// Makes a new file, only if the name is free. The caller chooses the tag, different for each
     /// creation.
     Create(Path, u32),
@@ -76,11 +76,16 @@ pub enum Answer {
 pub struct Namespace;
 
 impl Object for Namespace {
-    type State = State;
-    type Operation = Operation;
+    type State = NamespaceState;
+    type Operation = NamespaceOperation;
     type Answer = Answer;
 
-    fn step(&self, state: &State, operation: &Operation, answer: Option<&Answer>) -> Option<State> {
+    fn step(
+        &self,
+        state: &NamespaceState,
+        operation: &NamespaceOperation,
+        answer: Option<&Answer>,
+    ) -> Option<NamespaceState> {
         let mut next = state.clone();
         let right = next.apply(*operation, answer.copied());
         // No caller received the answer, so any answer is right.
@@ -88,10 +93,10 @@ impl Object for Namespace {
     }
 }
 
-impl State {
+impl NamespaceState {
     /// The state in which everything is durable.
-    pub fn settled(names: Names) -> State {
-        State { live: names.clone(), durable: names }
+    pub fn settled(names: Names) -> NamespaceState {
+        NamespaceState { live: names.clone(), durable: names }
     }
 
     /// Whether a power cut in this state can leave these names. An inode number that no caller
@@ -116,10 +121,10 @@ impl State {
     }
 
     /// Makes the change and returns the right answers.
-    fn apply(&mut self, operation: Operation, answer: Option<Answer>) -> Vec<Answer> {
+    fn apply(&mut self, operation: NamespaceOperation, answer: Option<Answer>) -> Vec<Answer> {
         match operation {
-            Operation::Create(path, tag) => self.create(path, tag, answer),
-            Operation::Link(number, path) => {
+            NamespaceOperation::Create(path, tag) => self.create(path, tag, answer),
+            NamespaceOperation::Link(number, path) => {
                 let mut refusals = Vec::new();
                 if self.live.contains_key(&path) {
                     refusals.push(Answer::Exists);
@@ -133,7 +138,7 @@ impl State {
                 self.live.insert(path, Id::Number(number));
                 vec![Answer::Done]
             }
-            Operation::Rename(from, to) => {
+            NamespaceOperation::Rename(from, to) => {
                 let Some(id) = self.live.get(&from).copied() else { return vec![Answer::Missing] };
                 // For two names of one inode, POSIX requires that nothing happens.
                 if self.live.get(&to) != Some(&id) {
@@ -142,11 +147,11 @@ impl State {
                 }
                 vec![Answer::Done]
             }
-            Operation::Unlink(path) => match self.live.remove(&path) {
+            NamespaceOperation::Unlink(path) => match self.live.remove(&path) {
                 Some(_) => vec![Answer::Done],
                 None => vec![Answer::Missing],
             },
-            Operation::Lookup(path) => match (self.live.get(&path).copied(), answer) {
+            NamespaceOperation::Lookup(path) => match (self.live.get(&path).copied(), answer) {
                 (None, _) => vec![Answer::Missing],
                 (Some(Id::Number(number)), _) => vec![Answer::Found(number)],
                 (Some(unknown), Some(Answer::Found(number))) if !self.uses(number) => {
@@ -155,11 +160,11 @@ impl State {
                 }
                 (Some(Id::Unknown(_)), _) => Vec::new(),
             },
-            Operation::Commit => {
+            NamespaceOperation::Commit => {
                 self.durable.clone_from(&self.live);
                 vec![Answer::Done]
             }
-            Operation::Rollback => {
+            NamespaceOperation::Rollback => {
                 self.live.clone_from(&self.durable);
                 vec![Answer::Done]
             }
@@ -200,26 +205,30 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linear::{Call, check};
+    use crate::linear::{Invocation, check};
 
     const A: Path = Path { directory: 0, name: 0 };
     const B: Path = Path { directory: 1, name: 0 };
 
-    type Line = (Operation, u64, Option<(Answer, u64)>);
+    type Line = (NamespaceOperation, u64, Option<(Answer, u64)>);
 
-    fn history(calls: &[Line]) -> Vec<Call<Operation, Answer>> {
+    fn history(calls: &[Line]) -> Vec<Invocation<NamespaceOperation, Answer>> {
         let calls = calls.iter().copied();
-        calls.map(|(operation, invoked, returned)| Call { operation, invoked, returned }).collect()
+        calls
+            .map(|(operation, invoked, returned)| Invocation { operation, invoked, returned })
+            .collect()
     }
 
     fn accepts(calls: &[Line], found: &[(Path, u64)]) -> bool {
         let found = found.iter().copied().collect();
-        check(&Namespace, State::default(), &history(calls), |state| state.may_leave(&found))
-            .is_ok()
+        check(&Namespace, NamespaceState::default(), &history(calls), |state| {
+            state.may_leave(&found)
+        })
+        .is_ok()
     }
 
     use Answer::*;
-    use Operation::*;
+    use NamespaceOperation::*;
 
     /// Two callers that create and rename, with a commit between.
     fn good() -> Vec<Line> {

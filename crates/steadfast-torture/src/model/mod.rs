@@ -24,7 +24,7 @@ use steadfast::{InodeNumber, Timestamp, TransactionMask};
 
 pub use content::Content;
 pub use names::NewName;
-pub use snapshots::Kept;
+pub use snapshots::ModelSnapshot;
 
 use crate::digest::Digest;
 use crate::fault::{Fault, Faults};
@@ -164,7 +164,7 @@ impl Node {
 pub struct State {
     nodes: BTreeMap<InodeNumber, Arc<Node>>,
     /// Snapshots, oldest first.
-    snapshots: Arc<Vec<Kept>>,
+    snapshots: Arc<Vec<ModelSnapshot>>,
     /// The transaction mask, if it is known.
     pub mask: Option<TransactionMask>,
     /// Interval of the timer, milliseconds, if it is known.

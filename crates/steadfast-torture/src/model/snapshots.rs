@@ -7,7 +7,7 @@ use crate::fault::{Fault, Faults, Objections};
 
 /// A snapshot.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct ModelSnapshot {
     /// Its name.
     pub name: String,
     /// The state that it holds.
@@ -21,11 +21,11 @@ const NAME_MAX: usize = 63;
 
 impl State {
     /// The snapshots, oldest first.
-    pub fn snapshots(&self) -> &[Kept] {
+    pub fn snapshots(&self) -> &[ModelSnapshot] {
         &self.snapshots
     }
 
-    fn snapshot(&self, name: &str) -> Option<&Kept> {
+    fn snapshot(&self, name: &str) -> Option<&ModelSnapshot> {
         self.snapshots.iter().find(|kept| kept.name == name)
     }
 }
@@ -44,7 +44,7 @@ impl Model {
         // The snapshots of a snapshot are not visible. It contains unnamed files that are held now.
         let state = State { snapshots: Arc::default(), ..self.state.clone() };
         let digest = state.digest();
-        let kept = Kept { name: name.to_owned(), state: Arc::new(state), digest };
+        let kept = ModelSnapshot { name: name.to_owned(), state: Arc::new(state), digest };
         Arc::make_mut(&mut self.state.snapshots).push(kept);
         Ok(())
     }

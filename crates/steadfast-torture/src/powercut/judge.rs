@@ -1,6 +1,6 @@
 //! The judge: opens the image after a cut, compares it, continues to work, and cuts again.
 
-use super::{Effort, Script, Seen, Start, Tally, Violation, guard};
+use super::{CutEffort, JudgedImages, PowercutTally, Script, Start, Violation, guard};
 use crate::cut::{Cutter, Survival};
 use crate::digest::Digest;
 use crate::generate::Generator;
@@ -38,9 +38,9 @@ impl Stage<'_> {
 pub(super) struct Judge<'a> {
     world: &'a World,
     start: &'a Start,
-    effort: &'a Effort,
-    seen: &'a mut Seen,
-    pub tally: &'a mut Tally,
+    effort: &'a CutEffort,
+    seen: &'a mut JudgedImages,
+    pub tally: &'a mut PowercutTally,
     random: Random,
     digest: Digest,
 }
@@ -69,9 +69,9 @@ impl<'a> Judge<'a> {
     pub fn new(
         world: &'a World,
         start: &'a Start,
-        effort: &'a Effort,
-        seen: &'a mut Seen,
-        tally: &'a mut Tally,
+        effort: &'a CutEffort,
+        seen: &'a mut JudgedImages,
+        tally: &'a mut PowercutTally,
     ) -> Judge<'a> {
         let random = Random::new(world.seed).fork(2);
         Judge { world, start, effort, seen, tally, random, digest: Digest::default() }

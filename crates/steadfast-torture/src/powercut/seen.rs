@@ -9,12 +9,12 @@ use crate::ledger::Point;
 /// Remembers the images judged against given states. Many cuts leave the same bytes, for example if
 /// nothing survived twice in a row. Judging them again would show nothing new.
 #[derive(Debug, Default)]
-pub struct Seen(HashSet<u128>);
+pub struct JudgedImages(HashSet<u128>);
 
 /// Most images remembered at once; 4 million take about 150 MB.
 const SEEN_MAX: usize = 4 << 20;
 
-impl Seen {
+impl JudgedImages {
     /// Whether this image, a written copy of `origin`, is new for these states. It counts as known
     /// afterwards.
     pub fn is_new(&mut self, image: &Image, origin: &Image, allowed: &[Point]) -> bool {

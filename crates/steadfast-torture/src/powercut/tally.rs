@@ -2,7 +2,7 @@
 
 /// The amount of work, and its outcome.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
+pub struct PowercutTally {
     /// Sequences.
     pub sequences: u64,
     /// Operations of the sequences.
@@ -29,9 +29,9 @@ pub struct Tally {
     pub digest: u64,
 }
 
-impl Tally {
+impl PowercutTally {
     /// Adds another tally.
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &PowercutTally) {
         self.sequences += other.sequences;
         self.operations += other.operations;
         self.cuts += other.cuts;
@@ -48,7 +48,7 @@ impl Tally {
     }
 }
 
-impl std::fmt::Display for Tally {
+impl std::fmt::Display for PowercutTally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,

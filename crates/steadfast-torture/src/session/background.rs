@@ -21,7 +21,7 @@ impl<S: Subject> Session<'_, S> {
         self.monotonic_ms += advance_ms;
         self.clock.advance_ms(advance_ms);
         let begun = self.tape.position();
-        let witness = self.subject.witness();
+        let facts = self.subject.facts();
         let mut more = true;
         for _ in 0..turns {
             match self.subject.call(&Call::Background) {
@@ -40,14 +40,13 @@ impl<S: Subject> Session<'_, S> {
         if more && turns > 1 {
             return Err("background work does not end".to_owned());
         }
-        let timer = witness.mask.contains(TransactionMask::TIMER);
-        let points =
-            self.subject.witness().transaction_points.wrapping_sub(witness.transaction_points);
+        let timer = facts.mask.contains(TransactionMask::TIMER);
+        let points = self.subject.facts().transaction_points.wrapping_sub(facts.transaction_points);
         if points > 0 {
             // Reclaiming a removed file may need space, which may need a transaction point. The
             // checkpoint after a deleted snapshot also counts as one, but commits nothing if all
             // changes are durable.
-            let asked = timer || witness.mask.contains(TransactionMask::VOLUME_FULL);
+            let asked = timer || facts.mask.contains(TransactionMask::VOLUME_FULL);
             if !asked && self.dirty_since_ms.is_some() {
                 return Err(
                     "background work set a transaction point that no caller asked for".to_owned()
@@ -55,7 +54,7 @@ impl<S: Subject> Session<'_, S> {
             }
             self.point(format!("in {label}"), begun);
         }
-        let due = |since: u64| self.monotonic_ms - since >= u64::from(witness.timer_ms);
+        let due = |since: u64| self.monotonic_ms - since >= u64::from(facts.timer_ms);
         if timer && self.subject.failure().is_none() && self.dirty_since_ms.is_some_and(due) {
             return Err("the timer has expired but no transaction point was set".to_owned());
         }

@@ -34,16 +34,15 @@ impl<S: Subject> Session<'_, S> {
     ) -> Result<(Verdict, Option<Reply>), String> {
         let before = self.model.state.clone();
         let begun = self.tape.position();
-        let witness = self.subject.witness();
+        let facts = self.subject.facts();
         let result = self.subject.call(call);
         self.digest.shown(&result);
-        let points =
-            self.subject.witness().transaction_points.wrapping_sub(witness.transaction_points);
+        let points = self.subject.facts().transaction_points.wrapping_sub(facts.transaction_points);
         // A rollback to a snapshot sets the last point again before its own, so the same state
         // occurs twice.
         let points =
             if matches!(call, Call::SnapshotRollback { .. }) { points.min(1) } else { points };
-        let attempt = Attempt { call, label, begun, mask: witness.mask, points, before };
+        let attempt = Attempt { call, label, begun, mask: facts.mask, points, before };
         match result {
             Ok(reply) => self.accept(&attempt, reply).map(|()| (Verdict::Done, Some(reply))),
             Err(error) if self.is_struck(&error) => {

@@ -23,7 +23,7 @@ impl<S: Subject> Session<'_, S> {
     /// Something could not be removed, or is still in use.
     pub fn drain(&mut self, nodes_when_new: Option<u64>) -> Result<u64, String> {
         // A full volume may have to commit the removals so far before it can remove more.
-        let mask = self.subject.witness().mask;
+        let mask = self.subject.facts().mask;
         let freeing = mask.union(TransactionMask::VOLUME_FULL);
         self.step(&Operation::SetMask { mask: freeing.0 })?;
         let snapshots: Vec<String> =

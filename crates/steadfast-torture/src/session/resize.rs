@@ -17,7 +17,7 @@ impl<S: Subject> Session<'_, S> {
             return Ok(Verdict::Skipped);
         }
         let cell = self.model.limits.block_size.max(SUPERBLOCK);
-        let (old, longest) = (self.subject.witness().size, self.world.size / cell * cell);
+        let (old, longest) = (self.subject.facts().size, self.world.size / cell * cell);
         let mut new = self.world.size / 8 * u64::from(eighths) / cell * cell;
         if self.world.medium.is_rough() {
             // The contract requires whole units. If the medium leaves garbage, the other superblock
@@ -33,7 +33,7 @@ impl<S: Subject> Session<'_, S> {
         }
         let begun = self.tape.position();
         let call = if new > old { Call::Grow { size: new } } else { Call::Shrink { size: new } };
-        let before = self.subject.witness().transaction_points;
+        let before = self.subject.facts().transaction_points;
         let error = match self.subject.call(&call) {
             Ok(_) if self.model.held => {
                 return Err("the size has changed although the volume is held".to_owned());
@@ -41,7 +41,7 @@ impl<S: Subject> Session<'_, S> {
             Ok(_) => return self.resized(new, old, begun, label),
             Err(error) => error,
         };
-        let points = self.subject.witness().transaction_points.wrapping_sub(before);
+        let points = self.subject.facts().transaction_points.wrapping_sub(before);
         if self.is_struck(&error) {
             if points > 0 {
                 self.point(format!("in {label}"), begun);
@@ -82,7 +82,7 @@ impl<S: Subject> Session<'_, S> {
         if new < old {
             self.reopen()?;
         }
-        let found = self.subject.witness().size;
+        let found = self.subject.facts().size;
         if found != new {
             return Err(format!("the volume has {found} bytes, right is {new}"));
         }

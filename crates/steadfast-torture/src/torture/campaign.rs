@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::finding::{Finding, Name, play, profile_name, shorten};
+use super::finding::{Finding, RunName, play, profile_name, shorten};
 use crate::bug::Bug;
 use crate::medium::MediumProfile;
-use crate::powercut::Tally;
+use crate::powercut::PowercutTally;
 use crate::subject::LabVolume;
 use crate::tape::Lie;
 use crate::world::Profile;
@@ -42,7 +42,7 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cell {
     /// Counts of the tries.
-    pub tally: Tally,
+    pub tally: PowercutTally,
     /// Seeds that showed a violation.
     pub violations: u64,
 }
@@ -60,11 +60,11 @@ pub struct Sample {
 
 /// The tries and findings of a campaign.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct CampaignOutcome {
     /// Seeds played, including those whose medium is too small for a volume.
     pub seeds: u64,
     /// The sum of everything.
-    pub total: Tally,
+    pub total: PowercutTally,
     /// By profile and kind of medium.
     pub cells: BTreeMap<(&'static str, &'static str), Cell>,
     /// The findings in the order of discovery.
@@ -82,10 +82,10 @@ const SAMPLES_MAX: usize = 400;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs a campaign. It calls `watch` about ten times a second, and ends early when `stop` is set.
-pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Sample, u64)) -> Outcome {
+pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Sample, u64)) -> CampaignOutcome {
     let started = Instant::now();
     let next = AtomicU64::new(plan.first_seed);
-    let shared = Mutex::new(Outcome::default());
+    let shared = Mutex::new(CampaignOutcome::default());
     let working = AtomicU64::new(plan.jobs.max(1) as u64);
     let mut samples = vec![Sample { seconds: 0.0, cuts: 0, violations: 0 }];
     std::thread::scope(|scope| {
@@ -93,7 +93,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Sample, u64)) 
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) && !enough(plan, started, &shared.lock()) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    play_one(plan, Name::new(seed, plan.profile, plan.medium), &shared);
+                    play_one(plan, RunName::new(seed, plan.profile, plan.medium), &shared);
                 }
                 working.fetch_sub(1, Ordering::Release);
             });
@@ -115,15 +115,15 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Sample, u64)) 
     outcome
 }
 
-fn enough(plan: &Plan, started: Instant, shared: &Outcome) -> bool {
+fn enough(plan: &Plan, started: Instant, shared: &CampaignOutcome) -> bool {
     plan.time_max.is_some_and(|time| started.elapsed() >= time)
         || plan.cuts_max.is_some_and(|cuts| shared.total.cuts >= cuts)
         || shared.findings.len() >= plan.violations_max
 }
 
-fn play_one(plan: &Plan, name: Name, shared: &Mutex<Outcome>) {
+fn play_one(plan: &Plan, name: RunName, shared: &Mutex<CampaignOutcome>) {
     let world = name.world(plan.lie, Bug::None);
-    let mut tally = Tally::default();
+    let mut tally = PowercutTally::default();
     let result = play::<LabVolume>(&world, &mut tally);
     {
         let mut shared = shared.lock();
@@ -140,7 +140,7 @@ fn play_one(plan: &Plan, name: Name, shared: &Mutex<Outcome>) {
     }
 }
 
-fn sample(started: Instant, shared: &Outcome) -> Sample {
+fn sample(started: Instant, shared: &CampaignOutcome) -> Sample {
     let violations = shared.cells.values().map(|cell| cell.violations).sum();
     Sample { seconds: started.elapsed().as_secs_f64(), cuts: shared.total.cuts, violations }
 }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use askama::Template;
 
-use super::campaign::{Cell, Outcome, Sample};
+use super::campaign::{CampaignOutcome, Cell, Sample};
 use crate::medium::MediumProfile;
 
 /// Facts on the page in addition to the outcome.
@@ -28,7 +28,7 @@ pub struct Facts {
 }
 
 /// A row of the table.
-struct Row {
+struct ReportRow {
     profile: &'static str,
     medium: &'static str,
     sequences: String,
@@ -40,7 +40,7 @@ struct Row {
 }
 
 /// A violation on the page.
-struct Violation {
+struct ReportViolation {
     name: String,
     what: String,
     world: String,
@@ -52,7 +52,7 @@ struct Violation {
 
 #[derive(Template)]
 #[template(path = "torture.html")]
-struct Page<'a> {
+struct TorturePage<'a> {
     facts: &'a Facts,
     clean: bool,
     violations_count: u64,
@@ -68,19 +68,19 @@ struct Page<'a> {
     later_points: String,
     no_space: String,
     bound: String,
-    rows: Vec<Row>,
-    total: Row,
+    rows: Vec<ReportRow>,
+    total: ReportRow,
     media: Vec<MediumProfile>,
     /// The same picture for a screen and for a phone.
     charts: [Chart; 2],
-    violations: Vec<Violation>,
+    violations: Vec<ReportViolation>,
 }
 
 /// The page as HTML.
 ///
 /// # Errors
 /// Formatting fails, which does not happen when writing to memory.
-pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Error> {
+pub fn render(facts: &Facts, outcome: &CampaignOutcome) -> Result<String, std::fmt::Error> {
     let violations_count = outcome.cells.values().map(|cell| cell.violations).sum();
     let seconds = outcome.elapsed.as_secs_f64();
     let rate = if seconds > 0.0 { outcome.total.cuts as f64 / seconds } else { 0.0 };
@@ -88,7 +88,7 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
     let tried = outcome.cells.iter().filter(|(_, cell)| cell.tally.sequences > 0);
     let rows = tried.map(|((profile, medium), cell)| row(profile, medium, cell)).collect();
     let total = Cell { tally: outcome.total, violations: violations_count };
-    let page = Page {
+    let page = TorturePage {
         facts,
         clean: violations_count == 0,
         violations_count,
@@ -115,7 +115,7 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
         violations: outcome
             .findings
             .iter()
-            .map(|finding| Violation {
+            .map(|finding| ReportViolation {
                 name: finding.name.to_string(),
                 what: finding.violation.what.clone(),
                 world: finding.world.clone(),
@@ -144,9 +144,9 @@ pub fn render(facts: &Facts, outcome: &Outcome) -> Result<String, std::fmt::Erro
     page.render().map_err(|_| std::fmt::Error)
 }
 
-fn row(profile: &'static str, medium: &'static str, cell: &Cell) -> Row {
+fn row(profile: &'static str, medium: &'static str, cell: &Cell) -> ReportRow {
     let tally = &cell.tally;
-    Row {
+    ReportRow {
         profile,
         medium,
         sequences: grouped(tally.sequences),
@@ -270,8 +270,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::powercut::{Tally, Violation as Found};
-    use crate::torture::finding::{Finding, Name};
+    use crate::powercut::{PowercutTally, Violation as Found};
+    use crate::torture::finding::{Finding, RunName};
 
     fn facts() -> Facts {
         Facts {
@@ -284,10 +284,15 @@ mod tests {
         }
     }
 
-    fn outcome() -> Outcome {
-        let total = Tally { sequences: 40, too_small: 1, cuts: 1_234_567, ..Tally::default() };
+    fn outcome() -> CampaignOutcome {
+        let total = PowercutTally {
+            sequences: 40,
+            too_small: 1,
+            cuts: 1_234_567,
+            ..PowercutTally::default()
+        };
         let cell = Cell { tally: total, violations: 0 };
-        Outcome {
+        CampaignOutcome {
             seeds: 41,
             total,
             cells: [(("names", "disk-512"), cell)].into(),
@@ -296,7 +301,7 @@ mod tests {
                 Sample { seconds: 2.0, cuts: 1_234_567, violations: 0 },
             ],
             elapsed: Duration::from_secs(2),
-            ..Outcome::default()
+            ..CampaignOutcome::default()
         }
     }
 
@@ -327,7 +332,7 @@ mod tests {
             events: Vec::new(),
             image: None,
         };
-        let name: Name = "7:names".parse().unwrap();
+        let name: RunName = "7:names".parse().unwrap();
         outcome.findings.push(Finding {
             name,
             world: "seed 7".to_owned(),
@@ -342,7 +347,7 @@ mod tests {
     #[test]
     fn worlds_are_counted_apart_from_media_that_are_too_small() {
         let mut outcome = outcome();
-        let small = Tally { too_small: 3, ..Tally::default() };
+        let small = PowercutTally { too_small: 3, ..PowercutTally::default() };
         outcome.cells.insert(("full", "nand-2048"), Cell { tally: small, violations: 0 });
         outcome.total.too_small += 3;
         // Another thread may have taken a seed that it has not played yet.
@@ -373,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_page_about_nothing_is_a_page() {
-        let page = render(&facts(), &Outcome::default()).unwrap();
+        let page = render(&facts(), &CampaignOutcome::default()).unwrap();
         assert!(!page.contains("NaN") && !page.contains("inf,"));
     }
 

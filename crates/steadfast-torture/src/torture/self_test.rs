@@ -3,9 +3,9 @@
 //! Every lie of a medium, and every bug planted between test and volume, is played until the first
 //! violation. If a fault stays hidden, a clean campaign proves nothing about faults of its kind.
 
-use super::finding::{Finding, Name, play, shorten};
+use super::finding::{Finding, RunName, play, shorten};
 use crate::bug::Bug;
-use crate::powercut::Tally;
+use crate::powercut::PowercutTally;
 use crate::sabotage::Sabotaged;
 use crate::subject::{LabVolume, Subject};
 use crate::tape::Lie;
@@ -71,9 +71,9 @@ fn hunt_in<S: Subject>(
     first_seed: u64,
     short: bool,
 ) -> Caught {
-    let mut tally = Tally::default();
+    let mut tally = PowercutTally::default();
     for seeds in 1..=SEEDS_MAX {
-        let name = Name::new(first_seed.wrapping_add(seeds - 1), None, None);
+        let name = RunName::new(first_seed.wrapping_add(seeds - 1), None, None);
         let world = name.world(lie, bug);
         if let Err(violation) = play::<S>(&world, &mut tally) {
             let finding = if short {

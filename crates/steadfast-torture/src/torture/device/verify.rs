@@ -18,7 +18,7 @@ use super::writer::{NUMBER_FILE, number_on, open};
 
 /// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum BrokenPromise {
     /// The medium acknowledged a flush after this raw record and has lost it: it lies about
     /// flushes.
     FlushLost {
@@ -42,42 +42,42 @@ pub enum Fault {
     Volume(String),
 }
 
-impl Fault {
+impl BrokenPromise {
     /// Whether the fault is in the medium itself, independent of any file system.
     pub fn is_of_medium(&self) -> bool {
-        matches!(self, Fault::FlushLost { .. } | Fault::UnitTorn { .. })
+        matches!(self, BrokenPromise::FlushLost { .. } | BrokenPromise::UnitTorn { .. })
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for BrokenPromise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::FlushLost { number } => {
+            BrokenPromise::FlushLost { number } => {
                 write!(
                     f,
                     "the medium has lost raw record {number}, which it had acknowledged as flushed"
                 )
             }
-            Fault::UnitTorn { offset } => {
+            BrokenPromise::UnitTorn { offset } => {
                 write!(
                     f,
                     "the medium has torn the atomic unit at byte {offset}: it is neither old nor new"
                 )
             }
-            Fault::TransactionLost { found, committed } => {
+            BrokenPromise::TransactionLost { found, committed } => {
                 write!(
                     f,
                     "the volume is after transaction {found}, but {committed} was acknowledged"
                 )
             }
-            Fault::Volume(what) => f.write_str(what),
+            BrokenPromise::Volume(what) => f.write_str(what),
         }
     }
 }
 
 /// The result.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Verdict {
+pub struct DeviceVerdict {
     /// The last transaction on the volume, if known.
     pub found: Option<u64>,
     /// Raw records that were checked because a flush of them was acknowledged.
@@ -85,13 +85,13 @@ pub struct Verdict {
     /// Raw records with old and new units, torn between units as every medium may do.
     pub records_mixed: u64,
     /// All broken promises.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<BrokenPromise>,
 }
 
-impl Verdict {
+impl DeviceVerdict {
     /// The component at fault, in a sentence; `None` if nothing is wrong.
     pub fn blame(&self) -> Option<&'static str> {
-        let medium = self.faults.iter().any(Fault::is_of_medium);
+        let medium = self.faults.iter().any(BrokenPromise::is_of_medium);
         match (self.faults.is_empty(), medium) {
             (true, _) => None,
             (false, true) => Some(
@@ -113,21 +113,23 @@ pub fn verify<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,
     witness: &Witness,
-) -> Result<Verdict, DeviceError> {
+) -> Result<DeviceVerdict, DeviceError> {
     let layout = Layout::read(medium)?;
     if witness.run.is_some_and(|run| run != layout.run) {
         return Err(DeviceError::NotPrepared);
     }
-    let mut verdict = Verdict::default();
+    let mut verdict = DeviceVerdict::default();
     verify_records(medium, &layout, witness.flushed, &mut verdict)?;
     match verify_volume(medium, platform, &layout) {
         Ok(found) => {
             verdict.found = Some(found);
             if found < witness.committed {
-                verdict.faults.push(Fault::TransactionLost { found, committed: witness.committed });
+                verdict
+                    .faults
+                    .push(BrokenPromise::TransactionLost { found, committed: witness.committed });
             }
         }
-        Err(what) => verdict.faults.push(Fault::Volume(what)),
+        Err(what) => verdict.faults.push(BrokenPromise::Volume(what)),
     }
     Ok(verdict)
 }
@@ -138,7 +140,7 @@ fn verify_records<M: Medium>(
     medium: &M,
     layout: &Layout,
     flushed: u64,
-    verdict: &mut Verdict,
+    verdict: &mut DeviceVerdict,
 ) -> Result<(), DeviceError> {
     for place in 0..layout.records {
         // The newest acknowledged number that belongs in this place.
@@ -148,7 +150,7 @@ fn verify_records<M: Medium>(
         let mut older = false;
         for (index, unit) in units.iter().enumerate() {
             match unit {
-                Unit::Garbage => verdict.faults.push(Fault::UnitTorn {
+                Unit::Garbage => verdict.faults.push(BrokenPromise::UnitTorn {
                     offset: layout.record_offset(place) + index as u64 * u64::from(layout.unit),
                 }),
                 Unit::Blank => older |= newest.is_some(),
@@ -158,7 +160,7 @@ fn verify_records<M: Medium>(
         if let Some(number) = newest {
             verdict.records += 1;
             if older {
-                verdict.faults.push(Fault::FlushLost { number });
+                verdict.faults.push(BrokenPromise::FlushLost { number });
             }
         }
         verdict.records_mixed += u64::from(units.windows(2).any(|pair| pair[0] != pair[1]));

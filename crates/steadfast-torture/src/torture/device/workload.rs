@@ -80,12 +80,12 @@ pub enum Step {
 
 /// The contents of a file: zeros, and the pieces written over them, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Contents {
+struct FileContents {
     size: u64,
     pieces: Vec<(u64, u64, u32)>,
 }
 
-impl Contents {
+impl FileContents {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.size as usize];
         for (offset, length, fill) in &self.pieces {
@@ -110,7 +110,7 @@ impl Contents {
 /// The files after a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tree {
-    files: BTreeMap<File, Contents>,
+    files: BTreeMap<File, FileContents>,
 }
 
 impl Tree {
@@ -173,7 +173,8 @@ impl Tree {
     fn apply(&mut self, step: Step) {
         match step {
             Step::Replace { file, length, fill } => {
-                self.files.insert(file, Contents { size: length, pieces: vec![(0, length, fill)] });
+                self.files
+                    .insert(file, FileContents { size: length, pieces: vec![(0, length, fill)] });
             }
             Step::Write { file, offset, length, fill } => {
                 let contents = self.files.entry(file).or_default();
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_was_cut_off_does_not_come_back() {
-        let mut contents = Contents { size: 10, pieces: vec![(0, 10, 7)] };
+        let mut contents = FileContents { size: 10, pieces: vec![(0, 10, 7)] };
         contents.truncate(4);
         contents.size = 10;
         let bytes = contents.bytes();
