@@ -13,7 +13,7 @@ use crate::commands::{
 use crate::exit;
 use crate::exit::refuse;
 use crate::failure::Outcome;
-use crate::mount_helper::{self, Call};
+use crate::mount_helper::{self, MountCall};
 use crate::program::{self, Program};
 use crate::{fsck, lab_program, mkfs_name};
 
@@ -158,7 +158,7 @@ fn is_command(word: &OsStr) -> bool {
 
 /// Runs as `mkfs.steadfast`. The exit code is 0 or 1, as mkfs(8) documents.
 fn run_mkfs(arguments: &[OsString]) -> ExitCode {
-    let made = match mkfs_name::Call::try_parse_from(arguments) {
+    let made = match mkfs_name::MkfsCall::try_parse_from(arguments) {
         Ok(call) => mkfs_name::run(call),
         Err(error) if error.use_stderr() => {
             refuse(&error);
@@ -177,9 +177,9 @@ fn run_mkfs(arguments: &[OsString]) -> ExitCode {
 
 fn run_mount_helper(arguments: &[OsString]) -> ExitCode {
     let (result, code) = match mount_helper::parse(arguments) {
-        Ok(Call::Mount(request)) => (mount::mount(&request), mount_helper::EXIT_MOUNT_FAILED),
-        Ok(Call::Fake) => (Ok(()), 0),
-        Ok(Call::Unmount { target, lazy }) => {
+        Ok(MountCall::Mount(request)) => (mount::mount(&request), mount_helper::EXIT_MOUNT_FAILED),
+        Ok(MountCall::Fake) => (Ok(()), 0),
+        Ok(MountCall::Unmount { target, lazy }) => {
             (umount::for_umount(&target, true, lazy), mount_helper::EXIT_MOUNT_FAILED)
         }
         Err(failure) => (Err(failure), mount_helper::EXIT_WRONG_CALL),

@@ -23,7 +23,7 @@ pub struct FileSystem {
 
 /// Another mount of it.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Copy {
+pub enum OtherMount {
     /// In the same mount namespace.
     Here(PathBuf),
     /// In the mount namespace of this process.
@@ -35,11 +35,13 @@ pub enum Copy {
     },
 }
 
-impl fmt::Display for Copy {
+impl fmt::Display for OtherMount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Copy::Here(directory) => write!(f, "it is also mounted on {}", directory.display()),
-            Copy::Elsewhere { process, name } => {
+            OtherMount::Here(directory) => {
+                write!(f, "it is also mounted on {}", directory.display())
+            }
+            OtherMount::Elsewhere { process, name } => {
                 write!(f, "process {process} ({name}) has it in another mount namespace")
             }
         }
@@ -59,12 +61,12 @@ impl FileSystem {
     }
 
     /// Another mount in the mount namespace of this process.
-    pub fn copy_here(&self) -> Option<Copy> {
-        self.directory_in(&fs::read(OWN).ok()?).map(Copy::Here)
+    pub fn copy_here(&self) -> Option<OtherMount> {
+        self.directory_in(&fs::read(OWN).ok()?).map(OtherMount::Here)
     }
 
     /// Another mount, as far as this process may see.
-    pub fn copy(&self) -> Option<Copy> {
+    pub fn copy(&self) -> Option<OtherMount> {
         if let Some(here) = self.copy_here() {
             return Some(here);
         }
@@ -73,7 +75,7 @@ impl FileSystem {
             let folder = entry.path();
             self.directory_in(&fs::read(folder.join("mountinfo")).ok()?)?;
             let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
-            Some(Copy::Elsewhere { process, name: name.trim().to_owned() })
+            Some(OtherMount::Elsewhere { process, name: name.trim().to_owned() })
         })
     }
 

@@ -36,7 +36,7 @@ pub enum Behind {
 
 /// How NAND is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum NandAccess {
     /// For reading, shared with other readers.
     Read,
     /// For reading, even while another process writes.
@@ -109,15 +109,17 @@ impl FlashPlace {
     ///
     /// # Errors
     /// It cannot be used, or lacks some of the given erase blocks; nothing was written.
-    pub fn open(&self, access: Access) -> Outcome<HostNand> {
+    pub fn open(&self, access: NandAccess) -> Outcome<HostNand> {
         let failed = |error| open_failure::of_flash(error, &self.path);
-        let writing = access == Access::Write;
+        let writing = access == NandAccess::Write;
         let nand: HostNand = match (&self.behind, access) {
-            (Behind::Mtd, Access::Watch) => Box::new(MtdNand::watch(&self.path).map_err(failed)?),
+            (Behind::Mtd, NandAccess::Watch) => {
+                Box::new(MtdNand::watch(&self.path).map_err(failed)?)
+            }
             (Behind::Mtd, _) => Box::new(MtdNand::open(&self.path, writing).map_err(failed)?),
             (Behind::Image(part), access) => {
                 let image = match access {
-                    Access::Watch => NandImage::watch(&self.path, part),
+                    NandAccess::Watch => NandImage::watch(&self.path, part),
                     _ => NandImage::open(&self.path, part, writing),
                 };
                 self.with_code(image.map_err(failed)?, part)?

@@ -51,7 +51,7 @@ enum Answer {
 
 /// What fsck(8) requests.
 #[derive(Debug, PartialEq, Eq)]
-enum Call {
+enum FsckCall {
     /// `-V`.
     Version,
     /// Check this.
@@ -68,11 +68,11 @@ pub fn is_called(arguments: &[OsString]) -> bool {
 pub fn run(arguments: &[OsString]) -> u8 {
     end_with_cancelled();
     let result = match parse(arguments) {
-        Ok(Call::Version) => {
+        Ok(FsckCall::Version) => {
             output::line(format_args!("fsck.steadfast {}", env!("CARGO_PKG_VERSION")))
                 .map(|()| CLEAN)
         }
-        Ok(Call::Check { image, answer, force }) => fsck(&image, answer, force),
+        Ok(FsckCall::Check { image, answer, force }) => fsck(&image, answer, force),
         Err(failure) => Err(failure),
     };
     result.unwrap_or_else(|failure| {
@@ -99,7 +99,7 @@ fn end_with_cancelled() {
     });
 }
 
-fn parse(arguments: &[OsString]) -> Outcome<Call> {
+fn parse(arguments: &[OsString]) -> Outcome<FsckCall> {
     let wrong = |what: String| {
         Failure::new(
             Exit::Usage,
@@ -137,7 +137,7 @@ fn parse(arguments: &[OsString]) -> Outcome<Call> {
                 b'y' => answers.push(Answer::Yes),
                 b'p' | b'a' => answers.push(Answer::Preen),
                 b'f' => force = true,
-                b'V' => return Ok(Call::Version),
+                b'V' => return Ok(FsckCall::Version),
                 // fsck(8) may pass these on; they have no meaning here.
                 b'v' | b't' | b'T' | b'M' | b'r' => {}
                 _ => return Err(wrong(format!("unknown option {}", argument.display()))),
@@ -151,7 +151,7 @@ fn parse(arguments: &[OsString]) -> Outcome<Call> {
         _ => return Err(wrong("only one of -n, -p, -a and -y can be given".into())),
     };
     match <[PathBuf; 1]>::try_from(images) {
-        Ok([image]) => Ok(Call::Check { image, answer, force }),
+        Ok([image]) => Ok(FsckCall::Check { image, answer, force }),
         Err(_) => Err(wrong("one image or block device is needed".into())),
     }
 }
@@ -255,20 +255,20 @@ fn confirmed(image: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Call, u8> {
+    fn parsed(line: &str) -> Result<FsckCall, u8> {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         parse(&words).map_err(|failure| failure.exit as u8)
     }
 
     #[test]
     fn the_calls_of_fsck_and_systemd_are_understood() {
-        let check = |answer, force| Ok(Call::Check { image: "/dev/x".into(), answer, force });
+        let check = |answer, force| Ok(FsckCall::Check { image: "/dev/x".into(), answer, force });
         assert_eq!(parsed("/sbin/fsck.steadfast -a /dev/x"), check(Answer::Preen, false));
         assert_eq!(parsed("fsck.steadfast -a -C0 /dev/x"), check(Answer::Preen, false));
         assert_eq!(parsed("fsck.steadfast -C 5 -fy /dev/x"), check(Answer::Yes, true));
         assert_eq!(parsed("fsck.steadfast -n -- /dev/x"), check(Answer::No, false));
         assert_eq!(parsed("fsck.steadfast /dev/x"), check(Answer::Ask, false));
-        assert_eq!(parsed("fsck.steadfast -V"), Ok(Call::Version));
+        assert_eq!(parsed("fsck.steadfast -V"), Ok(FsckCall::Version));
         for wrong in ["-n -y /dev/x", "-z /dev/x", "-a", "/dev/x /dev/y", "-Cx /dev/x"] {
             assert_eq!(
                 parsed(&format!("fsck.steadfast {wrong}")),

@@ -22,7 +22,7 @@ use crate::size;
     about = "Make a Steadfast volume",
     max_term_width = 110
 )]
-pub struct Call {
+pub struct MkfsCall {
     #[command(flatten)]
     args: mkfs::Args,
     /// Size of the volume: with a unit, or in KiB, or in blocks if --block-size is given
@@ -43,8 +43,8 @@ pub fn is_called(arguments: &[OsString]) -> bool {
 ///
 /// # Errors
 /// As [`mkfs::run`], and an invalid size.
-pub fn run(call: Call) -> Outcome {
-    let Call { mut args, size_after, .. } = call;
+pub fn run(call: MkfsCall) -> Outcome {
+    let MkfsCall { mut args, size_after, .. } = call;
     if let Some(text) = size_after {
         let unit = u64::from(args.volume.block_size.unwrap_or(1024));
         let bytes = match text.parse::<u64>() {

@@ -25,7 +25,7 @@ pub const EXIT_WRONG_CALL: u8 = 1;
 
 /// What mount(8) requests.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum MountCall {
     /// Mount this.
     Mount(Request),
     /// Check the command line, mount nothing (`-f` of mount(8)).
@@ -74,7 +74,7 @@ fn name(arguments: &[OsString]) -> Option<&[u8]> {
 ///
 /// # Errors
 /// A failure that names the wrong argument.
-pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
+pub fn parse(arguments: &[OsString]) -> Result<MountCall, Failure> {
     let wrong = |what: String| {
         Failure::new(
             Exit::Usage,
@@ -121,8 +121,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
         }
     }
     match <[PathBuf; 2]>::try_from(paths) {
-        Ok(_) if fake => Ok(Call::Fake),
-        Ok([image, directory]) => Ok(Call::Mount(Request {
+        Ok(_) if fake => Ok(MountCall::Fake),
+        Ok([image, directory]) => Ok(MountCall::Mount(Request {
             image,
             directory,
             foreground,
@@ -135,7 +135,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Call, Failure> {
 }
 
 /// Parses the arguments of umount(8).
-fn parse_unmount(arguments: &[OsString]) -> Result<Call, Failure> {
+fn parse_unmount(arguments: &[OsString]) -> Result<MountCall, Failure> {
     let wrong = |what: String| {
         Failure::new(Exit::Usage, what, "umount helper", "call it as: umount.steadfast DIR [-l]")
     };
@@ -156,7 +156,7 @@ fn parse_unmount(arguments: &[OsString]) -> Result<Call, Failure> {
         }
     }
     match <[PathBuf; 1]>::try_from(targets) {
-        Ok([target]) => Ok(Call::Unmount { target, lazy }),
+        Ok([target]) => Ok(MountCall::Unmount { target, lazy }),
         Err(_) => Err(wrong("one mount point is needed".into())),
     }
 }
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn arguments_of_mount() {
-        let Ok(Call::Mount(request)) =
+        let Ok(MountCall::Mount(request)) =
             parse(&words("steadfast /x.img /mnt -o rw,dev,suid -s -oro"))
         else {
             panic!("refused");
@@ -202,10 +202,10 @@ mod tests {
         assert!(!request.foreground);
         assert_eq!(
             parse(&words("mount.steadfast /x.img /mnt -sf -t fuse.steadfast")),
-            Ok(Call::Fake)
+            Ok(MountCall::Fake)
         );
         assert!(parse(&words("mount.steadfast /x.img")).is_err());
-        let unmount = |lazy| Ok(Call::Unmount { target: "/mnt".into(), lazy });
+        let unmount = |lazy| Ok(MountCall::Unmount { target: "/mnt".into(), lazy });
         assert_eq!(parse(&words("umount.fuse.steadfast /mnt -t fuse.steadfast")), unmount(false));
         assert_eq!(parse(&words("umount.steadfast -fl /mnt")), unmount(true));
         assert!(parse(&words("umount.steadfast")).is_err());

@@ -9,7 +9,7 @@ use steadfast_host::nand::{FlashDevice, HostNand, is_blank, medium_geometry};
 use steadfast_media::Geometry;
 
 use crate::failure::{Exit, Failure, Outcome, text_os};
-use crate::flash_place::{Access, FlashPlace, not_flash};
+use crate::flash_place::{FlashPlace, NandAccess, not_flash};
 use crate::medium::HostMedium;
 use crate::open_failure;
 
@@ -35,7 +35,7 @@ pub fn parse_part(text: &str) -> Result<Part, String> {
 /// # Errors
 /// The device cannot be used, or holds no translation layer of this geometry. Nothing was written.
 pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
-    let nand = part(path, if read_only { Access::Read } else { Access::Write })?;
+    let nand = part(path, if read_only { NandAccess::Read } else { NandAccess::Write })?;
     let device =
         FlashDevice::open(nand, read_only).map_err(|error| open_failure::of_layer(&error, path))?;
     Ok(Box::new(device))
@@ -46,7 +46,7 @@ pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
 /// # Errors
 /// The device cannot be used, is too small, or has too many bad blocks.
 pub fn format(path: &Path) -> Outcome<HostMedium> {
-    let nand = part(path, Access::Write)?;
+    let nand = part(path, NandAccess::Write)?;
     let device = FlashDevice::format(nand, volume_number()?)
         .map_err(|error| open_failure::of_layer(&error, path))?;
     Ok(Box::new(device))
@@ -70,7 +70,7 @@ pub fn volume_number() -> Outcome<u64> {
 /// # Errors
 /// The device cannot be used or is too small.
 pub fn geometry_when_formatted(path: &Path) -> Outcome<Geometry> {
-    medium_geometry(&part(path, Access::Read)?.geometry())
+    medium_geometry(&part(path, NandAccess::Read)?.geometry())
         .map_err(|error| open_failure::of_layer(&error, path))
 }
 
@@ -79,16 +79,16 @@ pub fn geometry_when_formatted(path: &Path) -> Outcome<Geometry> {
 /// # Errors
 /// The device cannot be used.
 pub fn holds_data(path: &Path) -> Outcome<bool> {
-    is_blank(&mut *part(path, Access::Read)?)
+    is_blank(&mut *part(path, NandAccess::Read)?)
         .map(|blank| !blank)
         .map_err(|error| open_failure::of_layer(&error, path))
 }
 
 /// Whether a process has the device locked.
 pub fn is_locked(path: &Path) -> bool {
-    part(path, Access::Read).is_err_and(|failure| failure.exit == Exit::Busy)
+    part(path, NandAccess::Read).is_err_and(|failure| failure.exit == Exit::Busy)
 }
 
-fn part(path: &Path, access: Access) -> Outcome<HostNand> {
+fn part(path: &Path, access: NandAccess) -> Outcome<HostNand> {
     FlashPlace::find(path).ok_or_else(|| not_flash(path))?.open(access)
 }

@@ -61,7 +61,7 @@ fn words(options: &[String]) -> impl Iterator<Item = &str> {
 /// Nothing is mounted there, files are open for writing, the volume cannot be written to, or the
 /// kernel refuses.
 pub fn remount(directory: &Path, options: &[String]) -> Outcome {
-    let Wanted { settings, writable, whole } = read(directory, options)?;
+    let RemountOptions { settings, writable, whole } = read(directory, options)?;
     let mount = mounts::at(directory)
         .map_err(|error| Failure::host(&error, "read", Path::new("/proc/self/mountinfo")))?;
     let Some(mount) = mount else {
@@ -134,7 +134,7 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
 }
 
 /// What the options of a remount say.
-struct Wanted {
+struct RemountOptions {
     settings: MountSettings,
     /// Whether the mount is to be writable, if the options say so.
     writable: Option<bool>,
@@ -142,8 +142,9 @@ struct Wanted {
     whole: bool,
 }
 
-fn read(directory: &Path, options: &[String]) -> Outcome<Wanted> {
-    let mut wanted = Wanted { settings: MountSettings::default(), writable: None, whole: false };
+fn read(directory: &Path, options: &[String]) -> Outcome<RemountOptions> {
+    let mut wanted =
+        RemountOptions { settings: MountSettings::default(), writable: None, whole: false };
     for option in words(options).filter(|option| *option != "remount") {
         if SHOWN.contains(&option.split('=').next().unwrap_or_default()) {
             wanted.whole = true;

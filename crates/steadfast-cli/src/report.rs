@@ -224,7 +224,7 @@ impl InfoReport {
 
 /// `steadfast df --json`. Sizes are in bytes.
 #[derive(Debug, Serialize)]
-pub struct SpaceReport {
+pub struct DfReport {
     path: String,
     mount_point: Option<String>,
     block_size: u32,
@@ -239,16 +239,16 @@ pub struct SpaceReport {
     name_max: u32,
 }
 
-impl SpaceReport {
+impl DfReport {
     /// The report on the volume at `path`; `almost_free` is unknown for a mounted volume.
     pub fn new(
         statistics: &Statistics,
         path: String,
         mount_point: Option<String>,
         almost_free_known: bool,
-    ) -> SpaceReport {
+    ) -> DfReport {
         let bytes = |blocks: u64| blocks.saturating_mul(u64::from(statistics.block_size));
-        SpaceReport {
+        DfReport {
             path,
             mount_point,
             block_size: statistics.block_size,
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn space_of_an_odd_volume_does_not_divide_by_zero() {
-        let report = SpaceReport::new(&Statistics::default(), "x".into(), None, true);
+        let report = DfReport::new(&Statistics::default(), "x".into(), None, true);
         assert_eq!(report.used, 0);
         assert_eq!(report.percent_used(), 0);
     }

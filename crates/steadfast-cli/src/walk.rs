@@ -101,7 +101,7 @@ pub enum Step {
 }
 
 /// A directory on the way down.
-struct Level {
+struct WalkLevel {
     attributes: Attributes,
     entries: IntoIter<(DirectoryEntry, Attributes)>,
     /// Length of its path.
@@ -111,7 +111,7 @@ struct Level {
 /// A walk below one directory.
 pub struct Walk<'a> {
     volume: &'a HostVolume,
-    levels: Vec<Level>,
+    levels: Vec<WalkLevel>,
     visited: Visited,
     /// The path of the last step.
     path: Vec<u8>,
@@ -142,7 +142,7 @@ impl<'a> Walk<'a> {
         if let Some(attributes) = self.next.take() {
             self.visited.enter(attributes.inode, self.levels.len())?;
             let entries = list(self.volume, attributes.inode)?;
-            self.levels.push(Level { attributes, entries, path: self.path.len() });
+            self.levels.push(WalkLevel { attributes, entries, path: self.path.len() });
         }
         let Some(level) = self.levels.last_mut() else { return Ok(None) };
         self.path.truncate(level.path);

@@ -23,7 +23,7 @@ const ELSEWHERE: &[&str] = &["steadfast-lab", "steadfast-torture", "steadfast-fl
 pub fn write_all(own: clap::Command, directory: &Path) -> Outcome {
     write(cli::grammar(), directory, ELSEWHERE)?;
     write(own, directory, &[])?;
-    page(mkfs_name::Call::command(), "mkfs.steadfast", 8, directory)
+    page(mkfs_name::MkfsCall::command(), "mkfs.steadfast", 8, directory)
 }
 
 /// Writes the pages of section 1 into a directory, which is made where it does not exist.

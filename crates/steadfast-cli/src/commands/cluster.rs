@@ -15,11 +15,11 @@ use crate::{mounts, network};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: ClusterCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ClusterCommand {
     /// Give a volume a name in a cluster
     ///
     /// Then 'steadfast mount cluster://ETCD/NAME DIR' mounts it on several machines. One of them
@@ -77,7 +77,7 @@ enum Command {
 
 /// The JSON document.
 #[derive(Serialize)]
-struct StatusJson<'a> {
+struct ClusterStatusJson<'a> {
     medium: &'a str,
     fence: Option<&'a str>,
     shared: bool,
@@ -96,36 +96,36 @@ struct StatusJson<'a> {
 /// What is wrong with the address, etcd or the volume.
 pub fn run(args: &Args) -> Outcome {
     let path = match &args.command {
-        Command::Create { address, .. }
-        | Command::Status { address, .. }
-        | Command::Handover { address, .. }
-        | Command::Evict { address, .. }
-        | Command::Remove { address } => address.as_path(),
+        ClusterCommand::Create { address, .. }
+        | ClusterCommand::Status { address, .. }
+        | ClusterCommand::Handover { address, .. }
+        | ClusterCommand::Evict { address, .. }
+        | ClusterCommand::Remove { address } => address.as_path(),
     };
     let at_path = |error| failure(&error, path);
     let cluster = Cluster::at(&address(path)?).map_err(at_path)?;
     let name = path.display();
     match &args.command {
-        Command::Create { medium, fence, standby, .. } => {
+        ClusterCommand::Create { medium, fence, standby, .. } => {
             let record = record(medium, fence.as_deref(), !standby)?;
             cluster.create(&record).map_err(at_path)?;
             output::line(format!("{name}: {}", record.medium))
         }
-        Command::Status { json, .. } => status(&cluster, path, *json),
-        Command::Handover { to, .. } => {
+        ClusterCommand::Status { json, .. } => status(&cluster, path, *json),
+        ClusterCommand::Handover { to, .. } => {
             cluster.hand_over(to.as_deref()).map_err(at_path)?;
             output::line(format!("{name}: the owner was asked to unmount"))
         }
-        Command::Evict { fenced: true, .. } => {
+        ClusterCommand::Evict { fenced: true, .. } => {
             let fenced = cluster.confirm_fenced().map_err(at_path)?;
             let count = fenced.len();
             output::line(format!("{name}: {count} node(s) count as fenced"))
         }
-        Command::Evict { fenced: false, .. } => {
+        ClusterCommand::Evict { fenced: false, .. } => {
             let node = cluster.evict().map_err(at_path)?;
             output::line(format!("{name}: {node} is evicted; the next owner fences it"))
         }
-        Command::Remove { .. } => {
+        ClusterCommand::Remove { .. } => {
             cluster.remove().map_err(at_path)?;
             output::line(format!("{name}: removed"))
         }
@@ -171,7 +171,7 @@ fn status(cluster: &Cluster, path: &Path, json: bool) -> Outcome {
     };
     let Status { volume, nodes, .. } = &status;
     if json {
-        return output::json(&StatusJson {
+        return output::json(&ClusterStatusJson {
             medium: &volume.medium,
             fence: volume.fence.as_deref(),
             shared: volume.shared,

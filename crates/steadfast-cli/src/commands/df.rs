@@ -11,7 +11,7 @@ use crate::image::{Access, Image};
 use crate::live::Live;
 use crate::mounts;
 use crate::output::{self, Output};
-use crate::report::SpaceReport;
+use crate::report::DfReport;
 use crate::target::Target;
 
 /// Show how full volumes are
@@ -67,21 +67,21 @@ pub fn run(args: &Args) -> Outcome {
     failed.map_or(Ok(()), Err)
 }
 
-fn print(reports: &[SpaceReport]) -> Outcome {
+fn print(reports: &[DfReport]) -> Outcome {
     let mut output = Output::new();
-    output.line(SpaceReport::HEADING)?;
+    output.line(DfReport::HEADING)?;
     for report in reports {
         report.print(&mut output)?;
     }
     output.finish()
 }
 
-fn report(target: &Path) -> Outcome<SpaceReport> {
+fn report(target: &Path) -> Outcome<DfReport> {
     match Target::find(target)? {
         Target::Mounted(live) => {
             let directory = live.directory().display().to_string();
             let statistics = statistics_live(&live)?;
-            Ok(SpaceReport::new(
+            Ok(DfReport::new(
                 &statistics,
                 live.mount.source.display().to_string(),
                 Some(directory),
@@ -93,7 +93,7 @@ fn report(target: &Path) -> Outcome<SpaceReport> {
             let statistics =
                 image.volume.statistics().map_err(|error| Failure::core(error, path.display()))?;
             image.close()?;
-            Ok(SpaceReport::new(&statistics, path.display().to_string(), None, true))
+            Ok(DfReport::new(&statistics, path.display().to_string(), None, true))
         }
     }
 }

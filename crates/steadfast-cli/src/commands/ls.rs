@@ -31,7 +31,7 @@ pub struct Args {
 
 /// One entry of `steadfast ls --json`.
 #[derive(Debug, Serialize)]
-struct JsonEntry {
+struct ListedEntry {
     #[serde(flatten)]
     name: JsonName,
     #[serde(flatten)]
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Outcome {
             None
         };
         if args.json {
-            json.push(JsonEntry {
+            json.push(ListedEntry {
                 name: JsonName::new(name),
                 stat: stat_text::JsonStat::new(attributes),
                 target: target.map(|target| String::from_utf8_lossy(&target).into_owned()),

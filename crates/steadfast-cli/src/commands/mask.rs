@@ -15,11 +15,11 @@ use crate::{interval, mask_text};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: MaskCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum MaskCommand {
     /// Show the transaction mask and the timer
     Get {
         /// Image, block device or mount point
@@ -69,8 +69,8 @@ struct MaskReport {
 /// What is wrong with the target or the list of events.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
-        Action::Get { target, json } => get(target, *json),
-        Action::Set { target, events, timer } => set(target, events, *timer),
+        MaskCommand::Get { target, json } => get(target, *json),
+        MaskCommand::Set { target, events, timer } => set(target, events, *timer),
     }
 }
 

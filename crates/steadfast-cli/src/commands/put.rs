@@ -83,7 +83,7 @@ struct Putter<'a> {
 }
 
 /// A host directory being copied. Its attributes are set when everything in it exists.
-struct Level {
+struct PutLevel {
     source: PathBuf,
     metadata: Metadata,
     path: Vec<u8>,
@@ -150,7 +150,7 @@ impl Putter<'_> {
         Ok(())
     }
 
-    fn enter(&self, source: PathBuf, metadata: Metadata, path: Vec<u8>) -> Outcome<Level> {
+    fn enter(&self, source: PathBuf, metadata: Metadata, path: Vec<u8>) -> Outcome<PutLevel> {
         let inode = self.directory(&path, metadata.mode() & 0o7777)?;
         let names = fs::read_dir(&source).and_then(|entries| {
             let mut names = entries
@@ -161,7 +161,7 @@ impl Putter<'_> {
             Ok(names)
         });
         let names = names.map_err(|error| Failure::host(&error, "read", &source))?;
-        Ok(Level { source, metadata, path, inode, names: names.into_iter() })
+        Ok(PutLevel { source, metadata, path, inode, names: names.into_iter() })
     }
 
     fn one(&self, source: &Path, metadata: &Metadata, path: &[u8]) -> Outcome {

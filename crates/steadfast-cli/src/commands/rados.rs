@@ -13,11 +13,11 @@ use crate::{rados, size};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: RadosCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum RadosCommand {
     /// Show size and owner of an image; changes nothing
     Status {
         /// Address of the image, rados://POOL/NAME
@@ -46,7 +46,7 @@ enum Command {
 
 /// The JSON document.
 #[derive(Serialize)]
-struct StatusJson {
+struct RadosStatusJson {
     size: u64,
     object_size: u64,
     owner: Option<OwnerJson>,
@@ -64,9 +64,9 @@ struct OwnerJson {
 /// What is wrong with the address, Ceph or the image.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
-        Command::Status { address, json } => status(address, *json),
-        Command::Evict { address } => evict(address),
-        Command::Remove { address, force: _ } => {
+        RadosCommand::Status { address, json } => status(address, *json),
+        RadosCommand::Evict { address } => evict(address),
+        RadosCommand::Remove { address, force: _ } => {
             rados::remove(address)?;
             output::line(format!("{}: removed", address.display()))
         }
@@ -79,7 +79,8 @@ fn status(address: &Path, json: bool) -> Outcome {
     if json {
         let owner =
             status.owner.map(|owner| OwnerJson { host: owner.host, process: owner.process });
-        let document = StatusJson { size: status.size, object_size: status.object_size, owner };
+        let document =
+            RadosStatusJson { size: status.size, object_size: status.object_size, owner };
         return output::json(&document);
     }
     let mut output = Output::new();

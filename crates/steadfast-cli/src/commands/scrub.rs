@@ -50,7 +50,7 @@ pub struct Args {
 
 /// `steadfast scrub --json`. Fields are added over time and never change their meaning.
 #[derive(Debug, Serialize)]
-struct Report {
+struct ScrubJson {
     /// never, running, finished, stopped or failed.
     state: &'static str,
     bytes: u64,
@@ -105,7 +105,7 @@ fn on_mount(live: &Live, args: &Args) -> Outcome {
         }
         bar.finish_and_clear();
     }
-    show(&Report::from(status), &args.target, args.json)
+    show(&ScrubJson::from(status), &args.target, args.json)
 }
 
 /// What a pass in the background does, and where its result is.
@@ -139,12 +139,12 @@ fn on_image(path: &Path, args: &Args) -> Outcome {
     }
     bar.finish_and_clear();
     image.close()?;
-    show(&Report::new(scrub.report(), start.elapsed()), path, args.json)
+    show(&ScrubJson::new(scrub.report(), start.elapsed()), path, args.json)
 }
 
-impl Report {
-    fn new(report: &ScrubReport, elapsed: Duration) -> Report {
-        Report {
+impl ScrubJson {
+    fn new(report: &ScrubReport, elapsed: Duration) -> ScrubJson {
+        ScrubJson {
             state: "finished",
             bytes: report.bytes,
             bytes_total: report.bytes_total,
@@ -158,9 +158,9 @@ impl Report {
     }
 }
 
-impl From<ScrubStatus> for Report {
-    fn from(status: ScrubStatus) -> Report {
-        Report {
+impl From<ScrubStatus> for ScrubJson {
+    fn from(status: ScrubStatus) -> ScrubJson {
+        ScrubJson {
             state: match status.state {
                 ScrubState::Never => "never",
                 ScrubState::Running => "running",
@@ -180,7 +180,7 @@ impl From<ScrubStatus> for Report {
     }
 }
 
-fn show(report: &Report, target: &Path, json: bool) -> Outcome {
+fn show(report: &ScrubJson, target: &Path, json: bool) -> Outcome {
     if json {
         output::json(report)?;
     } else {

@@ -20,11 +20,11 @@ use crate::target::Target;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: SnapshotCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum SnapshotCommand {
     /// Take a snapshot of everything written up to now
     Create {
         /// Image, block device or mount point
@@ -98,13 +98,13 @@ struct SnapshotReport {
 /// What is wrong with the target or the names, and those of the volume; nothing has changed then.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
-        Action::Create { target, name } => create(target, name.as_deref()),
-        Action::List { target, json } => list(target, *json),
-        Action::Diff { target, before, after, json } => {
+        SnapshotCommand::Create { target, name } => create(target, name.as_deref()),
+        SnapshotCommand::List { target, json } => list(target, *json),
+        SnapshotCommand::Diff { target, before, after, json } => {
             snapshot_diff::run(target, before, after.as_deref(), *json)
         }
-        Action::Delete { target, names } => delete(target, names),
-        Action::Rollback { target, name, force } => roll_back(target, name, *force),
+        SnapshotCommand::Delete { target, names } => delete(target, names),
+        SnapshotCommand::Rollback { target, name, force } => roll_back(target, name, *force),
     }
 }
 

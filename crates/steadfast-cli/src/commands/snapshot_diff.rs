@@ -33,7 +33,7 @@ const INODE_MASK: u64 = (1 << 48) - 1;
 
 /// A path that differs.
 #[derive(Debug, Serialize)]
-struct Difference {
+struct SnapshotDifference {
     #[serde(flatten)]
     name: JsonName,
     /// `added`, `removed`, `renamed` or `changed`.
@@ -99,7 +99,7 @@ fn on_image(
         let Some(next) = part.next else { break };
         from = next;
     }
-    let wanted = Wanted::new(&changes);
+    let wanted = NamesToKeep::new(&changes);
     let options = steadfast::OpenOptions {
         read_only: true,
         cache_size: CACHE_SIZE,
@@ -122,7 +122,7 @@ fn on_mount(
     after: Option<&str>,
 ) -> Outcome<(Vec<InodeChange>, [Names; 2])> {
     let changes = live.snapshot_diff(before, after)?;
-    let wanted = Wanted::new(&changes);
+    let wanted = NamesToKeep::new(&changes);
     let snapshots = live.directory().join(SNAPSHOTS);
     let old = names_below(&snapshots.join(before), &wanted)?;
     let new = match after {
@@ -134,16 +134,16 @@ fn on_mount(
 
 /// Selects the names to keep: those of inodes that differ, and all in directories whose entries
 /// differ.
-struct Wanted {
+struct NamesToKeep {
     inodes: BTreeSet<u64>,
     directories: BTreeSet<u64>,
 }
 
-impl Wanted {
-    fn new(changes: &[InodeChange]) -> Wanted {
+impl NamesToKeep {
+    fn new(changes: &[InodeChange]) -> NamesToKeep {
         let directories =
             changes.iter().filter(|change| change.entries || change.created || change.removed);
-        Wanted {
+        NamesToKeep {
             inodes: changes.iter().map(|change| change.inode.0).collect(),
             directories: directories.map(|change| change.inode.0).collect(),
         }
@@ -156,7 +156,7 @@ impl Wanted {
     }
 }
 
-fn names_in(volume: &HostVolume, wanted: &Wanted, place: &str) -> Outcome<Names> {
+fn names_in(volume: &HostVolume, wanted: &NamesToKeep, place: &str) -> Outcome<Names> {
     let mut names = Names::new();
     names.entry(InodeNumber::ROOT.0).or_default().insert(b"/".to_vec());
     let root = volume.attributes(InodeNumber::ROOT).map_err(|error| Failure::core(error, place))?;
@@ -169,7 +169,7 @@ fn names_in(volume: &HostVolume, wanted: &Wanted, place: &str) -> Outcome<Names>
     Ok(names)
 }
 
-fn names_below(root: &Path, wanted: &Wanted) -> Outcome<Names> {
+fn names_below(root: &Path, wanted: &NamesToKeep) -> Outcome<Names> {
     let mut names = Names::new();
     names.entry(InodeNumber::ROOT.0).or_default().insert(b"/".to_vec());
     let mut waiting = vec![(InodeNumber::ROOT.0, b"/".to_vec())];
@@ -200,7 +200,7 @@ fn names_below(root: &Path, wanted: &Wanted) -> Outcome<Names> {
     Ok(names)
 }
 
-fn differences(changes: &[InodeChange], names: &[Names; 2]) -> Vec<Difference> {
+fn differences(changes: &[InodeChange], names: &[Names; 2]) -> Vec<SnapshotDifference> {
     let known: BTreeMap<u64, &InodeChange> =
         changes.iter().map(|change| (change.inode.0, change)).collect();
     let inodes: BTreeSet<u64> = names[0].keys().chain(names[1].keys()).copied().collect();
@@ -218,20 +218,25 @@ fn differences(changes: &[InodeChange], names: &[Names; 2]) -> Vec<Difference> {
             let mut what = if from.is_some() { what.clone() } else { Vec::new() };
             what.retain(|word| *word != "times");
             let from = from.map(|from| JsonName::new(from));
-            found
-                .push((path.clone(), Difference { name: JsonName::new(path), change, from, what }));
+            found.push((
+                path.clone(),
+                SnapshotDifference { name: JsonName::new(path), change, from, what },
+            ));
         }
         for path in gone {
             let name = JsonName::new(path);
             found.push((
                 path.clone(),
-                Difference { name, change: "removed", from: None, what: Vec::new() },
+                SnapshotDifference { name, change: "removed", from: None, what: Vec::new() },
             ));
         }
         for path in old.intersection(new).filter(|_| !what.is_empty()) {
             let name = JsonName::new(path);
             let what = what.clone();
-            found.push((path.clone(), Difference { name, change: "changed", from: None, what }));
+            found.push((
+                path.clone(),
+                SnapshotDifference { name, change: "changed", from: None, what },
+            ));
         }
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));

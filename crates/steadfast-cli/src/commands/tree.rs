@@ -32,7 +32,7 @@ pub struct Args {
 
 /// One entry of `steadfast tree --json`; `name` is the path from the given directory.
 #[derive(Debug, Serialize)]
-struct JsonEntry {
+struct TreeEntry {
     #[serde(flatten)]
     name: JsonName,
     #[serde(flatten)]
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Outcome {
         };
         let Step::Entry(entry, attributes) = step else { continue };
         if args.json {
-            json.push(JsonEntry {
+            json.push(TreeEntry {
                 name: JsonName::new(walk.path().get(1..).unwrap_or_default()),
                 stat: stat_text::JsonStat::new(&attributes),
             });

@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steadfast::TransactionMask;
 
 use crate::answers;
-use crate::copies::{Copy, FileSystem};
+use crate::copies::{FileSystem, OtherMount};
 use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::live::{Live, LostWrites};
 use crate::mounts::{self, Mount};
@@ -302,7 +302,7 @@ impl Daemon {
 }
 
 /// The failure if the mount is gone from here and not from everywhere.
-fn mounted_elsewhere(mount: &Mount, copy: &Copy, kept: &LastPoint) -> Failure {
+fn mounted_elsewhere(mount: &Mount, copy: &OtherMount, kept: &LastPoint) -> Failure {
     let state = match kept {
         LastPoint::Made => "; everything up to now is durable",
         _ => "",
@@ -317,7 +317,7 @@ fn mounted_elsewhere(mount: &Mount, copy: &Copy, kept: &LastPoint) -> Failure {
 
 /// Waits until the daemon has released the image, or until there is no image to wait for. Returns
 /// another mount that keeps the daemon from that.
-fn wait_closed(mount: &Mount, file_system: Option<&FileSystem>) -> Outcome<Option<Copy>> {
+fn wait_closed(mount: &Mount, file_system: Option<&FileSystem>) -> Outcome<Option<OtherMount>> {
     let start = Instant::now();
     let (mut told, mut pause) = (false, Pause::new());
     let mut look_at = PATIENCE;

@@ -19,7 +19,7 @@ const NANOSECONDS: f64 = 1e9;
 
 /// The text for one snapshot.
 pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> String {
-    let mut page = Page::default();
+    let mut page = Exposition::default();
     let status = &snapshot.status;
     let activity = &status.activity;
     page.family("volume_info", Type::Gauge, "The volume: always 1.").sample(
@@ -121,7 +121,7 @@ pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> 
 }
 
 /// Writes the metrics of a volume that nodes share.
-fn nodes(page: &mut Page, sharing: &Sharing) {
+fn nodes(page: &mut Exposition, sharing: &Sharing) {
     let (counter, gauge) = (Type::Counter, Type::Gauge);
     for (name, kind, help, value) in [
         ("cluster_epoch", gauge, "Number of the owner's term.", sharing.epoch),
@@ -156,7 +156,7 @@ fn nodes(page: &mut Page, sharing: &Sharing) {
 }
 
 /// Writes the metrics of the array of remote memory that holds the volume.
-fn array(page: &mut Page, live: &Live) {
+fn array(page: &mut Exposition, live: &Live) {
     let help = "Members of the array of remote memory by state.";
     let family = page.family("remote_members", Type::Gauge, help);
     for state in ["good", "rebuilding", "lost"] {
@@ -273,7 +273,7 @@ fn array(page: &mut Page, live: &Live) {
     }
 }
 
-fn operations(page: &mut Page, operations: &[Operations]) {
+fn operations(page: &mut Exposition, operations: &[Operations]) {
     let kinds = || Kind::ALL.into_iter().zip(operations);
     let help = "Time from receiving a request of the kernel to answering it.";
     let family = page.family("operation_duration_seconds", Type::Histogram, help);
@@ -296,13 +296,13 @@ enum Type {
 
 /// The page written so far, and the metric family of the samples that follow.
 #[derive(Default)]
-struct Page {
+struct Exposition {
     text: String,
     name: String,
 }
 
-impl Page {
-    fn family(&mut self, name: &str, kind: Type, help: &str) -> &mut Page {
+impl Exposition {
+    fn family(&mut self, name: &str, kind: Type, help: &str) -> &mut Exposition {
         let kind = match kind {
             Type::Counter => "counter",
             Type::Gauge => "gauge",

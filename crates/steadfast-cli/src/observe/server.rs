@@ -30,7 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const SOCKET_MODE: u32 = 0o660;
 
 /// Makes the page; `None` once there is nothing left to report.
-pub type Source = dyn Fn() -> Option<String> + Send + Sync;
+pub type PageSource = dyn Fn() -> Option<String> + Send + Sync;
 
 /// A socket that is bound, but not served yet.
 pub struct Server {
@@ -106,7 +106,7 @@ impl Server {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(self, source: Arc<Source>) -> io::Result<Option<SocketFile>> {
+    pub fn start(self, source: Arc<PageSource>) -> io::Result<Option<SocketFile>> {
         let Server { listener, file } = self;
         let run = move || serve(&listener, &source);
         std::thread::Builder::new().name("metrics".into()).spawn(run)?;
@@ -147,7 +147,7 @@ macro_rules! connection {
 connection!(UnixStream);
 connection!(TcpStream);
 
-fn serve(listener: &Listener, source: &Arc<Source>) {
+fn serve(listener: &Listener, source: &Arc<PageSource>) {
     let busy = Arc::new(AtomicUsize::new(0));
     loop {
         let accepted: io::Result<Box<dyn Connection>> = match listener {
@@ -163,7 +163,7 @@ fn serve(listener: &Listener, source: &Arc<Source>) {
             continue;
         }
         busy.fetch_add(1, Ordering::AcqRel);
-        let place = Place(busy.clone());
+        let place = ConnectionSlot(busy.clone());
         let source = source.clone();
         // If the thread cannot be started, its closure is dropped: the connection is closed and the
         // place is free again.
@@ -175,15 +175,15 @@ fn serve(listener: &Listener, source: &Arc<Source>) {
 }
 
 /// The place of one served connection.
-struct Place(Arc<AtomicUsize>);
+struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-fn answer(mut connection: Box<dyn Connection>, source: &Source) {
+fn answer(mut connection: Box<dyn Connection>, source: &PageSource) {
     let deadline = Instant::now() + CONNECTION_TIME;
     let Ok(request) = receive(&mut *connection, deadline) else { return };
     let (status, page) = respond(&request, source);
@@ -260,7 +260,7 @@ fn is_whole(request: &[u8]) -> bool {
 }
 
 /// Status line and body for a request.
-fn respond(request: &[u8], source: &Source) -> (&'static str, String) {
+fn respond(request: &[u8], source: &PageSource) -> (&'static str, String) {
     let plain = |status: &'static str, text: &str| (status, format!("{text}\n"));
     if !is_whole(request) {
         return plain("431 Request Header Fields Too Large", "the request is too long");

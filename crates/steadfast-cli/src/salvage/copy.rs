@@ -15,28 +15,28 @@ use steadfast::salvage::{Entry, Problem, Salvage};
 use steadfast_media::Medium;
 
 use super::attributes::Setter;
-use super::report::{Report, Summary};
+use super::report::{SalvageReport, Summary};
 use crate::failure::{Exit, Failure, Outcome};
 
 /// Number of names tried if a name is taken.
 const NAMES_MAX: u32 = 1000;
 
 /// A copy in progress.
-pub struct Copy {
+pub struct SalvageCopy {
     directory: PathBuf,
-    report: Report,
+    report: SalvageReport,
     setter: Setter,
     summary: Summary,
     /// The host paths of the volume's directories.
     made: HashMap<Vec<Vec<u8>>, PathBuf>,
 }
 
-impl Copy {
+impl SalvageCopy {
     /// Makes the directory, or uses an existing empty one.
     ///
     /// # Errors
     /// The host's; the directory is not empty.
-    pub fn new(directory: &Path, image: &Path, snapshot: Option<&str>) -> Outcome<Copy> {
+    pub fn new(directory: &Path, image: &Path, snapshot: Option<&str>) -> Outcome<SalvageCopy> {
         match fs::create_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let mut entries = fs::read_dir(directory)
@@ -52,11 +52,11 @@ impl Copy {
             }
             other => other.map_err(|error| Failure::host(&error, "create", directory))?,
         }
-        let report = Report::create(directory, image, snapshot)
+        let report = SalvageReport::create(directory, image, snapshot)
             .map_err(|error| Failure::host(&error, "write the report in", directory))?;
         let made = HashMap::from([(Vec::new(), directory.to_owned())]);
         let (setter, summary) = (Setter::new(), Summary::default());
-        Ok(Copy { directory: directory.to_owned(), report, setter, summary, made })
+        Ok(SalvageCopy { directory: directory.to_owned(), report, setter, summary, made })
     }
 
     /// Copies everything.
@@ -94,7 +94,7 @@ impl Copy {
         Ok(self.summary)
     }
 
-    fn tell(&mut self, write: impl FnOnce(&mut Report) -> io::Result<()>) -> Outcome {
+    fn tell(&mut self, write: impl FnOnce(&mut SalvageReport) -> io::Result<()>) -> Outcome {
         write(&mut self.report)
             .map_err(|error| Failure::host(&error, "write the report in", &self.directory))
     }

@@ -17,7 +17,7 @@ use steadfast_host::HostPlatform;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{self, Output};
 use crate::{host, size};
-use copy::Copy;
+use copy::SalvageCopy;
 
 /// Name of the report in the directory.
 pub const REPORT: &str = "salvage-report.txt";
@@ -48,7 +48,7 @@ pub fn run(
             Some(name) => Salvage::gather_snapshot(medium, &platform, name, &mut progress)?,
         };
         bar.finish_and_clear();
-        Ok(Copy::new(directory, image, snapshot).and_then(|copy| copy.run(&salvage)))
+        Ok(SalvageCopy::new(directory, image, snapshot).and_then(|copy| copy.run(&salvage)))
     })??;
     let complete = summary.is_complete();
     if json {

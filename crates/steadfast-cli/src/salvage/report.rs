@@ -67,17 +67,21 @@ impl Summary {
 }
 
 /// The report file.
-pub struct Report {
+pub struct SalvageReport {
     file: BufWriter<File>,
 }
 
-impl Report {
+impl SalvageReport {
     /// Makes the report for an image, or for a snapshot in it, in `directory`. This comes before
     /// any entry of the volume can take its name.
     ///
     /// # Errors
     /// The host's.
-    pub fn create(directory: &Path, image: &Path, snapshot: Option<&str>) -> io::Result<Report> {
+    pub fn create(
+        directory: &Path,
+        image: &Path,
+        snapshot: Option<&str>,
+    ) -> io::Result<SalvageReport> {
         let mut file = BufWriter::new(File::create_new(directory.join(REPORT))?);
         write!(file, "Salvage of {}", image.display())?;
         if let Some(name) = snapshot {
@@ -85,7 +89,7 @@ impl Report {
         }
         writeln!(file, " by steadfast {}", env!("CARGO_PKG_VERSION"))?;
         writeln!(file, "Lost bytes are zeros in the copies; the last number is included.\n")?;
-        Ok(Report { file })
+        Ok(SalvageReport { file })
     }
 
     /// Adds a note that does not concern one file.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use steadfast::Timestamp;
 use tar::{Archive, EntryType};
 
-use super::{Content, Entry, Node, Source, device_number, normal_path};
+use super::{Content, Entry, Node, SourceTree, device_number, normal_path};
 use crate::failure::{Exit, Failure, Outcome, text_os};
 
 /// Prefix of the names of extended attributes in PAX headers.
@@ -20,7 +20,7 @@ const PAX_XATTR: &str = "SCHILY.xattr.";
 ///
 /// # Errors
 /// Those of reading, and what is wrong with the archive.
-pub fn add_archive(source: &mut Source, path: &Path) -> Outcome {
+pub fn add_archive(source: &mut SourceTree, path: &Path) -> Outcome {
     let file = Arc::new(open_plain(path)?);
     let bad = |error: io::Error| {
         Failure::new(

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use steadfast::Timestamp;
 
-use super::{Content, Entry, Node, Source, device_number};
+use super::{Content, Entry, Node, SourceTree, device_number};
 use crate::failure::{Failure, Outcome};
 
 /// Extended attributes that volumes keep. Others (security modules, other file systems) belong to
@@ -21,7 +21,7 @@ const KEPT: [&[u8]; 4] = [b"user.", b"trusted.", b"security.capability", b"syste
 ///
 /// # Errors
 /// Those of reading the host.
-pub fn add_directory(source: &mut Source, root: &Path) -> Outcome {
+pub fn add_directory(source: &mut SourceTree, root: &Path) -> Outcome {
     let mut links: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
     let mut pending = vec![(root.to_owned(), Vec::new())];
     while let Some((place, path)) = pending.pop() {

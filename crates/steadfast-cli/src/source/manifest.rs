@@ -25,7 +25,7 @@ use std::path::Path;
 
 use steadfast::Timestamp;
 
-use super::{Content, Entry, Node, Source, device_number, normal_path};
+use super::{Content, Entry, Node, SourceTree, device_number, normal_path};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::size;
 
@@ -34,7 +34,7 @@ use crate::size;
 ///
 /// # Errors
 /// The first wrong line, with its number.
-pub fn add_manifest(source: &mut Source, path: &Path) -> Outcome {
+pub fn add_manifest(source: &mut SourceTree, path: &Path) -> Outcome {
     let text = fs::read_to_string(path).map_err(|error| Failure::host(&error, "read", path))?;
     let base = path.parent().unwrap_or(Path::new(""));
     for (number, line) in text.lines().enumerate() {
@@ -54,7 +54,7 @@ pub fn add_manifest(source: &mut Source, path: &Path) -> Outcome {
     Ok(())
 }
 
-fn add_line(source: &mut Source, line: &str, base: &Path, place: &Path) -> Result<(), String> {
+fn add_line(source: &mut SourceTree, line: &str, base: &Path, place: &Path) -> Result<(), String> {
     let mut words = line.split_whitespace();
     let mut word = |what: &str| words.next().ok_or(format!("there is no {what}"));
     let path = normal_path(&decode(word("path")?)?, place).map_err(|failure| failure.what)?;
@@ -183,13 +183,13 @@ fn decode(text: &str) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    fn add(source: &mut Source, line: &str) -> Result<(), String> {
+    fn add(source: &mut SourceTree, line: &str) -> Result<(), String> {
         add_line(source, line, Path::new("/"), Path::new("manifest"))
     }
 
     #[test]
     fn lines() {
-        let mut source = Source::default();
+        let mut source = SourceTree::default();
         add(&mut source, "/a%20b/c f 4755 1 2 text=x%0a mtime=7 xattr.user.n=v").unwrap();
         let entry = &source.entries[&b"a b/c"[..]];
         assert_eq!((entry.permissions, entry.uid, entry.gid, entry.size()), (0o4755, 1, 2, 2));

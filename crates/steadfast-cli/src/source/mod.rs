@@ -110,12 +110,12 @@ impl Entry {
 
 /// The tree: entries by path, without a slash at either end. The root has the empty path.
 #[derive(Debug, Default)]
-pub struct Source {
+pub struct SourceTree {
     /// See the type.
     pub entries: BTreeMap<Vec<u8>, Entry>,
 }
 
-impl Source {
+impl SourceTree {
     /// Adds or replaces an entry, and makes missing directories on its path.
     ///
     /// # Errors
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn parents_come_into_being_and_replaced_directories_go() {
-        let mut source = Source::default();
+        let mut source = SourceTree::default();
         source.insert(b"a/b/c".to_vec(), file(1)).unwrap();
         let paths: Vec<&[u8]> = source.entries.keys().map(Vec::as_slice).collect();
         assert_eq!(paths, [&b""[..], b"a", b"a/b", b"a/b/c"]);
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_uuid_depends_on_everything_but_contents() {
-        let mut source = Source::default();
+        let mut source = SourceTree::default();
         source.insert(b"f".to_vec(), file(1)).unwrap();
         let first = source.uuid("");
         assert_eq!(first, source.uuid(""));

@@ -7,10 +7,10 @@ use serde::Serialize;
 use steadfast_flash::ftl::FlashError;
 use steadfast_host::nand::{FlashDevice, HostNand, is_blank};
 
-use super::survey::Survey;
+use super::survey::PartSurvey;
 use super::{PlaceArgs, info};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::flash_place::{Access, FlashPlace};
+use crate::flash_place::{FlashPlace, NandAccess};
 use crate::open_failure;
 use crate::output;
 use crate::{mtd, size};
@@ -33,11 +33,11 @@ pub struct Args {
 
 /// The JSON document.
 #[derive(Debug, Serialize)]
-struct Report {
+struct FlashFormatJson {
     /// The erase counts of an earlier translation layer were kept.
     erase_counts_kept: bool,
     #[serde(flatten)]
-    info: info::Report,
+    info: info::FlashInfoJson,
 }
 
 /// Runs the command.
@@ -51,11 +51,11 @@ pub fn run(args: &Args) -> Outcome {
         Some(part) => FlashPlace::create(path, part)?,
         None => {
             let place = args.place.find()?;
-            let nand = place.open(Access::Write)?;
+            let nand = place.open(NandAccess::Write)?;
             (place, nand)
         }
     };
-    let kept = !made && Survey::take_from(&place, &mut nand).is_ok();
+    let kept = !made && PartSurvey::take_from(&place, &mut nand).is_ok();
     if !args.force && !made {
         refuse_contents(&mut nand, kept, path)?;
     }
@@ -65,8 +65,11 @@ pub fn run(args: &Args) -> Outcome {
     }
     result?;
     // The result is read back from the part.
-    let survey = Survey::take(&place)?;
-    let report = Report { erase_counts_kept: kept, info: info::Report::new(&place, &survey) };
+    let survey = PartSurvey::take(&place)?;
+    let report = FlashFormatJson {
+        erase_counts_kept: kept,
+        info: info::FlashInfoJson::new(&place, &survey),
+    };
     if args.json {
         return output::json(&report);
     }

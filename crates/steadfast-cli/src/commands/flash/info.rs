@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::PlaceArgs;
-use super::survey::{Survey, Wear};
+use super::survey::{PartSurvey, Wear};
 use crate::failure::Outcome;
 use crate::flash_place::FlashPlace;
 use crate::output::{self, Output};
@@ -26,7 +26,7 @@ pub struct Args {
 
 /// The JSON document. Fields are added over time and never change their meaning.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct FlashInfoJson {
     target: String,
     part: String,
     /// First erase block and the one after the last, if the target is a range of blocks.
@@ -59,12 +59,12 @@ pub struct Report {
     memory_bytes: u64,
 }
 
-impl Report {
+impl FlashInfoJson {
     /// The report of a part.
-    pub fn new(place: &FlashPlace, survey: &Survey) -> Report {
+    pub fn new(place: &FlashPlace, survey: &PartSurvey) -> FlashInfoJson {
         let found = &survey.report;
         let geometry = found.geometry;
-        Report {
+        FlashInfoJson {
             target: place.path.display().to_string(),
             part: survey.part.clone(),
             partition: place.blocks.clone().map(|blocks| [blocks.start, blocks.end]),
@@ -99,8 +99,8 @@ impl Report {
 /// There is no NAND, or it holds no readable translation layer.
 pub fn run(args: &Args) -> Outcome {
     let place = args.place.find()?;
-    let survey = Survey::take(&place)?;
-    let report = Report::new(&place, &survey);
+    let survey = PartSurvey::take(&place)?;
+    let report = FlashInfoJson::new(&place, &survey);
     if args.json {
         return output::json(&report);
     }
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Outcome {
     output.finish()
 }
 
-fn text(report: &Report, survey: &Survey) -> Vec<String> {
+fn text(report: &FlashInfoJson, survey: &PartSurvey) -> Vec<String> {
     let wear = &report.wear;
     let partition = match report.partition {
         Some([start, end]) => format!(", erase blocks {start} to {}", end.saturating_sub(1)),
@@ -184,7 +184,7 @@ mod tests {
         let survey = example(90);
         let place =
             FlashPlace { path: "nand.bin".into(), blocks: Some(10..100), behind: Behind::Mtd };
-        let report = Report::new(&place, &survey);
+        let report = FlashInfoJson::new(&place, &survey);
         let text = text(&report, &survey).join("\n");
         assert!(text.contains("part          slc-1gbit, erase blocks 10 to 99\n"), "{text}");
         assert!(text.contains("30 free, 30 data, 30 bad\n"), "{text}");

@@ -7,7 +7,7 @@ use steadfast_flash::ftl::{BlockDetail, BlockUse};
 use steadfast_host::write_whole;
 
 use super::PlaceArgs;
-use super::survey::Survey;
+use super::survey::PartSurvey;
 use crate::failure::Outcome;
 use crate::grid::{Cell, Grid, Kind, svg, text};
 use crate::output::{self, Output};
@@ -87,7 +87,7 @@ struct Block {
 /// # Errors
 /// There is no NAND, or it holds no readable translation layer; the file cannot be written.
 pub fn run(args: &Args) -> Outcome {
-    let survey = Survey::take(&args.place.find()?)?;
+    let survey = PartSurvey::take(&args.place.find()?)?;
     if args.json {
         let block = |(number, block): (u32, &BlockDetail)| Block {
             block: number,
@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// Groups the blocks into at most `cells` cells.
-fn grid(survey: &Survey, cells: usize) -> Grid {
+fn grid(survey: &PartSurvey, cells: usize) -> Grid {
     let geometry = survey.report.geometry;
     let block_bytes = geometry.block_bytes();
     let pages = geometry.pages_per_block.max(1);

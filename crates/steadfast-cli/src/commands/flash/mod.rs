@@ -25,11 +25,11 @@ use crate::{lab_program, mounts, mtd};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: FlashCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum FlashCommand {
     Format(format::Args),
     Info(info::Args),
     Map(map::Args),
@@ -47,13 +47,13 @@ enum Command {
 /// Those of the subcommand.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
-        Command::Format(args) => format::run(args),
-        Command::Info(args) => info::run(args),
-        Command::Map(args) => map::run(args),
-        Command::Rebuild(args) => rebuild::run(args),
-        Command::Scrub(args) => scrub::run(args),
-        Command::Top(args) => top::run(args),
-        Command::Torture(args) => lab_program::run(&["flash-torture"], args),
+        FlashCommand::Format(args) => format::run(args),
+        FlashCommand::Info(args) => info::run(args),
+        FlashCommand::Map(args) => map::run(args),
+        FlashCommand::Rebuild(args) => rebuild::run(args),
+        FlashCommand::Scrub(args) => scrub::run(args),
+        FlashCommand::Top(args) => top::run(args),
+        FlashCommand::Torture(args) => lab_program::run(&["flash-torture"], args),
     }
 }
 

@@ -7,7 +7,7 @@ use steadfast_host::nand::FlashDevice;
 
 use super::PlaceArgs;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::flash_place::Access;
+use crate::flash_place::NandAccess;
 use crate::open_failure;
 use crate::output;
 
@@ -31,7 +31,7 @@ pub struct Args {
 
 /// The JSON document. Fields are added over time and never change their meaning.
 #[derive(Debug, Serialize)]
-struct Report {
+struct RebuildJson {
     pages_read: u64,
     /// Programmed pages that cannot be corrected, counted at each read. Power cuts leave most of
     /// them.
@@ -53,7 +53,7 @@ struct Report {
 pub fn run(args: &Args) -> Outcome {
     let place = args.place.find()?;
     let failed = |error: FlashError| open_failure::of_layer(&error, &place.path);
-    let mut nand = place.open(Access::Write)?;
+    let mut nand = place.open(NandAccess::Write)?;
     if !args.force && Ftl::mount(&mut nand, true).is_ok() {
         let advice =
             "nothing needs to be made anew; if it cannot be read all the same, use --force";
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Outcome {
     device.with(|ftl| ftl.close()).map_err(failed)?;
     let RebuildReport { pages_read, unreadable_pages, data_pages, short_pages, spills_lost } =
         found;
-    let report = Report { pages_read, unreadable_pages, data_pages, short_pages, spills_lost };
+    let report = RebuildJson { pages_read, unreadable_pages, data_pages, short_pages, spills_lost };
     if args.json {
         return output::json(&report);
     }

@@ -11,7 +11,7 @@ use steadfast_host::nand::FlashDevice;
 
 use super::PlaceArgs;
 use crate::failure::Outcome;
-use crate::flash_place::Access;
+use crate::flash_place::NandAccess;
 use crate::open_failure;
 use crate::output;
 
@@ -39,7 +39,7 @@ pub struct Args {
 
 /// The result of the patrol. Fields are added over time and never change their meaning.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct PatrolJson {
     pages_read: u64,
     /// Pages with corrected bits, and the most corrected bits in one codeword.
     corrected_pages: u64,
@@ -65,7 +65,7 @@ struct Report {
 pub fn run(args: &Args) -> Outcome {
     let place = args.place.find()?;
     let failed = |error: FlashError| open_failure::of_layer(&error, &place.path);
-    let nand = place.open(if args.dry_run { Access::Watch } else { Access::Write })?;
+    let nand = place.open(if args.dry_run { NandAccess::Watch } else { NandAccess::Write })?;
     let device = FlashDevice::open(nand, args.dry_run).map_err(failed)?;
     let report = device.with(|ftl| patrol(ftl, args.budget.unwrap_or(u32::MAX))).map_err(failed)?;
     if !args.dry_run {
@@ -75,12 +75,13 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// Makes one pass over the part, within the budget. Then moves the blocks that were found bad.
-fn patrol<N: Nand>(ftl: &mut Ftl<N>, budget: u32) -> Result<Report, FlashError> {
+fn patrol<N: Nand>(ftl: &mut Ftl<N>, budget: u32) -> Result<PatrolJson, FlashError> {
     let seen = ftl.report()?;
     let (start, blocks) = (seen.patrol_position, seen.geometry.blocks);
     let writable = ftl.failure().is_none();
     let bar = progress_bar(blocks);
-    let mut report = Report { bits_bound: seen.bits_bound, position: start, ..Report::default() };
+    let mut report =
+        PatrolJson { bits_bound: seen.bits_bound, position: start, ..PatrolJson::default() };
     let mut around = false;
     while !report.complete && report.pages_read < u64::from(budget) {
         let left = u64::from(budget) - report.pages_read;
@@ -111,7 +112,7 @@ fn patrol<N: Nand>(ftl: &mut Ftl<N>, budget: u32) -> Result<Report, FlashError> 
     Ok(report)
 }
 
-fn add(report: &mut Report, progress: &ScrubProgress) {
+fn add(report: &mut PatrolJson, progress: &ScrubProgress) {
     report.pages_read += u64::from(progress.pages_read);
     report.corrected_pages += u64::from(progress.corrected_pages);
     report.bits_max = report.bits_max.max(progress.bits_max);
@@ -121,7 +122,7 @@ fn add(report: &mut Report, progress: &ScrubProgress) {
     report.position = progress.position;
 }
 
-fn show(report: &Report, target: &Path, json: bool) -> Outcome {
+fn show(report: &PatrolJson, target: &Path, json: bool) -> Outcome {
     if json {
         return output::json(report);
     }

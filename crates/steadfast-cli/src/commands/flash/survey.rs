@@ -12,7 +12,7 @@ use steadfast_flash::ftl::{BlockDetail, BlockUse, FlashReport, Ftl};
 use steadfast_flash::nand::{BlockNumber, Nand};
 
 use crate::failure::{Exit, Outcome};
-use crate::flash_place::{Access, FlashPlace};
+use crate::flash_place::{FlashPlace, NandAccess};
 use crate::open_failure;
 
 /// Maximum number of surveys of a part that is being written.
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(40);
 
 /// The contents of a part.
 #[derive(Debug, Clone)]
-pub struct Survey {
+pub struct PartSurvey {
     /// The name of the part.
     pub part: String,
     /// The report of the translation layer.
@@ -54,37 +54,37 @@ pub struct Wear {
     pub used_percent: f64,
 }
 
-impl Survey {
+impl PartSurvey {
     /// Surveys a part.
     ///
     /// # Errors
     /// It cannot be used, or holds no readable translation layer.
-    pub fn take(place: &FlashPlace) -> Outcome<Survey> {
-        match Survey::look(place, Access::Read) {
+    pub fn take(place: &FlashPlace) -> Outcome<PartSurvey> {
+        match PartSurvey::look(place, NandAccess::Read) {
             Err(failure) if failure.exit == Exit::Busy => {}
             result => return result,
         }
-        let mut last = Survey::look(place, Access::Watch);
+        let mut last = PartSurvey::look(place, NandAccess::Watch);
         for _ in 1..LOOKS {
             if last.is_ok() {
                 break;
             }
             thread::sleep(PAUSE);
-            last = Survey::look(place, Access::Watch);
+            last = PartSurvey::look(place, NandAccess::Watch);
         }
         last
     }
 
-    fn look(place: &FlashPlace, access: Access) -> Outcome<Survey> {
-        let survey = Survey::take_from(place, place.open(access)?)?;
-        Ok(Survey { live: access == Access::Watch, ..survey })
+    fn look(place: &FlashPlace, access: NandAccess) -> Outcome<PartSurvey> {
+        let survey = PartSurvey::take_from(place, place.open(access)?)?;
+        Ok(PartSurvey { live: access == NandAccess::Watch, ..survey })
     }
 
     /// Surveys an open part; writes nothing.
     ///
     /// # Errors
     /// It holds no readable translation layer.
-    pub fn take_from<N: Nand>(place: &FlashPlace, nand: N) -> Outcome<Survey> {
+    pub fn take_from<N: Nand>(place: &FlashPlace, nand: N) -> Outcome<PartSurvey> {
         let failed = |error| open_failure::of_layer(&error, &place.path);
         let mut ftl = Ftl::mount(nand, true).map_err(failed)?;
         let mount_page_reads = ftl.info().page_reads;
@@ -98,7 +98,7 @@ impl Survey {
                 *at = detail;
             }
         }
-        Ok(Survey { part: place.part_name(), report, blocks, mount_page_reads, live: false })
+        Ok(PartSurvey { part: place.part_name(), report, blocks, mount_page_reads, live: false })
     }
 
     /// Bytes available to the volume.
@@ -162,7 +162,7 @@ pub mod tests {
 
     /// A part with `blocks` blocks. Each third block is bad; the erasures of every other one equal
     /// its number.
-    pub fn example(blocks: u32) -> Survey {
+    pub fn example(blocks: u32) -> PartSurvey {
         let part = Part::SLC_1GBIT.with_blocks(blocks);
         let mut ftl = ftl::format(NandModel::new(&part, 1), 0x1234).unwrap();
         let mut report = ftl.report().unwrap();
@@ -181,7 +181,7 @@ pub mod tests {
         report.blocks = BlockUse::ALL
             .map(|usage| blocks.iter().filter(|block| block.usage == usage).count() as u32);
         report.counts = FtlInfo::default();
-        Survey { part: part.name.to_owned(), report, blocks, mount_page_reads: 25, live: false }
+        PartSurvey { part: part.name.to_owned(), report, blocks, mount_page_reads: 25, live: false }
     }
 
     #[test]
@@ -193,7 +193,7 @@ pub mod tests {
         let wear = survey.wear();
         assert_eq!((wear.erases_min, wear.erases_median, wear.erases_max), (1, 46, 89));
         assert!((wear.spread_percent - 0.088).abs() < 1e-9, "{wear:?}");
-        let none = Survey { blocks: Vec::new(), ..survey };
+        let none = PartSurvey { blocks: Vec::new(), ..survey };
         assert_eq!(none.wear().erases_max, 0);
     }
 }

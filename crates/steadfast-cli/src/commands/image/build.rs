@@ -17,7 +17,7 @@ use crate::medium::{Contents, HostMedium, HostVolume};
 use crate::output;
 use crate::owner::{self, Owner};
 use crate::report::{self, InfoReport};
-use crate::source::{self, Source};
+use crate::source::{self, SourceTree};
 use crate::{ending, host, interrupt, making, mtd, open_failure, size, window};
 
 /// Attempts, each with twice the size, if the first estimate was too low.
@@ -174,8 +174,8 @@ fn source_date_epoch() -> Outcome<Option<Timestamp>> {
     Ok(Some(Timestamp { seconds, nanoseconds: 0 }))
 }
 
-fn read_source(args: &Args) -> Outcome<Source> {
-    let mut source = Source::default();
+fn read_source(args: &Args) -> Outcome<SourceTree> {
+    let mut source = SourceTree::default();
     match &args.source {
         Some(path) if path.as_os_str() != "-" && path.is_dir() => {
             source::add_directory(&mut source, path)?
@@ -206,12 +206,12 @@ fn read_source(args: &Args) -> Outcome<Source> {
     Ok(source)
 }
 
-fn data_bytes(source: &Source) -> u64 {
+fn data_bytes(source: &SourceTree) -> u64 {
     source.entries.values().map(source::Entry::size).sum()
 }
 
 /// Estimated bytes that the source will take. Holes count as data.
-fn estimate(args: &Args, source: &Source) -> u64 {
+fn estimate(args: &Args, source: &SourceTree) -> u64 {
     let block = u64::from(args.volume.block_size().clamp(128, 65536));
     let of = |entry: &source::Entry| {
         let attributes: usize =
@@ -232,7 +232,7 @@ fn log_size(bytes: u64) -> u64 {
     STEPS.iter().find(|(limit, _)| bytes < *limit).map_or(4 << 20, |(_, log)| *log)
 }
 
-fn options(args: &Args, source: &Source, size: u64) -> FormatOptions {
+fn options(args: &Args, source: &SourceTree, size: u64) -> FormatOptions {
     // The log suits the final size, which is still unknown, and not the size of the first format.
     // The sizes have coarse steps and depend on file sizes alone, so that the host's way of storing
     // holes has no influence.
@@ -257,7 +257,7 @@ fn options(args: &Args, source: &Source, size: u64) -> FormatOptions {
 
 fn build(
     args: &Args,
-    source: &Source,
+    source: &SourceTree,
     now: Timestamp,
     partial: &Path,
 ) -> Outcome<steadfast::VolumeInfo> {
@@ -304,7 +304,7 @@ fn build(
 fn build_part(
     args: &Args,
     part: &Part,
-    source: &Source,
+    source: &SourceTree,
     now: Timestamp,
     partial: &Path,
 ) -> Outcome<steadfast::VolumeInfo> {
@@ -329,7 +329,7 @@ fn build_part(
 
 fn make(
     args: &Args,
-    source: &Source,
+    source: &SourceTree,
     now: Timestamp,
     partial: &Path,
     size: u64,

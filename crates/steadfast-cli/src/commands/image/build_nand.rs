@@ -18,7 +18,7 @@ use super::fill::fill;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::medium::HostMedium;
 use crate::open_failure;
-use crate::source::Source;
+use crate::source::SourceTree;
 
 /// Bytes of the volume on this part.
 ///
@@ -38,7 +38,7 @@ pub fn build(
     part: &Part,
     bad: &[u32],
     options: &FormatOptions,
-    source: &Source,
+    source: &SourceTree,
     now: Timestamp,
     at: (&Path, &Path),
     bar: &indicatif::ProgressBar,

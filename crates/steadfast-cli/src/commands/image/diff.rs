@@ -40,7 +40,7 @@ pub struct Args {
 
 /// A path that differs.
 #[derive(Debug, Serialize)]
-struct Difference {
+struct ImageDifference {
     #[serde(flatten)]
     name: JsonName,
     /// `added`, `removed` or `changed`.
@@ -86,7 +86,7 @@ struct Differ<'a> {
     times: bool,
     json: bool,
     output: Output,
-    found: Vec<Difference>,
+    found: Vec<ImageDifference>,
     any: bool,
     buffers: [Vec<u8>; 2],
 }
@@ -94,7 +94,7 @@ struct Differ<'a> {
 type Listing = std::vec::IntoIter<(DirectoryEntry, Attributes)>;
 
 /// A pair of directories being compared.
-struct Level {
+struct DirectoryPair {
     path: Vec<u8>,
     a: std::iter::Peekable<Listing>,
     b: std::iter::Peekable<Listing>,
@@ -149,7 +149,7 @@ impl Differ<'_> {
         directories: [Option<&Attributes>; 2],
         visited: &mut [Visited; 2],
         depth: usize,
-    ) -> Outcome<Level> {
+    ) -> Outcome<DirectoryPair> {
         let list = |image: &Image, directory: Option<&Attributes>, visited: &mut Visited| {
             let Some(directory) = directory else { return Ok(Vec::new().into_iter()) };
             let listed = visited
@@ -159,7 +159,7 @@ impl Differ<'_> {
         };
         let ([a, b], [in_a, in_b]) = (directories, visited);
         let (a, b) = (list(self.a, a, in_a)?, list(self.b, b, in_b)?);
-        Ok(Level { path, a: a.peekable(), b: b.peekable() })
+        Ok(DirectoryPair { path, a: a.peekable(), b: b.peekable() })
     }
 
     /// Compares two objects of one name, without the entries below them.
@@ -221,7 +221,7 @@ impl Differ<'_> {
     fn report(&mut self, path: &[u8], change: &'static str, what: Vec<&'static str>) -> Outcome {
         self.any = true;
         if self.json {
-            self.found.push(Difference { name: JsonName::new(path), change, what });
+            self.found.push(ImageDifference { name: JsonName::new(path), change, what });
             return Ok(());
         }
         let sign = match change {

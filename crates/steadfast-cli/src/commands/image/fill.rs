@@ -1,4 +1,4 @@
-//! Putting a [`Source`] on an empty volume.
+//! Putting a [`SourceTree`] on an empty volume.
 //!
 //! All work follows the order of the paths, in one thread, with a stopped clock: the same source
 //! gives the same bytes. Attributes come last, so that neither a set-group-id directory nor a
@@ -14,7 +14,7 @@ use steadfast::{Error, InodeNumber, TransactionMask};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::medium::HostVolume;
-use crate::source::{ContentReader, Entry, Node, Source};
+use crate::source::{ContentReader, Entry, Node, SourceTree};
 use crate::transfer;
 
 /// Bytes written at a time.
@@ -27,7 +27,7 @@ const CHUNK: usize = 1 << 20;
 /// Those of reading the source (with its path) and of the volume (with the path in the image).
 pub fn fill(
     volume: &HostVolume,
-    source: &Source,
+    source: &SourceTree,
     mask: TransactionMask,
     place: &Path,
     bar: &ProgressBar,

@@ -14,11 +14,11 @@ use crate::failure::Outcome;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: ImageCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum ImageCommand {
     Build(Box<build::Args>),
     Extract(extract::Args),
     Resize(resize::Args),
@@ -31,10 +31,10 @@ enum Action {
 /// Those of the action.
 pub fn run(args: &Args) -> Outcome<u8> {
     match &args.action {
-        Action::Build(args) => build::run(args).map(|()| 0),
-        Action::Extract(args) => extract::run(args).map(|()| 0),
-        Action::Resize(args) => resize::run(args).map(|()| 0),
-        Action::Diff(args) => diff::run(args),
+        ImageCommand::Build(args) => build::run(args).map(|()| 0),
+        ImageCommand::Extract(args) => extract::run(args).map(|()| 0),
+        ImageCommand::Resize(args) => resize::run(args).map(|()| 0),
+        ImageCommand::Diff(args) => diff::run(args),
     }
 }
 

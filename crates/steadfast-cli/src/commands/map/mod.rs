@@ -15,7 +15,7 @@ use crate::image::{Access, Image};
 use crate::output::Output;
 use crate::target::Target;
 use crate::{ending, open_failure};
-use survey::{Source, Survey};
+use survey::{MapSource, MapSurvey};
 
 /// Maximum number of cells of a picture in a file: 64 rows of 128.
 const CELLS_SVG: usize = 8192;
@@ -43,12 +43,12 @@ pub fn run(args: &Args) -> Outcome {
     let place = args.target.display().to_string();
     let (survey, title) = match Target::find(&args.target)? {
         Target::Mounted(live) => {
-            let survey = Survey::make(&Source::Mounted(&live), cells)?;
+            let survey = MapSurvey::make(&MapSource::Mounted(&live), cells)?;
             (survey, format!("{} on {}", live.mount.source.display(), live.directory().display()))
         }
         Target::Image(path) => {
             let image = Image::open(&path, Access::Read)?;
-            let survey = Survey::make(&Source::Image(&image.volume, &place), cells)?;
+            let survey = MapSurvey::make(&MapSource::Image(&image.volume, &place), cells)?;
             image.close()?;
             (survey, place)
         }

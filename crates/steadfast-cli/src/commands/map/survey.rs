@@ -78,9 +78,9 @@ const fn kind(
 
 /// Blocks of a cell by use; their sum is the size of the cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cell(pub [u64; Use::COUNT]);
+pub struct CellBlocks(pub [u64; Use::COUNT]);
 
-impl Cell {
+impl CellBlocks {
     /// Blocks of one use.
     pub fn of(&self, what: Use) -> u64 {
         self.0[what as usize]
@@ -108,29 +108,29 @@ impl Cell {
 
 /// The cells of a whole volume.
 #[derive(Debug, Clone)]
-pub struct Survey {
+pub struct MapSurvey {
     /// Block size, bytes.
     pub block_size: u64,
     /// Blocks of a cell; the last one may be smaller.
     pub cell_blocks: u64,
     /// The cells in the order of the blocks.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<CellBlocks>,
 }
 
 /// The source of the counts.
-pub enum Source<'a> {
+pub enum MapSource<'a> {
     /// A mount.
     Mounted(&'a Live),
     /// An image, and its name.
     Image(&'a HostVolume, &'a str),
 }
 
-impl Survey {
+impl MapSurvey {
     /// Counts into at most `cells` cells.
     ///
     /// # Errors
     /// Bitmaps or nodes that cannot be read; a daemon that has ended.
-    pub fn make(source: &Source<'_>, cells: usize) -> Outcome<Survey> {
+    pub fn make(source: &MapSource<'_>, cells: usize) -> Outcome<MapSurvey> {
         let geometry = source.geometry()?;
         let cell_blocks = geometry.blocks.div_ceil(cells.max(1) as u64).max(1);
         let count = usize::try_from(geometry.blocks.div_ceil(cell_blocks)).unwrap_or(cells);
@@ -150,7 +150,7 @@ impl Survey {
             let size = cell_blocks.min(geometry.blocks - start);
             classify(found, *nodes, *dead, fixed.cells[index], size)
         });
-        Ok(Survey {
+        Ok(MapSurvey {
             block_size: u64::from(geometry.block_size),
             cell_blocks,
             cells: cells.collect(),
@@ -158,8 +158,8 @@ impl Survey {
     }
 
     /// All cells together.
-    pub fn total(&self) -> Cell {
-        let mut total = Cell::default();
+    pub fn total(&self) -> CellBlocks {
+        let mut total = CellBlocks::default();
         for cell in &self.cells {
             for (sum, blocks) in total.0.iter_mut().zip(cell.0) {
                 *sum += blocks;
@@ -169,11 +169,12 @@ impl Survey {
     }
 }
 
-impl From<&Survey> for Grid {
-    fn from(survey: &Survey) -> Grid {
+impl From<&MapSurvey> for Grid {
+    fn from(survey: &MapSurvey) -> Grid {
         let bytes = |blocks: u64| blocks.saturating_mul(survey.block_size);
         let total = survey.total();
-        let cell = |cell: &Cell| grid::Cell { kind: cell.shows() as usize, fill: cell.fill() };
+        let cell =
+            |cell: &CellBlocks| grid::Cell { kind: cell.shows() as usize, fill: cell.fill() };
         Grid {
             kinds: &Use::KINDS,
             ground: Use::Free as usize,
@@ -187,7 +188,13 @@ impl From<&Survey> for Grid {
 
 /// The counts of a cell. They are made to add up, whatever changed between two passes over a
 /// mounted volume.
-fn classify(found: &MapCell, nodes: u64, dead: u64, (log, fixed): (u64, u64), size: u64) -> Cell {
+fn classify(
+    found: &MapCell,
+    nodes: u64,
+    dead: u64,
+    (log, fixed): (u64, u64),
+    size: u64,
+) -> CellBlocks {
     let mut left = size;
     let mut take = |blocks: u64| {
         let taken = blocks.min(left);
@@ -201,7 +208,7 @@ fn classify(found: &MapCell, nodes: u64, dead: u64, (log, fixed): (u64, u64), si
     let metadata = nodes.min(used - snapshots);
     let almost_free = take(found.almost_free);
     let reserved = take(found.reserved);
-    Cell([
+    CellBlocks([
         used - snapshots - metadata,
         metadata,
         snapshots,
@@ -250,35 +257,35 @@ fn spread(run: BlockRun, cell_blocks: u64, count: usize, mut add: impl FnMut(usi
     }
 }
 
-impl Source<'_> {
+impl MapSource<'_> {
     fn failure(&self, error: steadfast::Error) -> Failure {
         match self {
-            Source::Image(_, place) => Failure::core(error, place),
-            Source::Mounted(live) => Failure::core(error, live.directory().display()),
+            MapSource::Image(_, place) => Failure::core(error, place),
+            MapSource::Mounted(live) => Failure::core(error, live.directory().display()),
         }
     }
 
     fn geometry(&self) -> Outcome<MapGeometry> {
         match self {
-            Source::Mounted(live) => live.watch(watch::map_geometry),
-            Source::Image(volume, _) => Ok(volume.map_geometry()),
+            MapSource::Mounted(live) => live.watch(watch::map_geometry),
+            MapSource::Image(volume, _) => Ok(volume.map_geometry()),
         }
     }
 
     fn space(&self, cell_blocks: u64, cells: &mut [MapCell]) -> Outcome {
         let step = match self {
-            Source::Mounted(_) => watch::MAP_CELLS,
-            Source::Image(..) => cells.len().max(1),
+            MapSource::Mounted(_) => watch::MAP_CELLS,
+            MapSource::Image(..) => cells.len().max(1),
         };
         for (index, part) in cells.chunks_mut(step).enumerate() {
             let start = (index * step) as u64 * cell_blocks;
             let mut from = Some(start);
             while let Some(at) = from {
                 from = match self {
-                    Source::Mounted(live) => {
+                    MapSource::Mounted(live) => {
                         live.watch(|file| watch::map_space(file, at, start, cell_blocks, part))?
                     }
-                    Source::Image(volume, _) => volume
+                    MapSource::Image(volume, _) => volume
                         .map_space(at, start, cell_blocks, part, STEP as u32)
                         .map_err(|error| self.failure(error))?,
                 };
@@ -302,10 +309,10 @@ impl Source<'_> {
                 }
             };
             next = match self {
-                Source::Mounted(live) => {
+                MapSource::Mounted(live) => {
                     live.watch(|file| watch::map_nodes(file, &key, &mut one))?
                 }
-                Source::Image(volume, _) => {
+                MapSource::Image(volume, _) => {
                     volume.map_nodes(&key, STEP, &mut one).map_err(|error| self.failure(error))?
                 }
             };
@@ -318,8 +325,10 @@ impl Source<'_> {
         let mut next = Some(Key::MIN);
         while let Some(key) = next {
             next = match self {
-                Source::Mounted(live) => live.watch(|file| watch::map_dead(file, &key, visit))?,
-                Source::Image(volume, _) => {
+                MapSource::Mounted(live) => {
+                    live.watch(|file| watch::map_dead(file, &key, visit))?
+                }
+                MapSource::Image(volume, _) => {
                     volume.map_dead(&key, visit).map_err(|error| self.failure(error))?
                 }
             };
@@ -358,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_little_is_seen_in_much_free_space() {
-        let mut cell = Cell::default();
+        let mut cell = CellBlocks::default();
         cell.0[Use::Free as usize] = 1000;
         assert_eq!((cell.shows(), cell.fill()), (Use::Free, 0.0));
         cell.0[Use::Metadata as usize] = 1;

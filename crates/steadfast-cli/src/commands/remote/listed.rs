@@ -14,7 +14,7 @@ use crate::{remote, size};
 
 /// A server, for JSON.
 #[derive(Serialize)]
-struct ServerJson<'a> {
+struct ListedServerJson<'a> {
     name: &'a str,
     /// Null if the server is gone and only claims are left.
     server: Option<&'a ServerRecord>,
@@ -36,7 +36,7 @@ struct ArrayJson<'a> {
 
 #[derive(Serialize)]
 struct ListingJson<'a> {
-    servers: Vec<ServerJson<'a>>,
+    servers: Vec<ListedServerJson<'a>>,
     arrays: Vec<ArrayJson<'a>>,
 }
 
@@ -92,7 +92,7 @@ pub fn servers(etcd: &EtcdAddress, json: bool) -> Outcome {
 }
 
 fn as_json(listing: &Listing) -> ListingJson<'_> {
-    let servers = listing.servers.iter().map(|(name, server)| ServerJson {
+    let servers = listing.servers.iter().map(|(name, server)| ListedServerJson {
         name,
         server: server.record.as_ref(),
         free: server.free(),

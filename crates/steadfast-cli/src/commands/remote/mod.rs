@@ -19,11 +19,11 @@ use crate::{remote, report, size};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: RemoteCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum RemoteCommand {
     /// What each server says and, if this machine has the array open, what it is doing; changes
     /// nothing
     ///
@@ -81,7 +81,7 @@ enum Command {
 
 /// A server, for JSON.
 #[derive(Serialize)]
-struct ServerJson {
+struct ServerStatusJson {
     address: String,
     size: Option<u64>,
     error: Option<String>,
@@ -96,8 +96,8 @@ struct ServerJson {
 
 /// The JSON document.
 #[derive(Serialize)]
-struct StatusJson {
-    servers: Vec<ServerJson>,
+struct ArrayStatusJson {
+    servers: Vec<ServerStatusJson>,
     /// Null if no process of this machine has the array open.
     live: Option<Live>,
 }
@@ -108,12 +108,14 @@ struct StatusJson {
 /// What is wrong with the address, the servers or the array.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
-        Command::Status { address, json } => status(address, *json),
-        Command::Rebuild { address } => rebuild(address, None),
-        Command::Drain { address, member } => rebuild(address, Some(*member)),
-        Command::Restore { address, force } => restore(address, *force),
-        Command::Servers { etcd, tls, json } => listed::servers(&etcd::cluster(etcd, tls), *json),
-        Command::Release { address, force: _ } => listed::release(address),
+        RemoteCommand::Status { address, json } => status(address, *json),
+        RemoteCommand::Rebuild { address } => rebuild(address, None),
+        RemoteCommand::Drain { address, member } => rebuild(address, Some(*member)),
+        RemoteCommand::Restore { address, force } => restore(address, *force),
+        RemoteCommand::Servers { etcd, tls, json } => {
+            listed::servers(&etcd::cluster(etcd, tls), *json)
+        }
+        RemoteCommand::Release { address, force: _ } => listed::release(address),
     }
 }
 
@@ -142,12 +144,12 @@ fn status(path: &Path, json: bool) -> Outcome {
     let reports = RemoteMedium::look(&address).map_err(|error| remote::failure(&error, path))?;
     // The spares of an address come last.
     let members = reports.len().saturating_sub(address.spares);
-    let servers: Vec<ServerJson> = reports
+    let servers: Vec<ServerStatusJson> = reports
         .iter()
         .enumerate()
         .map(|(index, own)| {
             let superblock = own.superblock.as_ref();
-            ServerJson {
+            ServerStatusJson {
                 address: own.address.clone(),
                 size: own.contact.as_ref().ok().copied(),
                 error: own.contact.as_ref().err().cloned(),
@@ -175,7 +177,7 @@ fn status(path: &Path, json: bool) -> Outcome {
     };
     let verdict = verdict.map_err(|error| remote::failure(&error.into(), path));
     if json {
-        return output::json(&StatusJson { servers, live }).and(verdict);
+        return output::json(&ArrayStatusJson { servers, live }).and(verdict);
     }
     let mut output = Output::new();
     match newest {

@@ -22,11 +22,11 @@ use crate::output::Output;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: ServeCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ServeCommand {
     Memory(memory::Args),
     Nbd(nbd::Args),
 }
@@ -64,8 +64,8 @@ pub struct Listening {
 /// What prevents listening, or prevents opening or closing the source.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
-        Command::Memory(args) => memory::run(args),
-        Command::Nbd(args) => nbd::run(args),
+        ServeCommand::Memory(args) => memory::run(args),
+        ServeCommand::Nbd(args) => nbd::run(args),
     }
 }
 

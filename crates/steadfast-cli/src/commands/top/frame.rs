@@ -11,7 +11,7 @@ use steadfast_fuse::metrics::{Histogram, Kind, Sharing, bucket_limit};
 use steadfast_fuse::watch::Snapshot;
 
 use super::format::{bytes, count, latency, percent, uptime};
-use super::history::{History, medium, operations, operations_all};
+use super::history::{VolumeHistory, medium, operations, operations_all};
 
 /// Smallest screen on which a frame is drawn.
 pub const SIZE_MIN: (u16, u16) = (40, 10);
@@ -34,23 +34,23 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// A page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Page {
+pub enum TopPage {
     /// Operations, volume and space.
     #[default]
     Overview,
     /// The distribution of the latencies of one kind.
     Latency,
     /// The last few minutes.
-    History,
+    VolumeHistory,
 }
 
-impl Page {
+impl TopPage {
     /// The page after it.
-    pub fn next(self) -> Page {
+    pub fn next(self) -> TopPage {
         match self {
-            Page::Overview => Page::Latency,
-            Page::Latency => Page::History,
-            Page::History => Page::Overview,
+            TopPage::Overview => TopPage::Latency,
+            TopPage::Latency => TopPage::VolumeHistory,
+            TopPage::VolumeHistory => TopPage::Overview,
         }
     }
 }
@@ -69,7 +69,7 @@ pub enum Window {
 #[derive(Debug, Clone)]
 pub struct View {
     /// The page.
-    pub page: Page,
+    pub page: TopPage,
     /// The display is frozen.
     pub paused: bool,
     /// Seconds since the daemon's last answer, if it does not answer.
@@ -85,7 +85,7 @@ pub struct View {
 impl Default for View {
     fn default() -> View {
         View {
-            page: Page::default(),
+            page: TopPage::default(),
             paused: false,
             silent: None,
             window: Window::default(),
@@ -101,14 +101,14 @@ impl View {
         self.choice = (self.choice as isize + by).rem_euclid(Kind::COUNT as isize) as usize;
     }
 
-    fn latencies(&self, history: &History, kind: Kind) -> (Histogram, u64) {
+    fn latencies(&self, history: &VolumeHistory, kind: Kind) -> (Histogram, u64) {
         match self.window {
             Window::Recent => history.recent(kind),
             Window::SinceMount => history.all(kind),
         }
     }
 
-    fn window_name(&self, history: &History) -> &'static str {
+    fn window_name(&self, history: &VolumeHistory) -> &'static str {
         match self.window {
             Window::Recent => "of the last 10 looks",
             Window::SinceMount if history.was_reset() => "since r",
@@ -118,7 +118,7 @@ impl View {
 }
 
 /// Draws a frame over the whole buffer.
-pub fn draw(buffer: &mut Buffer, history: &History, view: &View) {
+pub fn draw(buffer: &mut Buffer, history: &VolumeHistory, view: &View) {
     let area = buffer.area;
     let Some(sample) = history.newest() else { return };
     if area.width < SIZE_MIN.0 || area.height < SIZE_MIN.1 {
@@ -137,16 +137,22 @@ pub fn draw(buffer: &mut Buffer, history: &History, view: &View) {
     draw_cluster(buffer, cluster, history, &sample.snapshot);
     draw_head(buffer, head, history, &sample.snapshot, view);
     match view.page {
-        Page::Overview => draw_overview(buffer, body, history, &sample.snapshot, view),
-        Page::Latency => draw_latency(buffer, body, history, view),
-        Page::History => draw_history(buffer, body, history),
+        TopPage::Overview => draw_overview(buffer, body, history, &sample.snapshot, view),
+        TopPage::Latency => draw_latency(buffer, body, history, view),
+        TopPage::VolumeHistory => draw_history(buffer, body, history),
     }
     if view.keys {
         draw_keys(buffer, keys, view);
     }
 }
 
-fn draw_head(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot, view: &View) {
+fn draw_head(
+    buffer: &mut Buffer,
+    area: Rect,
+    history: &VolumeHistory,
+    snapshot: &Snapshot,
+    view: &View,
+) {
     let status = &snapshot.status;
     let mut right = format!("up {}", uptime(status.uptime.as_secs()));
     let mut style = DIM;
@@ -166,7 +172,7 @@ fn draw_head(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snap
 }
 
 /// One line about the nodes that share the volume, if they do. What does not fit is left out.
-fn draw_cluster(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot) {
+fn draw_cluster(buffer: &mut Buffer, area: Rect, history: &VolumeHistory, snapshot: &Snapshot) {
     let Some(sharing) = snapshot.status.sharing else { return };
     let rate = |counter: fn(&Sharing) -> u64| {
         let of = |snapshot: &Snapshot| snapshot.status.sharing.as_ref().map_or(0, counter);
@@ -190,9 +196,11 @@ fn draw_cluster(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &S
 
 fn draw_keys(buffer: &mut Buffer, area: Rect, view: &View) {
     let mut spans = Vec::new();
-    for (page, name) in
-        [(Page::Overview, "1 overview"), (Page::Latency, "2 latency"), (Page::History, "3 history")]
-    {
+    for (page, name) in [
+        (TopPage::Overview, "1 overview"),
+        (TopPage::Latency, "2 latency"),
+        (TopPage::VolumeHistory, "3 history"),
+    ] {
         let style =
             if view.page == page { BOLD.add_modifier(Modifier::REVERSED) } else { Style::new() };
         spans.extend([Span::styled(format!(" {name} "), style), Span::raw(" ")]);
@@ -217,7 +225,7 @@ fn panel(title: &str) -> Block<'_> {
 fn draw_overview(
     buffer: &mut Buffer,
     area: Rect,
-    history: &History,
+    history: &VolumeHistory,
     snapshot: &Snapshot,
     view: &View,
 ) {
@@ -242,7 +250,7 @@ fn draw_overview(
 fn draw_operations(
     buffer: &mut Buffer,
     area: Rect,
-    history: &History,
+    history: &VolumeHistory,
     snapshot: &Snapshot,
     view: &View,
 ) {
@@ -305,7 +313,7 @@ fn style_of(rate: f64, errors: u64) -> Style {
 }
 
 /// The volume and its medium: rates and fills.
-fn draw_volume(buffer: &mut Buffer, area: Rect, history: &History, snapshot: &Snapshot) {
+fn draw_volume(buffer: &mut Buffer, area: Rect, history: &VolumeHistory, snapshot: &Snapshot) {
     let block = panel("volume");
     let inner = block.inner(area);
     block.render(area, buffer);
@@ -435,7 +443,7 @@ fn share_out<const N: usize>(weights: &[u64; N], cells: usize) -> [usize; N] {
 }
 
 /// Draws bars for the latencies of one kind, one per power of two.
-fn draw_latency(buffer: &mut Buffer, area: Rect, history: &History, view: &View) {
+fn draw_latency(buffer: &mut Buffer, area: Rect, history: &VolumeHistory, view: &View) {
     let [side, main] = Layout::horizontal([Constraint::Length(13), Constraint::Min(0)]).areas(area);
     let block = panel("kind");
     let list = block.inner(side);
@@ -522,7 +530,7 @@ fn octaves(histogram: &Histogram) -> Vec<(u64, u64)> {
 }
 
 /// Draws one line per figure over the last few minutes.
-fn draw_history(buffer: &mut Buffer, area: Rect, history: &History) {
+fn draw_history(buffer: &mut Buffer, area: Rect, history: &VolumeHistory) {
     let per_second = |text: fn(f64) -> String| move |value: f64| format!("{}/s", text(value));
     let fill = |value: f64| percent(value, 1.0);
     type Text = Box<dyn Fn(f64) -> String>;

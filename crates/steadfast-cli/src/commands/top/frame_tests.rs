@@ -5,8 +5,8 @@ use super::super::text_of;
 use super::*;
 use crate::observe::fixture;
 
-fn history() -> History {
-    let mut history = History::new("disk.img on /mnt".into());
+fn history() -> VolumeHistory {
+    let mut history = VolumeHistory::new("disk.img on /mnt".into());
     let mut later = fixture::snapshot();
     let start = Instant::now();
     history.push(Sample { at: start, snapshot: fixture::snapshot() });
@@ -52,7 +52,7 @@ fn the_overview_fits_a_small_terminal() {
 
 #[test]
 fn nodes_that_share_the_volume_have_a_line() {
-    let mut history = History::new("home on /srv".into());
+    let mut history = VolumeHistory::new("home on /srv".into());
     let start = Instant::now();
     let mut later = fixture::shared();
     later.status.uptime += Duration::from_secs(1);
@@ -85,7 +85,7 @@ fn the_overview_cuts_no_panel_on_a_narrow_terminal() {
 #[test]
 fn the_latency_page_cuts_no_figure_on_a_narrow_terminal() {
     for width in [40, 50, 60, 79, 80, 140] {
-        let text = lines(width, 24, &View { page: Page::Latency, ..View::default() });
+        let text = lines(width, 24, &View { page: TopPage::Latency, ..View::default() });
         let all = text.join("\n");
         // A figure that is cut off lacks its unit.
         for name in ["p50 ", "p99 ", "p99.9 ", "max "] {
@@ -99,7 +99,7 @@ fn the_latency_page_cuts_no_figure_on_a_narrow_terminal() {
 
 #[test]
 fn every_page_in_every_size_without_a_panic() {
-    let pages = [Page::Overview, Page::Latency, Page::History];
+    let pages = [TopPage::Overview, TopPage::Latency, TopPage::VolumeHistory];
     for page in pages {
         for (width, height) in
             [(0, 0), (1, 1), (39, 9), (40, 10), (41, 11), (80, 24), (81, 60), (300, 100)]
@@ -112,9 +112,10 @@ fn every_page_in_every_size_without_a_panic() {
             }
         }
     }
-    let latency = lines(80, 24, &View { page: Page::Latency, ..View::default() }).join("\n");
+    let latency = lines(80, 24, &View { page: TopPage::Latency, ..View::default() }).join("\n");
     assert!(latency.contains("≤ 65.5µs") && latency.contains("100%"), "{latency}");
-    let history = lines(80, 24, &View { page: Page::History, ..View::default() }).join("\n");
+    let history =
+        lines(80, 24, &View { page: TopPage::VolumeHistory, ..View::default() }).join("\n");
     assert!(history.contains("transaction points") && history.contains('█'), "{history}");
 }
 

@@ -22,7 +22,7 @@ pub struct Sample {
 }
 
 /// Samples in the order of time, and the start of counting.
-pub struct History {
+pub struct VolumeHistory {
     /// The name of the volume.
     pub title: String,
     samples: VecDeque<Sample>,
@@ -30,10 +30,10 @@ pub struct History {
     base: Option<Sample>,
 }
 
-impl History {
+impl VolumeHistory {
     /// An empty history with this title.
-    pub fn new(title: String) -> History {
-        History { title, samples: VecDeque::new(), base: None }
+    pub fn new(title: String) -> VolumeHistory {
+        VolumeHistory { title, samples: VecDeque::new(), base: None }
     }
 
     /// Adds a sample.
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn rates_windows_and_resets() {
         let start = Instant::now();
-        let mut history = History::new("x".into());
+        let mut history = VolumeHistory::new("x".into());
         assert_eq!(history.rate(|snapshot| snapshot.status.read_bytes), 0.0);
         for second in 0..=20 {
             history.push(sample(start, second));

@@ -22,7 +22,7 @@ use crate::live::Live;
 use crate::output::{self, Output};
 use crate::target::Target;
 use frame::View;
-use history::{History, Sample};
+use history::{Sample, VolumeHistory};
 
 /// Smallest and largest time between two samples, milliseconds.
 const INTERVAL_MS: std::ops::RangeInclusive<u32> = 100..=60_000;
@@ -100,7 +100,7 @@ pub fn needs_terminal(target: &Path) -> Outcome {
 }
 
 fn once(live: &Live, every: Duration) -> Outcome {
-    let mut history = History::new(title(live));
+    let mut history = VolumeHistory::new(title(live));
     history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
     std::thread::sleep(every);
     history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });

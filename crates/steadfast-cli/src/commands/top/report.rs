@@ -28,7 +28,7 @@ pub struct TopReport {
     dirty: u64,
     inodes: u64,
     cache: CacheReport,
-    space: SpaceReport,
+    space: SpaceJson,
     /// Null if the medium does not count.
     medium: Option<MediumReport>,
     /// The nodes that share the volume; null if one machine has it.
@@ -63,7 +63,7 @@ struct CacheReport {
 
 /// The sum is the size of the volume.
 #[derive(Debug, Serialize)]
-struct SpaceReport {
+struct SpaceJson {
     data: u64,
     metadata: u64,
     snapshots: u64,
@@ -129,7 +129,7 @@ impl TopReport {
                 hits: activity.cache.hits,
                 misses: activity.cache.misses,
             },
-            space: SpaceReport {
+            space: SpaceJson {
                 data: bytes(space.data),
                 metadata: bytes(space.metadata),
                 snapshots: bytes(space.snapshots),

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
-use super::frame::{self, Page, View, Window};
-use super::history::{History, Sample};
+use super::frame::{self, TopPage, View, Window};
+use super::history::{Sample, VolumeHistory};
 use crate::failure::{Failure, Outcome};
 use crate::live::Live;
 
@@ -33,7 +33,7 @@ pub fn run(live: Live, every: Duration) -> Outcome {
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, ended.clone()).map_err(cannot)?;
     }
-    let mut history = History::new(super::title(&live));
+    let mut history = VolumeHistory::new(super::title(&live));
     // A mount that never answers is reported before the screen is taken over.
     history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
     let look = move || live.snapshot().map(|snapshot| Sample { at: Instant::now(), snapshot });
@@ -71,7 +71,7 @@ pub fn watch<T: Send + 'static>(
 
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
-    history: &mut History,
+    history: &mut VolumeHistory,
     news: &Receiver<Outcome<Sample>>,
     every: Duration,
     ended: &AtomicBool,
@@ -121,7 +121,12 @@ fn show(
 }
 
 /// Acts on a key. Returns `false` to quit.
-fn press(code: KeyCode, modifiers: KeyModifiers, view: &mut View, history: &mut History) -> bool {
+fn press(
+    code: KeyCode,
+    modifiers: KeyModifiers,
+    view: &mut View,
+    history: &mut VolumeHistory,
+) -> bool {
     match code {
         KeyCode::Char('q') | KeyCode::Esc => return false,
         KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => return false,
@@ -133,9 +138,9 @@ fn press(code: KeyCode, modifiers: KeyModifiers, view: &mut View, history: &mut 
         }
         KeyCode::Tab | KeyCode::Right => view.page = view.page.next(),
         KeyCode::BackTab | KeyCode::Left => view.page = view.page.next().next(),
-        KeyCode::Char('1') => view.page = Page::Overview,
-        KeyCode::Char('2') => view.page = Page::Latency,
-        KeyCode::Char('3') => view.page = Page::History,
+        KeyCode::Char('1') => view.page = TopPage::Overview,
+        KeyCode::Char('2') => view.page = TopPage::Latency,
+        KeyCode::Char('3') => view.page = TopPage::VolumeHistory,
         KeyCode::Up | KeyCode::Char('k') => view.move_choice(-1),
         KeyCode::Down | KeyCode::Char('j') => view.move_choice(1),
         _ => {}

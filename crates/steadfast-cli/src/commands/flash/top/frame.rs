@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Paragraph, Widget};
 
 use super::histogram::{Bar, bars, range};
-use super::watch::History;
+use super::watch::PartHistory;
 use crate::commands::top::format::count;
 
 /// Smallest screen on which a frame is drawn.
@@ -18,7 +18,7 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// Draws a frame over the whole buffer.
-pub fn draw(buffer: &mut Buffer, history: &History, paused: bool, keys: bool) {
+pub fn draw(buffer: &mut Buffer, history: &PartHistory, paused: bool, keys: bool) {
     let area = buffer.area;
     if area.width < SIZE_MIN.0 || area.height < SIZE_MIN.1 {
         Paragraph::new("enlarge the terminal").render(area, buffer);
@@ -40,7 +40,7 @@ pub fn draw(buffer: &mut Buffer, history: &History, paused: bool, keys: bool) {
     }
 }
 
-fn draw_head(buffer: &mut Buffer, area: Rect, history: &History, paused: bool) {
+fn draw_head(buffer: &mut Buffer, area: Rect, history: &PartHistory, paused: bool) {
     let survey = &history.newest;
     let (right, style) = match (paused, survey.live, survey.report.counts.recovered) {
         (true, ..) => ("PAUSED", BOLD.fg(Color::Yellow)),
@@ -64,7 +64,7 @@ fn panel(title: String) -> Block<'static> {
         .title(Span::styled(format!(" {title} "), BOLD))
 }
 
-fn draw_wear(buffer: &mut Buffer, area: Rect, history: &History) {
+fn draw_wear(buffer: &mut Buffer, area: Rect, history: &PartHistory) {
     let block = panel("blocks by erasures".to_owned());
     let inner = block.inner(area);
     block.render(area, buffer);
@@ -86,7 +86,7 @@ fn draw_wear(buffer: &mut Buffer, area: Rect, history: &History) {
     Paragraph::new(found.iter().map(line).collect::<Vec<_>>()).render(inner, buffer);
 }
 
-fn draw_blocks(buffer: &mut Buffer, area: Rect, history: &History) {
+fn draw_blocks(buffer: &mut Buffer, area: Rect, history: &PartHistory) {
     let survey = &history.newest;
     let block = panel(format!("{} erase blocks", survey.report.geometry.blocks));
     let inner = block.inner(area);
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_histogram_fits_every_screen() {
         let start = Instant::now();
-        let mut history = History::new("nand.bin".into(), example(300), start);
+        let mut history = PartHistory::new("nand.bin".into(), example(300), start);
         let mut later = example(300);
         later.blocks[1].erases += 40;
         history.push(later, start + Duration::from_secs(2));

@@ -16,11 +16,11 @@ use serde::Serialize;
 use steadfast_host::write_whole;
 
 use super::PlaceArgs;
-use super::survey::{Survey, Wear};
+use super::survey::{PartSurvey, Wear};
 use crate::commands::top;
 use crate::failure::Outcome;
 use crate::{ending, interval, open_failure, output};
-use watch::History;
+use watch::PartHistory;
 
 /// Show how the erase blocks of a part wear, live: histogram of erasures, states, erasures a second
 ///
@@ -46,7 +46,7 @@ pub struct Args {
 
 /// The JSON document.
 #[derive(Debug, Serialize)]
-struct Report {
+struct FlashTopJson {
     target: String,
     part: String,
     in_use: bool,
@@ -63,11 +63,11 @@ pub fn run(args: &Args) -> Outcome {
     let target = args.place.target.as_path();
     let every = top::time_between(args.interval, target)?;
     let place = args.place.find()?;
-    let survey = Survey::take(&place)?;
+    let survey = PartSurvey::take(&place)?;
     let title = target.display().to_string().replace(|c: char| c.is_control(), "?");
     let bars = histogram::bars(&survey.erases_sorted(), histogram::BARS_MAX);
     if args.json {
-        return output::json(&Report {
+        return output::json(&FlashTopJson {
             target: target.display().to_string(),
             part: survey.part.clone(),
             in_use: survey.live,
@@ -92,10 +92,10 @@ pub fn run(args: &Args) -> Outcome {
     if !args.once {
         top::needs_terminal(target)?;
     }
-    let mut history = History::new(title, survey, Instant::now());
+    let mut history = PartHistory::new(title, survey, Instant::now());
     if args.once {
         std::thread::sleep(every);
-        history.push(Survey::take(&place)?, Instant::now());
+        history.push(PartSurvey::take(&place)?, Instant::now());
         return top::print_frame(frame::SIZE_MIN.0, |buffer| {
             frame::draw(buffer, &history, false, false)
         });

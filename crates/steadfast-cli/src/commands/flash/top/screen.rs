@@ -11,8 +11,8 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use super::frame;
-use super::watch::History;
-use crate::commands::flash::survey::Survey;
+use super::watch::PartHistory;
+use crate::commands::flash::survey::PartSurvey;
 use crate::commands::top::screen::{KEY_WAIT, watch};
 use crate::failure::{Failure, Outcome};
 use crate::flash_place::FlashPlace;
@@ -25,12 +25,12 @@ fn cannot(error: io::Error) -> Failure {
 ///
 /// # Errors
 /// The part cannot be read any more, or the terminal cannot be used.
-pub fn run(place: FlashPlace, mut history: History, every: Duration) -> Outcome {
+pub fn run(place: FlashPlace, mut history: PartHistory, every: Duration) -> Outcome {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, ended.clone()).map_err(cannot)?;
     }
-    let news = watch(every, move || Survey::take(&place)).map_err(cannot)?;
+    let news = watch(every, move || PartSurvey::take(&place)).map_err(cannot)?;
     // This restores the terminal even after a panic.
     let mut terminal = ratatui::try_init().map_err(cannot)?;
     let result = show(&mut terminal, &mut history, &news, &ended);
@@ -40,8 +40,8 @@ pub fn run(place: FlashPlace, mut history: History, every: Duration) -> Outcome 
 
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
-    history: &mut History,
-    news: &Receiver<Outcome<Survey>>,
+    history: &mut PartHistory,
+    news: &Receiver<Outcome<PartSurvey>>,
     ended: &AtomicBool,
 ) -> Outcome {
     let (mut paused, mut stale) = (false, true);

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::commands::flash::survey::Survey;
+use crate::commands::flash::survey::PartSurvey;
 
 /// The surveys since the start.
 #[derive(Debug)]
-pub struct History {
+pub struct PartHistory {
     /// The name of the part.
     pub title: String,
     /// The newest survey.
-    pub newest: Survey,
+    pub newest: PartSurvey,
     /// Erasures of all blocks and the time: at the start, at the last survey but one, at the last
     /// survey.
     start: u64,
@@ -18,15 +18,15 @@ pub struct History {
     last: (u64, Instant),
 }
 
-impl History {
+impl PartHistory {
     /// Starts with the first survey.
-    pub fn new(title: String, first: Survey, at: Instant) -> History {
+    pub fn new(title: String, first: PartSurvey, at: Instant) -> PartHistory {
         let seen = (first.wear().erases_total, at);
-        History { title, newest: first, start: seen.0, before: seen, last: seen }
+        PartHistory { title, newest: first, start: seen.0, before: seen, last: seen }
     }
 
     /// Adds a survey.
-    pub fn push(&mut self, survey: Survey, at: Instant) {
+    pub fn push(&mut self, survey: PartSurvey, at: Instant) {
         self.before = self.last;
         self.last = (survey.wear().erases_total, at);
         self.newest = survey;
