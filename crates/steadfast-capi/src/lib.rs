@@ -45,11 +45,11 @@ mod volume;
 mod xattr;
 
 /// The platform of a volume: clock and locks.
-#[cfg(feature = "std")]
-type Surroundings = steadfast_host::HostPlatform;
-/// The platform of a volume: clock and locks.
 #[cfg(not(feature = "std"))]
-type Surroundings = bare::Bare;
+use bare::Bare as Surroundings;
+/// The platform of a volume: clock and locks.
+#[cfg(feature = "std")]
+use steadfast_host::HostPlatform as Surroundings;
 
 /// A volume as this crate opens it.
 type Core = engine::Volume<medium::AnyMedium, Surroundings>;
