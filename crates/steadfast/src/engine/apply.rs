@@ -209,33 +209,65 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         &self,
         working: &mut Working,
         roots: &Roots,
-        Batch { mutations, runs, dead, origin }: Batch<'_>,
+        batch: Batch<'_>,
     ) -> Result<Option<i64>> {
-        let changes = mutations.iter().map(planned);
+        let changes = batch.mutations.iter().map(planned);
         let (root, generation) = (&roots.working, working.generation);
-        if !self.store.find_leaves(root, generation, changes, &mut working.scratch.leaves)? {
+        let found = self.store.find_leaves(root, generation, changes, &mut working.scratch)?;
+        if !found || !self.prepare_leaves(working, roots, &batch)? {
+            working.scratch.copies.clear();
             return Ok(None);
         }
-        if let Origin::Operation(class) = origin {
-            let more = More { groups: working.space.clean_groups(runs)?, dead: dead as u64 };
-            if !self.has_room(working, roots, 0, more, class)? {
-                return Ok(None);
-            }
-        }
-        self.prepare_runs(working, roots, runs)?;
-        working.dying.reserve(dead)?;
         // Excludes readers.
-        let view = self.view.write();
+        let mut view = self.view.write();
+        let Working { scratch, pool, .. } = working;
+        let (leaves, copies) = (&scratch.leaves, &mut scratch.copies);
+        self.store
+            .make_copies(copies, &mut view.root, generation, pool)
+            .map_err(|error| self.fail(HALF_CHANGED, error))?;
         let mut inodes = 0;
-        for (mutation, leaf) in mutations.iter().zip(&working.scratch.leaves) {
+        for (mutation, leaf) in batch.mutations.iter().zip(leaves) {
             let there = self
                 .store
-                .change_leaf(*leaf, &mutation.key, mutation.value.as_deref())
+                .change_leaf(copies.address(*leaf), &mutation.key, mutation.value.as_deref())
                 .map_err(|error| self.fail(HALF_CHANGED, error))?;
             inodes += change_of_inodes(mutation, there);
         }
+        copies.clear();
         drop(view);
         Ok(Some(inodes))
+    }
+
+    /// Everything about space that can fail in a change inside leaves. `false` if the estimates do
+    /// not show that there is room.
+    #[inline(never)]
+    fn prepare_leaves(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        Batch { runs, dead, origin, .. }: &Batch<'_>,
+    ) -> Result<bool> {
+        let nodes = working.scratch.copies.len();
+        let copies = usize::from(self.store.superblock.metadata_copies);
+        let shared = (nodes as u64).min(working.snapshots.shared_nodes) as usize;
+        if let Origin::Operation(class) = *origin {
+            let dead = (dead + shared * copies) as u64;
+            let more = More { groups: working.space.clean_groups(runs)?, dead };
+            if !self.has_room(working, roots, nodes as u64, more, class)? {
+                return Ok(false);
+            }
+        }
+        if nodes == 0 {
+            self.prepare_runs(working, roots, runs)?;
+            working.dying.reserve(*dead)?;
+            return Ok(true);
+        }
+        self.prepare_nodes(working, roots, nodes, None, runs)?;
+        working.dying.reserve(dead + nodes * copies)?;
+        working.pool.reserve(nodes, nodes)?;
+        self.prepare_new_nodes(working, nodes)?;
+        self.store.reserve(nodes)?;
+        Ok(true)
     }
 
     /// Loads the bitmaps of `runs`, with memory to note their changes.
@@ -254,20 +286,40 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         plan: &Plan,
         runs: &[BlockRun],
     ) -> Result<()> {
-        self.fill_pool(working, roots, plan.nodes)?;
+        self.prepare_nodes(working, roots, plan.nodes as usize, Some(plan), runs)?;
+        self.prepare_memory(working, roots, plan)
+    }
+
+    /// Addresses for `nodes` new nodes, with the bitmaps of those, of the nodes that may be
+    /// released, and of `runs`. The nodes that may be released are those of the plan. Without a
+    /// plan they are those that the scratch memory has for copying.
+    #[inline(never)]
+    fn prepare_nodes(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        nodes: usize,
+        plan: Option<&Plan>,
+        runs: &[BlockRun],
+    ) -> Result<()> {
+        self.fill_pool(working, roots, nodes as u64)?;
         // After the pool, because the search for its addresses may evict groups from memory.
         let count = self.store.superblock.node_blocks();
-        let released = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
-        let taken = working.pool.next(plan.nodes as usize);
-        let nodes = released.chain(taken).map(|start| BlockRun { start, count });
-        let needed = &mut working.scratch.runs;
+        let Working { scratch, pool, space, .. } = working;
+        let (copies, needed) = (&scratch.copies, &mut scratch.runs);
         needed.clear();
-        for run in nodes.chain(runs.iter().copied()) {
-            memory::push(needed, run)?;
+        let mut need = |start| memory::push(needed, BlockRun { start, count });
+        match plan {
+            Some(plan) => {
+                let visited = plan.visited.iter();
+                visited.flat_map(|visited| visited.pointer.copies()).try_for_each(&mut need)?;
+            }
+            None => copies.blocks().try_for_each(&mut need)?,
         }
-        working.space.prepare(&self.store, roots, needed)?;
-        working.space.reserve_notes(runs)?;
-        self.prepare_memory(working, roots, plan)
+        pool.next(nodes).try_for_each(need)?;
+        memory::extend(needed, runs)?;
+        space.prepare(&self.store, roots, needed)?;
+        space.reserve_notes(runs)
     }
 
     /// Memory for a planned change. It is for its nodes, their places in the cache, the path to a
@@ -276,8 +328,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let nodes = plan.nodes as usize;
         working.pool.reserve(nodes, plan.released)?;
         if nodes > 0 {
-            self.store.make_room(nodes);
-            working.pool.reserve_nodes(nodes, self.store.superblock.node_size as usize)?;
+            self.prepare_new_nodes(working, nodes)?;
         }
         if SNAPSHOTS && working.snapshots.newest.0 > 0 {
             let copies = usize::from(self.store.superblock.metadata_copies);
@@ -285,6 +336,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         working.scratch.reserve(roots.working.height)?;
         self.store.reserve(nodes + plan.visited.len())
+    }
+
+    /// Memory for the bytes of new nodes.
+    fn prepare_new_nodes(&self, working: &mut Working, nodes: usize) -> Result<()> {
+        self.store.make_room(nodes);
+        working.pool.reserve_nodes(nodes, self.store.superblock.node_size as usize)
     }
 
     /// Updates the counters and the next log record after a mutation.

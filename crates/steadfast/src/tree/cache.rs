@@ -57,8 +57,8 @@ pub(super) struct Nodes<'c>(&'c HashMap<u64, CachedNode>);
 impl<'c> Nodes<'c> {
     /// A node and its state. Does not count as a use.
     #[inline]
-    pub(super) fn get(self, address: BlockAddress) -> Option<(&'c Node, State)> {
-        self.0.get(&address.0).map(|entry| (&*entry.node, entry.state))
+    pub(super) fn get(self, address: BlockAddress) -> Option<(&'c Arc<Node>, State)> {
+        self.0.get(&address.0).map(|entry| (&entry.node, entry.state))
     }
 }
 

@@ -1,12 +1,11 @@
-//! Changes that stay inside leaves: most of all changes. They need no new node, no plan, and one
-//! way down the tree.
+//! Changes that stay inside leaves: most of all changes. They need no plan, and one way down the
+//! tree.
 //!
 //! A node that is dirty has only dirty ancestors, so a change inside a dirty leaf concerns no other
-//! node. [`find_leaves`](Store::find_leaves) looks whether each change of a batch has such a leaf.
-//! The leaf must have room for what is put, and enough left where something is removed. Otherwise
-//! the batch is [planned](Store::plan).
-
-use alloc::vec::Vec;
+//! node. A leaf of an earlier generation needs [copies](NodeCopies): of itself, and of the nodes
+//! above it that are of earlier generations. [`find_leaves`](Store::find_leaves) looks whether each
+//! change of a batch has a leaf of these two kinds. The leaf must have room for what is put, and
+//! enough left where something is removed. Otherwise the batch is [planned](Store::plan).
 
 use steadfast_media::Medium;
 
@@ -18,15 +17,16 @@ use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::cache::{Nodes, State};
+use crate::tree::copies::NodePlace;
 use crate::tree::finger::{Bounds, Fingers};
 use crate::tree::read::step_down;
 use crate::tree::store::{check_found, is_leaf_of};
-use crate::tree::{PlannedChange, Store};
+use crate::tree::{NodeCopies, PlannedChange, Scratch, Store};
 use crate::types::{BlockAddress, Generation};
 
-/// A dirty leaf on the way through the changes of a batch.
+/// A leaf on the way through the changes of a batch.
 struct Leaf<'c> {
-    address: BlockAddress,
+    place: NodePlace,
     node: &'c Node,
     bounds: Bounds,
     /// Bytes for items that earlier changes leave. Freed bytes do not count.
@@ -36,8 +36,9 @@ struct Leaf<'c> {
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
-    /// Whether all `changes` stay inside dirty leaves; `leaves` then has the leaf of each. Puts are
-    /// in key order, followed by removals in key order.
+    /// Whether all `changes` stay inside leaves. `scratch.leaves` then has the leaf of each, and
+    /// `scratch.copies` the nodes that must be copied. Puts are in key order, followed by removals
+    /// in key order.
     ///
     /// # Errors
     /// `OutOfMemory`. Whatever else is wrong with the tree is found by a [plan](Self::plan).
@@ -46,18 +47,23 @@ impl<M: Medium, P: Platform> Store<M, P> {
         root: &Root,
         generation: Generation,
         changes: impl Iterator<Item = PlannedChange>,
-        leaves: &mut Vec<BlockAddress>,
+        scratch: &mut Scratch,
     ) -> Result<bool> {
+        let Scratch { leaves, copies, .. } = scratch;
         leaves.clear();
+        copies.clear();
         let mut cache = self.cache.lock();
         let (nodes, fingers) = cache.split();
         let mut found: Option<Leaf<'_>> = None;
         for PlannedChange { key, value_len } in changes {
             let mut leaf = match found.take().filter(|leaf| leaf.bounds.hold(&key)) {
                 Some(leaf) => leaf,
-                None => match Leaf::find(nodes, fingers, root, generation, &key) {
+                None => match Leaf::at_finger(nodes, fingers, root, generation, &key) {
                     Some(leaf) => leaf,
-                    None => return Ok(false),
+                    None => match self.find_leaf(nodes, fingers, copies, root, generation, &key)? {
+                        Some(leaf) => leaf,
+                        None => return Ok(false),
+                    },
                 },
             };
             let fits = match value_len {
@@ -67,10 +73,57 @@ impl<M: Medium, P: Platform> Store<M, P> {
             if !fits {
                 return Ok(false);
             }
-            memory::push(leaves, leaf.address)?;
+            memory::push(leaves, leaf.place)?;
             found = Some(leaf);
         }
         Ok(true)
+    }
+
+    /// The leaf of `key`, if no branch needs a lower first key for it. It and the branches above it
+    /// must be in memory, and dirty or of an earlier generation.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    #[inline(never)]
+    fn find_leaf<'c>(
+        &self,
+        nodes: Nodes<'c>,
+        fingers: &mut Fingers,
+        copies: &mut NodeCopies,
+        root: &Root,
+        generation: Generation,
+        key: &Key,
+    ) -> Result<Option<Leaf<'c>>> {
+        let (mut pointer, mut level, mut bounds) = (root.pointer, root.level(), Bounds::ALL);
+        let mut above = None;
+        loop {
+            let address = pointer.addresses[0];
+            let Some((node, state)) = nodes.get(address) else { return Ok(None) };
+            if check_found(node, &pointer, level).is_err() {
+                return Ok(None);
+            }
+            let place = if pointer.generation != generation {
+                // Its blocks are freed one day.
+                if self.address_of(&pointer).is_err() {
+                    return Ok(None);
+                }
+                NodePlace::Copied(copies.add(&pointer, node, above)?)
+            } else if is_dirty(state) {
+                NodePlace::Dirty(address)
+            } else {
+                return Ok(None);
+            };
+            if level == 0 {
+                fingers.set(root, (address, pointer.generation), bounds);
+                return Ok(Some(Leaf::new(place, node, bounds)));
+            }
+            let (index, child) = step_down(node, key, &mut bounds);
+            if bounds.below {
+                return Ok(None);
+            }
+            (pointer, above) = (child, Some((place, index)));
+            level -= 1;
+        }
     }
 
     /// Sets or removes a key in the leaf that was [found](Self::find_leaves) for it. Returns
@@ -100,42 +153,22 @@ impl<M: Medium, P: Platform> Store<M, P> {
 }
 
 impl<'c> Leaf<'c> {
-    /// The leaf of `key`, if it is dirty and no branch needs a lower first key for it. The leaf and
-    /// the branches above it must be in memory and of the working generation.
-    fn find(
+    /// The leaf of `key`, if a finger knows it and it is dirty.
+    fn at_finger(
         nodes: Nodes<'c>,
-        fingers: &mut Fingers,
+        fingers: &Fingers,
         root: &Root,
         generation: Generation,
         key: &Key,
     ) -> Option<Leaf<'c>> {
-        if let Some(((address, birth), bounds)) = fingers.find(root, key) {
-            let leaf = Leaf::of(nodes, address, bounds)?;
-            return (birth == generation && is_leaf_of(leaf.node, birth)).then_some(leaf);
-        }
-        let (mut pointer, mut level, mut bounds) = (root.pointer, root.level(), Bounds::ALL);
-        loop {
-            let (node, _) = nodes.get(pointer.addresses[0])?;
-            if pointer.generation != generation || check_found(node, &pointer, level).is_err() {
-                return None;
-            }
-            if level == 0 {
-                fingers.set(root, (pointer.addresses[0], generation), bounds);
-                return Leaf::of(nodes, pointer.addresses[0], bounds);
-            }
-            pointer = step_down(node, key, &mut bounds);
-            if bounds.below {
-                return None;
-            }
-            level -= 1;
-        }
+        let ((address, birth), bounds) = fingers.find(root, key)?;
+        let (node, state) = nodes.get(address)?;
+        let fits = birth == generation && is_dirty(state) && is_leaf_of(node, birth);
+        fits.then(|| Leaf::new(NodePlace::Dirty(address), node, bounds))
     }
 
-    fn of(nodes: Nodes<'c>, address: BlockAddress, bounds: Bounds) -> Option<Leaf<'c>> {
-        let (node, state) = nodes.get(address)?;
-        let is_dirty = state == State::Dirty || planted(Sabotage::ChangeSealedLeaf);
-        let leaf = Leaf { address, node, bounds, free: node.free(), used: node.used() };
-        is_dirty.then_some(leaf)
+    fn new(place: NodePlace, node: &'c Node, bounds: Bounds) -> Leaf<'c> {
+        Leaf { place, node, bounds, free: node.free(), used: node.used() }
     }
 
     /// Whether there is room for a value of this length.
@@ -158,4 +191,8 @@ impl<'c> Leaf<'c> {
         }
         is_root || !self.node.is_sparse(self.used)
     }
+}
+
+fn is_dirty(state: State) -> bool {
+    state == State::Dirty || planted(Sabotage::ChangeSealedLeaf)
 }

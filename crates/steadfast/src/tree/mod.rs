@@ -10,6 +10,7 @@
 //! - The tree knows nothing about space: addresses come from and go to a [`NodePool`].
 
 mod cache;
+mod copies;
 mod dentry_cache;
 mod diff;
 mod finger;
@@ -23,6 +24,7 @@ mod store;
 mod write;
 
 pub use cache::CacheUse;
+pub use copies::NodeCopies;
 pub use dentry_cache::CachedDentry;
 pub use diff::{Difference, NextDifference};
 pub use plan::{Plan, PlannedChange};

@@ -43,7 +43,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             if level == 0 {
                 return Ok((node, bounds));
             }
-            pointer = step_down(&node, key, &mut bounds);
+            pointer = step_down(&node, key, &mut bounds).1;
             level -= 1;
         }
     }
@@ -137,9 +137,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 }
 
-/// The child of a branch on the path to `key`, and the keys that belong there.
+/// The child of a branch on the path to `key`, its index, and the keys that belong there.
 #[inline]
-pub(super) fn step_down(node: &Node, key: &Key, bounds: &mut Bounds) -> NodePointer {
+pub(super) fn step_down(node: &Node, key: &Key, bounds: &mut Bounds) -> (usize, NodePointer) {
     let index = match node.search(key) {
         Err(0) => {
             bounds.below = true;
@@ -157,7 +157,7 @@ pub(super) fn step_down(node: &Node, key: &Key, bounds: &mut Bounds) -> NodePoin
     if index + 1 < node.count() {
         bounds.high = Some(node.key(index + 1));
     }
-    node.child(index)
+    (index, node.child(index))
 }
 
 fn copy_of(key: &Key, value: &[u8]) -> Result<(Key, Value)> {

@@ -186,7 +186,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 cache.fingers.set(root, (address, pointer.generation), *bounds);
                 return Ok(Some(leaf));
             }
-            *pointer = step_down(node, key, bounds);
+            *pointer = step_down(node, key, bounds).1;
             *level -= 1;
         }
     }
@@ -201,7 +201,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// Address of the node behind `pointer` in the cache: its first address, if a valid pointer may
     /// have it. All addresses are checked even if one copy is good, because the blocks of both are
     /// freed one day.
-    fn address_of(&self, pointer: &NodePointer) -> Result<BlockAddress> {
+    pub(super) fn address_of(&self, pointer: &NodePointer) -> Result<BlockAddress> {
         let count = self.superblock.node_blocks();
         let mut addresses = pointer.copies().chain([pointer.addresses[0]]);
         match addresses.find(|start| !self.contains(BlockRun { start: *start, count })) {

@@ -19,9 +19,10 @@ use crate::format::{NodePointer, Root};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::tree::copies::NodePlace;
 use crate::tree::inserted::Inserted;
-use crate::tree::{NodePool, Store};
-use crate::types::{BlockAddress, BlockRun, Generation};
+use crate::tree::{NodeCopies, NodePool, Store};
+use crate::types::{BlockRun, Generation};
 
 /// One step on the path from the root to a leaf: a node of the working generation.
 pub struct PathNode {
@@ -48,7 +49,9 @@ pub struct Scratch {
     /// The parts of a split node, and those of the node above it.
     parts: [Vec<SplitPart>; 2],
     /// The leaves of a batch that [stays inside them](Store::find_leaves).
-    pub leaves: Vec<BlockAddress>,
+    pub leaves: Vec<NodePlace>,
+    /// The nodes that such a batch must copy.
+    pub copies: NodeCopies,
     /// Runs of blocks whose bitmaps a change needs.
     pub runs: Vec<BlockRun>,
 }
