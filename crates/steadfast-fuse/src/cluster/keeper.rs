@@ -6,7 +6,8 @@
 //! the attributes that it has, which may be older than the request. So
 //!
 //! - attributes may be kept only once an answer with the same ones has been with the kernel for
-//!   [`SETTLING`]: no notification can overtake that one;
+//!   [`SETTLING`]: no notification can overtake that one. Of a directory mode and owner count
+//!   ([`crate::validity`]);
 //! - a notification is sent only while the kernel may still keep attributes. That of pages has to
 //!   be sent in any case. Before it this node has the kernel ask again ([`super::page_keeper`]). So
 //!   the kernel never goes on with a size that is older than an answered change;
