@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use steadfast::dump::Key;
-use steadfast::tools::{MapCell, MapGeometry};
+use steadfast::map::{self, MapCell, MapGeometry};
 use steadfast::volume::{Activity, CacheUse, SpaceUse};
 use steadfast::{BlockAddress, BlockRun, Platform, Volume};
 use steadfast_media::{Medium, MediumCounters};
@@ -24,13 +24,13 @@ pub const STATUS: u32 = number(READ, 0x40, size_of::<StatusArgument>());
 pub const OPERATIONS: u32 = number(READ | WRITE, 0x41, size_of::<OperationsArgument>());
 /// `_IOR(TYPE, 0x42, GeometryArgument)`: returns the locations of the fixed parts of the volume.
 pub const MAP_GEOMETRY: u32 = number(READ, 0x42, size_of::<GeometryArgument>());
-/// `_IOWR(TYPE, 0x43, MapSpaceArgument)`: one step of counting blocks, see [`Volume::map_space`].
+/// `_IOWR(TYPE, 0x43, MapSpaceArgument)`: one step of counting blocks, see [`map::space`].
 pub const MAP_SPACE: u32 = number(READ | WRITE, 0x43, size_of::<MapSpaceArgument>());
-/// `_IOWR(TYPE, 0x44, MapNodesArgument)`: one step of finding nodes, see [`Volume::map_nodes`].
+/// `_IOWR(TYPE, 0x44, MapNodesArgument)`: one step of finding nodes, see [`map::nodes`].
 pub const MAP_NODES: u32 = number(READ | WRITE, 0x44, size_of::<MapNodesArgument>());
 
 /// `_IOWR(TYPE, 0x45, MapDeadArgument)`: one step of finding blocks that only snapshots hold, see
-/// [`Volume::map_dead`].
+/// [`map::dead`].
 pub const MAP_DEAD: u32 = number(READ | WRITE, 0x45, size_of::<MapDeadArgument>());
 
 /// Cells of one step of a map.
@@ -143,7 +143,7 @@ pub fn map_geometry(file: &File) -> io::Result<MapGeometry> {
     })
 }
 
-/// Does one step of [`Volume::map_space`], for at most [`MAP_CELLS`] cells.
+/// Does one step of [`map::space`], for at most [`MAP_CELLS`] cells.
 ///
 /// # Errors
 /// EINVAL for invalid cells; EIO if bitmaps cannot be read.
@@ -168,7 +168,7 @@ pub fn map_space(
     Ok((argument.next != END).then_some(argument.next))
 }
 
-/// Does one step of [`Volume::map_nodes`].
+/// Does one step of [`map::nodes`].
 ///
 /// # Errors
 /// EIO if the tree cannot be read.
@@ -194,7 +194,7 @@ pub fn map_nodes(
     Ok((argument.more != 0).then_some(Key(argument.key)))
 }
 
-/// Does one step of [`Volume::map_dead`].
+/// Does one step of [`map::dead`].
 ///
 /// # Errors
 /// EIO if a dead list cannot be read.
@@ -533,7 +533,7 @@ pub(crate) fn answer_space<M: Medium + 'static, P: Platform + Clone + 'static>(
     let count = usize::try_from(wanted.count).unwrap_or(MAP_CELLS).min(MAP_CELLS);
     let (from, start) = (wanted.from, wanted.start);
     let next =
-        volume.map_space(from, start, wanted.cell_blocks, &mut cells[..count], MAP_GROUPS)?;
+        map::space(volume, from, start, wanted.cell_blocks, &mut cells[..count], MAP_GROUPS)?;
     Ok(MapSpaceArgument {
         next: next.unwrap_or(END),
         cells: cells.map(|cell| [cell.used, cell.almost_free, cell.reserved]),
@@ -547,7 +547,7 @@ pub(crate) fn answer_nodes<M: Medium + 'static, P: Platform + Clone + 'static>(
     wanted: &MapNodesArgument,
 ) -> steadfast::Result<MapNodesArgument> {
     let mut answer = MapNodesArgument::new_zeroed();
-    let next = volume.map_nodes(&Key(wanted.key), MAP_LEAVES, &mut |level, copies| {
+    let next = map::nodes(volume, &Key(wanted.key), MAP_LEAVES, &mut |level, copies| {
         let (list, count): (&mut [[u64; 2]], _) = match level {
             0 => (&mut answer.leaves, &mut answer.leaf_count),
             _ => (&mut answer.branches, &mut answer.branch_count),
@@ -568,7 +568,7 @@ pub(crate) fn answer_dead<M: Medium + 'static, P: Platform + Clone + 'static>(
     wanted: &MapDeadArgument,
 ) -> steadfast::Result<MapDeadArgument> {
     let mut answer = MapDeadArgument::new_zeroed();
-    let next = volume.map_dead(&Key(wanted.key), &mut |run| {
+    let next = map::dead(volume, &Key(wanted.key), &mut |run| {
         if let Some(place) = answer.runs.get_mut(usize::from(answer.count)) {
             *place = [run.start.0, run.count];
             answer.count += 1;

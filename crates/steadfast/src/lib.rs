@@ -55,7 +55,7 @@
 //! | work with inodes, as a kernel does | [`Volume::lookup`], [`Volume::create`], [`Volume::read`], [`Volume::write`], the types in [`fs`] |
 //! | keep earlier states | [`Volume::snapshot_create`], [`Volume::open_snapshot`], [`Volume::snapshot_rollback`] |
 //! | run it: timer, checkpoints, freed space | [`Volume::background`] every 100 ms, [`Platform`] |
-//! | look at it | [`Volume::info`], [`Volume::statistics`], [`Volume::activity`], [`dump`](mod@dump) |
+//! | look at it | [`Volume::info`], [`Volume::statistics`], [`Volume::activity`], [`dump`](mod@dump), [`map`](mod@map) |
 //! | look after it | [`check`](mod@check), [`scrub`], [`salvage`], [`tools`] |
 //!
 //! `steadfast-media` has media, `steadfast-host` the platform of an operating system, image files
@@ -100,6 +100,6 @@ pub use newer::NewerState;
 pub use options::{FormatOptions, OpenOptions};
 pub use platform::Platform;
 pub use tools::{InodeChange, SnapshotDiff};
-pub use tools::{check, dump, salvage, scrub};
+pub use tools::{check, dump, map, salvage, scrub};
 pub use types::{BlockAddress, BlockRun, Generation, InodeNumber, Lsn, Timestamp};
 pub use volume::{Transaction, Volume, VolumeInfo};

@@ -120,15 +120,15 @@ pub fn run(args: &Args) -> Outcome {
 fn of_volume(image: &Image, what: &What, lines: &mut dump::Lines<'_>) -> steadfast::Result<()> {
     let volume = &image.volume;
     match what {
-        What::Tree => volume.dump_tree(lines),
-        What::Node { address } => volume.dump_node(BlockAddress(*address), lines),
+        What::Tree => dump::tree(volume, lines),
+        What::Node { address } => dump::node(volume, BlockAddress(*address), lines),
         What::Key { inode, kind, suffix } => {
             let mut key = Key::new(InodeNumber(*inode), Kind::Inode, *suffix);
             key.0[8] = *kind;
-            volume.dump_key(&key, lines)
+            dump::key(volume, &key, lines)
         }
-        What::Inode { number } => volume.dump_inode(InodeNumber(*number), lines),
-        What::Log { lsn } => volume.dump_log(lsn.map(Lsn), lines),
+        What::Inode { number } => dump::inode(volume, InodeNumber(*number), lines),
+        What::Log { lsn } => dump::log(volume, lsn.map(Lsn), lines),
         What::Superblock | What::Metaroot => Ok(()),
     }
 }

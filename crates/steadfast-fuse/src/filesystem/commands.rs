@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use steadfast::fs::DefragmentCursor;
-use steadfast::{InodeNumber, Platform, TransactionMask};
+use steadfast::{InodeNumber, Platform, TransactionMask, map};
 use steadfast_media::Medium;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -177,7 +177,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 give(&found.ok_or(Errno(libc::EINVAL))?, wanted, out)
             }
             watch::MAP_GEOMETRY => {
-                give(&watch::answer_geometry(&self.volume.map_geometry()), wanted, out)
+                give(&watch::answer_geometry(&map::geometry(&self.volume)), wanted, out)
             }
             watch::MAP_SPACE => {
                 let argument = argument::<MapSpaceArgument>(arguments, wanted)?;

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 
 use steadfast::BlockAddress;
 use steadfast::dump::Key;
-use steadfast::tools::MapCell;
+use steadfast::map::{self, MapCell};
 use steadfast_fuse::metrics::Kind;
 use steadfast_fuse::watch::{self, Snapshot};
 use steadfast_fuse::{MountOptions, ioctl};
@@ -105,7 +105,7 @@ fn the_map_of_a_mount_adds_up() {
     }
     ioctl::checkpoint(&root).unwrap();
     let geometry = watch::map_geometry(&root).unwrap();
-    assert_eq!(geometry, mounted.volume().map_geometry());
+    assert_eq!(geometry, map::geometry(mounted.volume()));
     let cell_blocks = geometry.blocks.div_ceil(watch::MAP_CELLS as u64);
     let mut cells = [MapCell::default(); watch::MAP_CELLS];
     let mut from = Some(0);

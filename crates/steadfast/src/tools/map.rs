@@ -48,139 +48,137 @@ pub struct MapCell {
     pub reserved: u64,
 }
 
-impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Where the fixed parts of the volume are.
-    pub fn map_geometry(&self) -> MapGeometry {
-        let superblock = &self.engine.store().superblock_now();
-        MapGeometry {
-            block_size: superblock.block_size,
-            node_blocks: superblock.node_blocks(),
-            blocks: superblock.blocks,
-            log_start: superblock.log.start.0,
-            first_block: superblock.first_block(),
-            end_block: superblock.end_block(),
-        }
-    }
-
-    /// Counts the blocks of at most `groups_max` allocation groups, starting with the group of
-    /// block `from`. `cells[i]` stands for the `cell_blocks` blocks from `start + i * cell_blocks`
-    /// on. Returns the block to continue at; `None` at the end of the cells or of the volume.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for empty cells or a start behind `from`; `Poisoned` after close;
-    /// `CorruptMetadata`, and the medium's error.
-    pub fn map_space(
-        &self,
-        from: u64,
-        start: u64,
-        cell_blocks: u64,
-        cells: &mut [MapCell],
-        groups_max: u32,
-    ) -> Result<Option<u64>> {
-        self.engine.check_open()?;
-        self.engine.catch_up()?;
-        if cell_blocks == 0 || start > from {
-            return Err(Error::InvalidArgument("a map needs cells of at least one block"));
-        }
-        let covered = cell_blocks.saturating_mul(cells.len() as u64);
-        let end =
-            start.saturating_add(covered).min(self.engine.store().superblock_now().end_block());
-        let mut from = from;
-        for _ in 0..groups_max {
-            if from >= end {
-                return Ok(None);
-            }
-            let Some(found) = self.engine.with_survey(from, Ok)? else { return Ok(None) };
-            let (low, high) = (from.max(found.start), end.min(found.end()));
-            let mut at = low;
-            while at < high {
-                let index = (at - start) / cell_blocks;
-                let stop = high.min(start.saturating_add((index + 1).saturating_mul(cell_blocks)));
-                if let Some(cell) = cells.get_mut(index as usize) {
-                    let (used, busy, reserved) = found.count(at, stop);
-                    cell.used += used;
-                    cell.reserved += reserved;
-                    cell.almost_free += busy - used - reserved;
-                }
-                at = stop;
-            }
-            from = found.end();
-        }
-        Ok((from < end).then_some(from))
-    }
-
-    /// Reports the nodes of one branch above the leaves, from the leaf for key `from` on, at most
-    /// `leaves_max` leaves. The branches on the path are reported too, so later steps report them
-    /// again. `visit` gets the level (0 for a leaf) and the copies of each node. Returns the key to
-    /// continue with; `None` at the end.
-    ///
-    /// # Errors
-    /// `Poisoned` after close; `CorruptMetadata`, and the medium's error.
-    pub fn map_nodes(
-        &self,
-        from: &Key,
-        leaves_max: usize,
-        visit: &mut dyn FnMut(u8, [BlockAddress; 2]),
-    ) -> Result<Option<Key>> {
-        self.engine.catch_up()?;
-        let reader = self.engine.reader()?;
-        let root = reader.root();
-        let mut pointer: NodePointer = root.pointer;
-        let mut level = root.level();
-        // The lowest key to the right of the present position.
-        let mut bound = None;
-        loop {
-            visit(level, pointer.addresses);
-            if level == 0 {
-                return Ok(bound);
-            }
-            let node = self.engine.store().node(&pointer, level)?;
-            let index = node.child_index(from);
-            if level > 1 {
-                if index + 1 < node.count() {
-                    bound = Some(node.key(index + 1));
-                }
-                pointer = node.child(index);
-                level -= 1;
-                continue;
-            }
-            let end = node.count().min(index.saturating_add(leaves_max.max(1)));
-            for leaf in index..end {
-                visit(0, node.child(leaf).addresses);
-            }
-            let next = if end < node.count() { Some(node.key(end)) } else { bound };
-            // A damaged tree must not cause an endless loop.
-            return Ok(next.filter(|next| next > from));
-        }
+/// Where the fixed parts of the volume are.
+pub fn geometry<M: Medium, P: Platform>(volume: &Volume<M, P>) -> MapGeometry {
+    let superblock = volume.engine.store().superblock_now();
+    MapGeometry {
+        block_size: superblock.block_size,
+        node_blocks: superblock.node_blocks(),
+        blocks: superblock.blocks,
+        log_start: superblock.log.start.0,
+        first_block: superblock.first_block(),
+        end_block: superblock.end_block(),
     }
 }
 
-/// Blocks that only snapshots hold.
-impl<M: Medium, P: Platform> Volume<M, P> {
-    /// Reports runs of blocks that only snapshots hold: the first value of a dead list at or after
-    /// key `from`. The first step also reports the runs released since the last checkpoint. Returns
-    /// the key to continue with; `None` at the end.
-    ///
-    /// # Errors
-    /// `Poisoned` after close; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
-    pub fn map_dead(&self, from: &Key, visit: &mut dyn FnMut(BlockRun)) -> Result<Option<Key>> {
-        self.engine.check_open()?;
-        self.engine.catch_up()?;
-        if *from == Key::MIN {
-            let dying = self.engine.dying(DYING_MAX)?;
-            dying.iter().for_each(|entry| visit(entry.run));
-        }
-        let reader = self.engine.reader()?;
-        let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::DeadList);
-        let from = (*from).max(first);
-        let Some((key, value)) = self.engine.store().next(reader.root(), &from, &last)? else {
-            return Ok(None);
-        };
-        for entry in self.engine.decode_dead_list(&value)? {
-            visit(entry.run);
-        }
-        Ok(key.successor().filter(|next| *next <= last))
+/// Counts the blocks of at most `groups_max` allocation groups, starting with the group of
+/// block `from`. `cells[i]` stands for the `cell_blocks` blocks from `start + i * cell_blocks`
+/// on. Returns the block to continue at; `None` at the end of the cells or of the volume.
+///
+/// # Errors
+/// `InvalidArgument` for empty cells or a start behind `from`; `Poisoned` after close;
+/// `CorruptMetadata`, and the medium's error.
+pub fn space<M: Medium, P: Platform>(
+    volume: &Volume<M, P>,
+    from: u64,
+    start: u64,
+    cell_blocks: u64,
+    cells: &mut [MapCell],
+    groups_max: u32,
+) -> Result<Option<u64>> {
+    volume.engine.check_open()?;
+    volume.engine.catch_up()?;
+    if cell_blocks == 0 || start > from {
+        return Err(Error::InvalidArgument("a map needs cells of at least one block"));
     }
+    let covered = cell_blocks.saturating_mul(cells.len() as u64);
+    let end = start.saturating_add(covered).min(volume.engine.store().superblock_now().end_block());
+    let mut from = from;
+    for _ in 0..groups_max {
+        if from >= end {
+            return Ok(None);
+        }
+        let Some(found) = volume.engine.with_survey(from, Ok)? else { return Ok(None) };
+        let (low, high) = (from.max(found.start), end.min(found.end()));
+        let mut at = low;
+        while at < high {
+            let index = (at - start) / cell_blocks;
+            let stop = high.min(start.saturating_add((index + 1).saturating_mul(cell_blocks)));
+            if let Some(cell) = cells.get_mut(index as usize) {
+                let (used, busy, reserved) = found.count(at, stop);
+                cell.used += used;
+                cell.reserved += reserved;
+                cell.almost_free += busy - used - reserved;
+            }
+            at = stop;
+        }
+        from = found.end();
+    }
+    Ok((from < end).then_some(from))
+}
+
+/// Reports the nodes of one branch above the leaves, from the leaf for key `from` on, at most
+/// `leaves_max` leaves. The branches on the path are reported too, so later steps report them
+/// again. `visit` gets the level (0 for a leaf) and the copies of each node. Returns the key to
+/// continue with; `None` at the end.
+///
+/// # Errors
+/// `Poisoned` after close; `CorruptMetadata`, and the medium's error.
+pub fn nodes<M: Medium, P: Platform>(
+    volume: &Volume<M, P>,
+    from: &Key,
+    leaves_max: usize,
+    visit: &mut dyn FnMut(u8, [BlockAddress; 2]),
+) -> Result<Option<Key>> {
+    volume.engine.catch_up()?;
+    let reader = volume.engine.reader()?;
+    let root = reader.root();
+    let mut pointer: NodePointer = root.pointer;
+    let mut level = root.level();
+    // The lowest key to the right of the present position.
+    let mut bound = None;
+    loop {
+        visit(level, pointer.addresses);
+        if level == 0 {
+            return Ok(bound);
+        }
+        let node = volume.engine.store().node(&pointer, level)?;
+        let index = node.child_index(from);
+        if level > 1 {
+            if index + 1 < node.count() {
+                bound = Some(node.key(index + 1));
+            }
+            pointer = node.child(index);
+            level -= 1;
+            continue;
+        }
+        let end = node.count().min(index.saturating_add(leaves_max.max(1)));
+        for leaf in index..end {
+            visit(0, node.child(leaf).addresses);
+        }
+        let next = if end < node.count() { Some(node.key(end)) } else { bound };
+        // A damaged tree must not cause an endless loop.
+        return Ok(next.filter(|next| next > from));
+    }
+}
+
+/// Reports runs of blocks that only snapshots hold: the first value of a dead list at or after
+/// key `from`. The first step also reports the runs released since the last checkpoint. Returns
+/// the key to continue with; `None` at the end.
+///
+/// # Errors
+/// `Poisoned` after close; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
+pub fn dead<M: Medium, P: Platform>(
+    volume: &Volume<M, P>,
+    from: &Key,
+    visit: &mut dyn FnMut(BlockRun),
+) -> Result<Option<Key>> {
+    volume.engine.check_open()?;
+    volume.engine.catch_up()?;
+    if *from == Key::MIN {
+        let dying = volume.engine.dying(DYING_MAX)?;
+        dying.iter().for_each(|entry| visit(entry.run));
+    }
+    let reader = volume.engine.reader()?;
+    let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::DeadList);
+    let from = (*from).max(first);
+    let Some((key, value)) = volume.engine.store().next(reader.root(), &from, &last)? else {
+        return Ok(None);
+    };
+    for entry in volume.engine.decode_dead_list(&value)? {
+        visit(entry.run);
+    }
+    Ok(key.successor().filter(|next| *next <= last))
 }
 
 #[cfg(test)]
@@ -216,12 +214,12 @@ mod tests {
     fn verify(volume: &TestVolume, cell_blocks: u64, leaves: usize) {
         let activity = volume.activity().unwrap();
         let space = activity.space;
-        let geometry = volume.map_geometry();
+        let geometry = super::geometry(volume);
         assert_eq!(space.total(), geometry.blocks);
         let mut cells = vec![MapCell::default(); geometry.blocks.div_ceil(cell_blocks) as usize];
         let mut from = Some(0);
         while let Some(at) = from {
-            from = volume.map_space(at, 0, cell_blocks, &mut cells, 1).unwrap();
+            from = super::space(volume, at, 0, cell_blocks, &mut cells, 1).unwrap();
             assert!(from.is_none_or(|next| next > at));
         }
         let sum = |field: fn(&MapCell) -> u64| cells.iter().map(field).sum::<u64>();
@@ -234,7 +232,7 @@ mod tests {
         let mut dead = 0;
         let mut next = Some(Key::MIN);
         while let Some(key) = next {
-            next = volume.map_dead(&key, &mut |run| dead += run.count).unwrap();
+            next = super::dead(volume, &key, &mut |run| dead += run.count).unwrap();
         }
         assert!(dead <= space.snapshots);
         if space.almost_free == 0 {
@@ -244,16 +242,14 @@ mod tests {
         let mut leaf_copies = 0;
         let mut next = Some(Key::MIN);
         while let Some(key) = next {
-            next = volume
-                .map_nodes(&key, leaves, &mut |level, copies| {
-                    let copies =
-                        copies.into_iter().filter(|address| *address != BlockAddress::NONE);
-                    for address in copies {
-                        leaf_copies += usize::from(level == 0);
-                        nodes.insert((level, address));
-                    }
-                })
-                .unwrap();
+            next = super::nodes(volume, &key, leaves, &mut |level, copies| {
+                let copies = copies.into_iter().filter(|address| *address != BlockAddress::NONE);
+                for address in copies {
+                    leaf_copies += usize::from(level == 0);
+                    nodes.insert((level, address));
+                }
+            })
+            .unwrap();
         }
         assert_eq!(
             nodes.iter().filter(|(level, _)| *level == 0).count(),
@@ -327,15 +323,15 @@ mod tests {
     #[test]
     fn a_map_of_a_huge_empty_volume_is_quick() {
         let volume = volume(1 << 50, 65536, 65536, 2);
-        verify(&volume, volume.map_geometry().blocks / 1000, 10);
+        verify(&volume, super::geometry(&volume).blocks / 1000, 10);
     }
 
     #[test]
     fn senseless_cells_are_refused() {
         let volume = volume(1 << 20, 512, 512, 2);
-        assert!(volume.map_space(0, 0, 0, &mut [MapCell::default()], 1).is_err());
-        assert!(volume.map_space(0, 1, 1, &mut [MapCell::default()], 1).is_err());
-        assert_eq!(volume.map_space(u64::MAX, 0, u64::MAX, &mut [], 1), Ok(None));
-        assert_eq!(volume.map_nodes(&Key::MAX, 0, &mut |_, _| {}), Ok(None));
+        assert!(super::space(&volume, 0, 0, 0, &mut [MapCell::default()], 1).is_err());
+        assert!(super::space(&volume, 0, 1, 1, &mut [MapCell::default()], 1).is_err());
+        assert_eq!(super::space(&volume, u64::MAX, 0, u64::MAX, &mut [], 1), Ok(None));
+        assert_eq!(super::nodes(&volume, &Key::MAX, 0, &mut |_, _| {}), Ok(None));
     }
 }

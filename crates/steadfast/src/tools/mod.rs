@@ -4,7 +4,7 @@ pub mod check;
 mod diff;
 pub mod dump;
 mod identify;
-mod map;
+pub mod map;
 mod resize;
 pub mod salvage;
 pub mod scrub;
@@ -13,5 +13,4 @@ mod tune;
 
 pub use diff::{InodeChange, SnapshotDiff};
 pub use identify::{Identity, identify};
-pub use map::{MapCell, MapGeometry};
 pub use tune::{Tune, tune};

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use steadfast::dump::Key;
-use steadfast::tools::{MapCell, MapGeometry};
+use steadfast::map::{self, MapCell, MapGeometry};
 use steadfast::{BlockAddress, BlockRun};
 use steadfast_fuse::watch;
 
@@ -268,7 +268,7 @@ impl MapSource<'_> {
     fn geometry(&self) -> Outcome<MapGeometry> {
         match self {
             MapSource::Mounted(live) => live.watch(watch::map_geometry),
-            MapSource::Image(volume, _) => Ok(volume.map_geometry()),
+            MapSource::Image(volume, _) => Ok(map::geometry(volume)),
         }
     }
 
@@ -285,9 +285,10 @@ impl MapSource<'_> {
                     MapSource::Mounted(live) => {
                         live.watch(|file| watch::map_space(file, at, start, cell_blocks, part))?
                     }
-                    MapSource::Image(volume, _) => volume
-                        .map_space(at, start, cell_blocks, part, STEP as u32)
-                        .map_err(|error| self.failure(error))?,
+                    MapSource::Image(volume, _) => {
+                        map::space(volume, at, start, cell_blocks, part, STEP as u32)
+                            .map_err(|error| self.failure(error))?
+                    }
                 };
             }
         }
@@ -313,7 +314,7 @@ impl MapSource<'_> {
                     live.watch(|file| watch::map_nodes(file, &key, &mut one))?
                 }
                 MapSource::Image(volume, _) => {
-                    volume.map_nodes(&key, STEP, &mut one).map_err(|error| self.failure(error))?
+                    map::nodes(volume, &key, STEP, &mut one).map_err(|error| self.failure(error))?
                 }
             };
         }
@@ -329,7 +330,7 @@ impl MapSource<'_> {
                     live.watch(|file| watch::map_dead(file, &key, visit))?
                 }
                 MapSource::Image(volume, _) => {
-                    volume.map_dead(&key, visit).map_err(|error| self.failure(error))?
+                    map::dead(volume, &key, visit).map_err(|error| self.failure(error))?
                 }
             };
         }

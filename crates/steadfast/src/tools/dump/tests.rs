@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use steadfast_media::{Medium, MemoryMedium};
 
+use crate::dump;
 use crate::error::Error;
 use crate::format::key::{Key, Kind};
 use crate::fs::{Caller, NewNode, SetXattrMode};
@@ -56,41 +57,41 @@ fn shows_everything() {
     );
     let text = lines(|out| metaroots(&medium, &platform, out).unwrap());
     assert!(text.contains("(the durable state)") && text.contains("slot 1 copy B"), "{text}");
-    let text = lines(|out| volume.dump_tree(out).unwrap());
+    let text = lines(|out| dump::tree(&volume, out).unwrap());
     assert!(text.contains("level 1") && text.lines().count() > 5, "{text}");
     let leaf = text.lines().rfind(|line| line.contains("level 0")).unwrap();
     let block: u64 =
         leaf.split("blocks ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     // Only nodes that were written out are on the medium.
     volume.checkpoint().unwrap();
-    let text = lines(|out| volume.dump_tree(out).unwrap());
+    let text = lines(|out| dump::tree(&volume, out).unwrap());
     let on_medium = text
         .split("blocks ")
         .filter_map(|part| part.split(' ').next()?.parse().ok())
         .collect::<Vec<u64>>();
     assert!(!on_medium.is_empty() && block > 0);
     for block in on_medium {
-        let text = lines(|out| volume.dump_node(BlockAddress(block), out).unwrap());
+        let text = lines(|out| dump::node(&volume, BlockAddress(block), out).unwrap());
         assert!(text.starts_with("node ") && text.contains("items"), "{text}");
     }
-    let root = lines(|out| volume.dump_inode(InodeNumber::ROOT, out).unwrap());
+    let root = lines(|out| dump::inode(&volume, InodeNumber::ROOT, out).unwrap());
     assert!(
         root.contains("Directory") && root.contains("\"name 7\"") && root.contains("\"logged\""),
         "{root}"
     );
     let mut all = String::new();
     for inode in 16..60 {
-        all += &lines(|out| _ = volume.dump_inode(InodeNumber(inode), out));
+        all += &lines(|out| _ = dump::inode(&volume, InodeNumber(inode), out));
     }
     for word in ["Regular", "mode 0640", "crc ", "blocks ", "piece 0", "\"name 3\"", "Inline"] {
         assert!(all.contains(word), "no {word}: {all}");
     }
     let key = Key::group(0);
-    assert!(lines(|out| volume.dump_key(&key, out).unwrap()).contains("blocks in use"));
+    assert!(lines(|out| dump::key(&volume, &key, out).unwrap()).contains("blocks in use"));
     let missing = Key::new(InodeNumber(999), Kind::Inode, 0);
-    assert_eq!(volume.dump_key(&missing, &mut |_| {}), Err(Error::NotFound));
+    assert_eq!(dump::key(&volume, &missing, &mut |_| {}), Err(Error::NotFound));
     assert_eq!(
-        volume.dump_inode(InodeNumber(999), &mut |_| {}),
+        dump::inode(&volume, InodeNumber(999), &mut |_| {}),
         Err(Error::Stale(InodeNumber(999)))
     );
 }
@@ -98,14 +99,14 @@ fn shows_everything() {
 #[test]
 fn shows_the_log_and_what_is_damaged() {
     let (medium, volume) = sample();
-    let text = lines(|out| volume.dump_log(None, out).unwrap());
+    let text = lines(|out| dump::log(&volume, None, out).unwrap());
     assert!(text.starts_with("1 records"), "{text}");
     let lsn = text.split("record ").nth(1).unwrap().split(':').next().unwrap().parse().unwrap();
-    let text = lines(|out| volume.dump_log(Some(Lsn(lsn)), out).unwrap());
+    let text = lines(|out| dump::log(&volume, Some(Lsn(lsn)), out).unwrap());
     assert!(text.contains("put 1/Dirent") && text.contains("\"logged\""), "{text}");
-    assert_eq!(volume.dump_log(Some(Lsn(lsn + 1)), &mut |_| {}), Err(Error::NotFound));
+    assert_eq!(dump::log(&volume, Some(Lsn(lsn + 1)), &mut |_| {}), Err(Error::NotFound));
     for outside in [0, 1, u64::MAX, u64::MAX / 2] {
-        assert!(volume.dump_node(BlockAddress(outside), &mut |_| {}).is_err());
+        assert!(dump::node(&volume, BlockAddress(outside), &mut |_| {}).is_err());
     }
     drop(volume);
     let platform = TestPlatform::new();
