@@ -173,7 +173,7 @@ fn fsck(image: &Path, answer: Answer, force: bool) -> Outcome<u8> {
     if !yes {
         let report =
             host::with_medium(image, |medium| check(medium, &platform, &options, &mut |_| {}))?;
-        let ask = answer == Answer::Ask && !report.is_clean() && std::io::stdin().is_terminal();
+        let ask = answer == Answer::Ask && report.is_repairable() && std::io::stdin().is_terminal();
         yes = ask && {
             print(&report)?;
             confirmed(image)
@@ -228,10 +228,16 @@ fn summary(image: &Path, report: &CheckReport, changed: Option<bool>) -> Outcome
         (false, Some(true)) => {
             ("repaired in part; the rest needs 'steadfast check --salvage DIR'", UNCORRECTED)
         }
-        (false, Some(false)) => {
+        (false, None) if report.is_repairable() => {
+            ("errors left: 'fsck.steadfast -y' repairs what is safe", UNCORRECTED)
+        }
+        // The next line is the advice.
+        (false, _) if report.newer_state_lost => {
+            ("cannot be repaired safely, and -y changes nothing", UNCORRECTED)
+        }
+        (false, _) => {
             ("cannot be repaired safely; it needs 'steadfast check --salvage DIR'", UNCORRECTED)
         }
-        (false, None) => ("errors left: 'fsck.steadfast -y' repairs what is safe", UNCORRECTED),
     };
     output::line(format_args!(
         "{image}: {text}: {} inodes ({} directories), {} blocks in use",

@@ -77,6 +77,7 @@ fn fsck_has_the_exit_codes_of_fsck() {
     let before = fs::read(scratch.path("disk.img")).unwrap();
     let (code, said) = fsck(&scratch, "-n disk.img");
     assert_eq!((code, said.contains("degraded: copy of a node")), (4, true), "{said}");
+    assert!(said.contains("'fsck.steadfast -y' repairs what is safe"), "{said}");
     assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before, "-n writes nothing");
     let (code, said) = fsck(&scratch, "-p -f disk.img");
     assert_eq!((code, said.contains("repaired: copy of a node")), (1, true), "{said}");
@@ -89,8 +90,11 @@ fn fsck_has_the_exit_codes_of_fsck() {
     // Lost data: nothing can be repaired, and nothing is written.
     rot(&scratch, &[1; 4096]);
     let before = fs::read(scratch.path("disk.img")).unwrap();
-    let (code, said) = fsck(&scratch, "-y disk.img");
-    assert_eq!((code, said.contains("affects /good")), (4, true), "{said}");
+    for option in ["-n", "-y"] {
+        let (code, said) = fsck(&scratch, &format!("{option} disk.img"));
+        assert_eq!((code, said.contains("affects /good")), (4, true), "{said}");
+        assert!(said.contains("cannot be repaired safely; it needs"), "{option}: {said}");
+    }
     assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before);
     scratch.fails(4, "check --repair --quiet disk.img");
     assert_eq!(fs::read(scratch.path("disk.img")).unwrap(), before);

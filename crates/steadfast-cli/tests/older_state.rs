@@ -39,13 +39,18 @@ fn commands_read_with_a_warning_and_write_when_asked() {
     assert!(String::from_utf8_lossy(&check.stderr).contains("mount -o recover"), "{check:?}");
     // fsck knows itself by its name.
     std::os::unix::fs::symlink(common::STEADFAST, scratch.path("fsck.steadfast")).expect("a link");
-    let fsck = std::process::Command::new(scratch.path("fsck.steadfast"))
-        .args(["-n", "disk.img"])
-        .current_dir(scratch.path(""))
-        .output()
-        .expect("fsck");
-    assert_eq!(fsck.status.code(), Some(4), "{fsck:?}");
-    assert!(String::from_utf8_lossy(&fsck.stdout).contains("mount -o recover"), "{fsck:?}");
+    for option in ["-n", "-y"] {
+        let fsck = std::process::Command::new(scratch.path("fsck.steadfast"))
+            .args([option, "disk.img"])
+            .current_dir(scratch.path(""))
+            .output()
+            .expect("fsck");
+        assert_eq!(fsck.status.code(), Some(4), "{fsck:?}");
+        let said = String::from_utf8_lossy(&fsck.stdout);
+        // Both say the same: the one that changes nothing knows what the other would do.
+        assert!(said.contains("cannot be repaired safely, and -y changes nothing"), "{said}");
+        assert!(said.contains("mount -o recover") && !said.contains("repairs what"), "{said}");
+    }
     let listed = scratch.line("ls disk.img");
     let (said, warned) =
         (String::from_utf8_lossy(&listed.stdout), String::from_utf8_lossy(&listed.stderr));

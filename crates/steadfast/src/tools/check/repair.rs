@@ -67,9 +67,8 @@ pub fn repair<M: Medium, P: Platform>(
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<RepairReport> {
     let before = check(medium, platform, options, progress)?;
-    let fixes = fixes(&before);
-    let has_copies = before.findings.iter().any(|finding| finding.remedy == Remedy::Copy);
-    if fixes.is_empty() && !has_copies {
+    let (fixes, has_copies) = (fixes(&before), has_bad_copies(&before));
+    if !before.is_repairable() {
         return Ok(RepairReport { after: before.clone(), before, ..RepairReport::default() });
     }
     let found = find_superblock(medium, platform)?;
@@ -112,6 +111,17 @@ pub fn repair<M: Medium, P: Platform>(
     };
     let copies = copies.max(bad(&before).saturating_sub(bad(&after)));
     Ok(RepairReport { counts: fixes.len() as u64, copies, before, after })
+}
+
+impl CheckReport {
+    /// Whether a [repair] would find something to do. Without this it writes nothing.
+    pub fn is_repairable(&self) -> bool {
+        !self.newer_state_lost && (has_bad_copies(self) || !fixes(self).is_empty())
+    }
+}
+
+fn has_bad_copies(report: &CheckReport) -> bool {
+    report.findings.iter().any(|finding| finding.remedy == Remedy::Copy)
 }
 
 /// The findings whose right value is derivable. It is empty if the structure has damage of another
