@@ -14,19 +14,31 @@ use crate::failure::{Exit, Failure};
 /// file](steadfast_host::Unfinished). `place` is the target that is being made. A device or a pipe
 /// keeps what was already written to it.
 pub fn leave_nothing_half_done(place: &Path) {
-    leave(place, "nothing is left half done");
+    leave(place, Made::Nothing, "nothing is left half done");
+}
+
+/// The same for a command that has made the directory `place` itself: it goes, too, if it is empty.
+pub fn leave_no_directory(place: &Path) {
+    leave(place, Made::Directory, "nothing is left half done");
 }
 
 /// The same for a command that makes one file after the other.
 pub fn leave_whole_files(place: &Path) {
-    leave(place, "what was copied so far stays, each file whole");
+    leave(place, Made::Nothing, "what was copied so far stays, each file whole");
 }
 
-fn leave(place: &Path, what: &'static str) {
+/// What a command has made before it begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    Nothing,
+    Directory,
+}
+
+fn leave(place: &Path, made: Made, what: &'static str) {
     if fs::metadata(place).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return;
     }
-    let place = place.display().to_string();
+    let place = place.to_owned();
     let wanted = [(SIGINT, "Ctrl-C"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
     // Signals that the caller made the program ignore (nohup, a background job) stay ignored.
     let ignored = ignored();
@@ -38,12 +50,15 @@ fn leave(place: &Path, what: &'static str) {
     let _ = std::thread::Builder::new().name("interrupt".into()).spawn(move || {
         let Some(signal) = signals.forever().next() else { return };
         let _held = steadfast_host::remove_unfinished();
+        if made == Made::Directory {
+            let _ = fs::remove_dir(&place);
+        }
         let name = wanted
             .iter()
             .find(|(wanted, _)| *wanted == signal)
             .map_or("a signal", |(_, name)| *name);
         let what = format!("interrupted by {name}, {what}");
-        eprintln!("{}", Failure::new(Exit::Failed, what, place, "run it again"));
+        eprintln!("{}", Failure::new(Exit::Failed, what, place.display(), "run it again"));
         let _ = emulate_default_handler(signal);
         std::process::exit(128 + signal);
     });

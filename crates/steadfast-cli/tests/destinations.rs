@@ -273,8 +273,15 @@ fn an_interrupted_command_leaves_nothing_and_says_so() {
         volume.set_attributes(inode, &size).unwrap();
         volume.close().unwrap();
     }
+    // Making so many files takes long.
+    fs::create_dir(scratch.path("many")).unwrap();
+    for number in 0..4000 {
+        fs::write(scratch.path(&format!("many/{number}")), "").unwrap();
+    }
+    scratch.ok("image build --quiet many.img many");
     let before = fs::read_dir(scratch.path("")).unwrap().count();
     for (line, name) in [
+        ("image extract many.img out", "Ctrl-C"),
         ("image build disk2.img source --size 16M", "Ctrl-C"),
         ("image extract --tar big.img out.tar", "Ctrl-C"),
         ("image extract --tar big.img out.tar", "SIGTERM"),
@@ -284,7 +291,11 @@ fn an_interrupted_command_leaves_nothing_and_says_so() {
         command.args(["--default-signal=INT,TERM", STEADFAST]).args(line.split(' '));
         command.current_dir(scratch.path("")).stdin(Stdio::null());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_for("something unfinished", || !unfinished(&scratch.path("")).is_empty());
+        let out = scratch.path("out");
+        wait_for("something unfinished", || {
+            !unfinished(&scratch.path("")).is_empty()
+                || out.exists() && !unfinished(&out).is_empty()
+        });
         let (short, number) = if name == "Ctrl-C" { ("INT", 2) } else { ("TERM", 15) };
         signal(short, child.id());
         let output = child.wait_with_output().unwrap();

@@ -115,7 +115,10 @@ fn unpack(image: &Image, root: &Attributes, destination: &Path) -> Outcome {
         }
         Err(error) => return Err(Failure::host(&error, "read", destination)),
     };
-    interrupt::leave_nothing_half_done(destination);
+    match made {
+        true => interrupt::leave_no_directory(destination),
+        false => interrupt::leave_nothing_half_done(destination),
+    }
     let done = unpack_into(image, root, destination);
     if done.is_err() && made {
         let _ = fs::remove_dir(destination);
