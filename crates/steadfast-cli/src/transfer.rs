@@ -19,6 +19,9 @@ const CHUNK: usize = 1 << 20;
 /// Granularity at which zeros become holes, bytes.
 const HOLE: usize = 64 << 10;
 
+/// What commands say of a device, FIFO or socket.
+pub const NOT_COPIED: &str = "a special file is not copied";
+
 /// Reads the regular file at `path` and passes its bytes with their offsets to `sink`, holes as
 /// zeros.
 ///

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Stdio;
 
 use common::{Scratch, failed, succeeded};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
 fn json(scratch: &Scratch, line: &str) -> Value {
@@ -401,4 +402,29 @@ fn completions_know_every_command() {
         assert!(script.contains("rollback") && script.contains("metadata-copies"), "{shell}");
     }
     scratch.fails(2, "completions tcsh");
+}
+
+/// A special file that is named is the only thing to copy; one in a directory is left out.
+#[test]
+fn a_named_special_file_is_a_failure() {
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.path("source")).unwrap();
+    for name in ["fifo", "source/fifo"] {
+        mknodat(CWD, scratch.path(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    }
+    scratch.ok("image build --quiet disk.img source --size 4M");
+    for command in ["put disk.img fifo /x", "put -r disk.img fifo /", "get disk.img /fifo out"] {
+        let line = scratch.fails(1, command);
+        assert!(line.contains("a special file is not copied"), "{command}: {line}");
+        assert!(line.contains("mount the volume to copy it"), "{command}: {line}");
+    }
+    assert_eq!(scratch.ok("ls disk.img"), "fifo\n", "nothing was put");
+    assert!(!scratch.path("out").exists());
+    for command in ["put -r disk.img source /", "get -r disk.img / out"] {
+        let output = scratch.line(command);
+        succeeded(&output, command);
+        let warned = String::from_utf8(output.stderr).unwrap();
+        assert!(warned.contains("warning: a special file is not copied"), "{command}: {warned}");
+    }
+    assert!(scratch.path("out/source").is_dir());
 }

@@ -18,9 +18,10 @@ use steadfast_host::{Durability, Links, MODE_PRIVATE, WholeFile};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
+use crate::transfer::{self, NOT_COPIED};
 use crate::volume_path::{self, LastLink};
 use crate::walk::{Step, Walk};
-use crate::{ending, interrupt, open_failure, transfer};
+use crate::{ending, interrupt, open_failure};
 
 /// Copy a file or directory from an image that is not mounted
 ///
@@ -63,6 +64,10 @@ pub fn run(args: &Args) -> Outcome {
         interrupt::leave_whole_files(&destination);
         get_tree(&image, path, &found, &destination)?;
     } else {
+        if !matches!(found.kind, FileKind::Regular | FileKind::Symlink) {
+            let advice = "mount the volume to copy it";
+            return Err(Failure::new(Exit::Failed, NOT_COPIED, image.place(path), advice));
+        }
         interrupt::leave_nothing_half_done(&destination);
         get_one(&image, path, &found, &destination, Links::Follow)?;
     }
@@ -128,7 +133,7 @@ fn get_one(
         }
         _ => {
             eprintln!(
-                "steadfast: warning: a special file is not copied: {}: mount the volume to copy it",
+                "steadfast: warning: {NOT_COPIED}: {}: mount the volume to copy it",
                 image.place(path)
             );
             Ok(())

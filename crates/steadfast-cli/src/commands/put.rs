@@ -13,7 +13,7 @@ use steadfast::{Error, InodeNumber, Timestamp};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
 use crate::owner::{self, Owner};
-use crate::transfer;
+use crate::transfer::{self, NOT_COPIED};
 use crate::volume_path::{self, LastLink, join};
 
 /// Copy a file or directory to an image that is not mounted, all of it or nothing
@@ -55,6 +55,10 @@ pub fn run(args: &Args) -> Outcome {
             args.source.display(),
             "use -r to copy directories",
         ));
+    }
+    if source.as_ref().is_some_and(|source| !source.is_dir() && !source.is_file()) {
+        let advice = "mount the volume to copy it; '-' copies standard input";
+        return Err(Failure::new(Exit::Failed, NOT_COPIED, args.source.display(), advice));
     }
     let owner = args.owner.unwrap_or_else(Owner::of_this_process);
     let caller = Caller { uid: owner.uid, gid: owner.gid, umask: 0 };
@@ -173,7 +177,7 @@ impl Putter<'_> {
         }
         if !kind.is_file() {
             eprintln!(
-                "steadfast: warning: a special file is not copied: {}: mount the volume to copy it",
+                "steadfast: warning: {NOT_COPIED}: {}: mount the volume to copy it",
                 source.display()
             );
             return Ok(());
