@@ -70,10 +70,7 @@ impl Failure {
     /// The failure for an error of the operating system on a host path.
     pub fn host(error: &io::Error, doing: &str, path: &Path) -> Failure {
         let (exit, advice) = match Errno::from_io_error(error) {
-            Some(Errno::ACCESS | Errno::PERM) => (
-                Exit::NoPermission,
-                "check who owns it, or run the command as that user or as root",
-            ),
+            Some(Errno::ACCESS | Errno::PERM) => (Exit::NoPermission, advice_permission()),
             Some(Errno::NOENT) => (Exit::Failed, "check the path"),
             Some(Errno::ISDIR) => (Exit::Failed, "give a file, not a directory"),
             Some(Errno::NOTDIR) => {
@@ -121,6 +118,14 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line())
+    }
+}
+
+/// What to do without permission.
+pub fn advice_permission() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        true => "the host refuses this even to root: use another place",
+        false => "check who owns it, or run the command as that user or as root",
     }
 }
 

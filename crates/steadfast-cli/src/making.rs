@@ -121,7 +121,7 @@ pub fn create_medium(
         match FileMedium::create(path, size, &options) {
             Ok(medium) => return Ok(Created { medium: Box::new(medium), new: true }),
             Err(OpenError::AlreadyExists(_)) => {}
-            Err(error) => return Err(open_failure::of_file(&error, path)),
+            Err(error) => return Err(open_failure::of_new_file(&error, path)),
         }
     }
     // The medium is locked before anything on it changes.

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::window;
@@ -136,9 +136,22 @@ pub fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The mount point of an image that is in use, for the advice in a message.
+/// The mount point of an image that is in use, for the advice in a message. The mount may show the
+/// image through a loop device.
 pub fn mount_point_of(path: &Path) -> Option<PathBuf> {
-    of_source(path).ok().flatten().map(|mount| mount.directory)
+    let direct = of_source(path).ok().flatten();
+    let found = direct.or_else(|| {
+        let file = absolute(path).ok()?;
+        all().ok()?.into_iter().rev().find(|mount| shows(&mount.source, &file))
+    });
+    found.map(|mount| mount.directory)
+}
+
+/// Whether a device is a loop device of this file.
+fn shows(device: &Path, file: &Path) -> bool {
+    let Some(name) = device.strip_prefix("/dev").ok().and_then(Path::to_str) else { return false };
+    let shown = fs::read(format!("/sys/block/{name}/loop/backing_file")).unwrap_or_default();
+    shown.strip_suffix(b"\n").is_some_and(|shown| shown == file.as_os_str().as_bytes())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use steadfast_flash::ftl::FlashError;
 use steadfast_host::nand::NandOpenError;
 use steadfast_host::{OpenError, Owner};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, advice_permission};
 use crate::mounts::mount_point_of;
 use crate::{size, window};
 
@@ -49,7 +49,7 @@ pub fn of_file(error: &OpenError, path: &Path) -> Failure {
             Exit::NoPermission,
             if *writing { "no permission to read and write" } else { "no permission to read" },
             place,
-            "check who owns it, or run the command as that user or as root",
+            advice_permission(),
         ),
         OpenError::WriteProtected(_) => {
             let advice = match path.exists() {
@@ -101,6 +101,25 @@ pub fn of_file(error: &OpenError, path: &Path) -> Failure {
                 "see the message",
             )
         }
+    }
+}
+
+/// The failure to make an image.
+pub fn of_new_file(error: &OpenError, path: &Path) -> Failure {
+    // The file systems of the kernel refuse a new name in one of these ways.
+    let refused = match error {
+        OpenError::NotFound(_) => without_directory(path).is_none(),
+        OpenError::PermissionDenied { .. } => rustix::process::geteuid().is_root(),
+        _ => false,
+    };
+    match refused {
+        true => Failure::new(
+            Exit::Failed,
+            "its directory takes no new files",
+            path.display(),
+            "use another directory",
+        ),
+        false => of_file(error, path),
     }
 }
 

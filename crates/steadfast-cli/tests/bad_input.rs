@@ -49,6 +49,24 @@ fn not_an_image_at_all() {
     assert!(!scratch.path("missing").exists());
 }
 
+/// The file systems of the kernel refuse new files even to root.
+#[test]
+fn a_directory_that_takes_no_files_is_named() {
+    if !is_root() {
+        eprintln!("skipped: others have no permission there");
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.volume("4M");
+    for path in ["/proc/a.img", "/sys/kernel/a.img"] {
+        let line = scratch.fails(1, &format!("mkfs -s 16M {path}"));
+        assert!(line.contains("its directory takes no new files"), "{line}");
+        assert!(line.ends_with("use another directory"), "{line}");
+    }
+    let line = scratch.fails(7, "get disk.img / -r /sys/kernel/out");
+    assert!(line.contains("even to root") && !line.contains("as root"), "{line}");
+}
+
 #[test]
 fn hints_work_when_they_are_followed() {
     let scratch = Scratch::new();

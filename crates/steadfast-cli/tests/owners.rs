@@ -83,7 +83,8 @@ fn an_image_and_its_loop_device_are_one() {
         "put disk.img mount.log /x",
         "mkfs --force disk.img",
     ] {
-        scratch.fails(5, command);
+        let line = scratch.fails(5, command);
+        assert!(line.contains(&format!("mounted on {}", mnt.display())), "{command}: {line}");
     }
     scratch.ok("umount mnt");
     scratch.ok("check --quiet disk.img");
