@@ -24,15 +24,12 @@ impl<'a> FieldReader<'a> {
         self.bytes.get(self.at..).unwrap_or(&[])
     }
 
-    /// The next `length` bytes, or `None` past the end.
+    /// The next `length` bytes, or `None` past the end. Then nothing is left to read.
     pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
-        let end = self.at.checked_add(length)?;
-        let taken = self.bytes.get(self.at..end);
-        match taken {
-            Some(_) => self.at = end,
-            None => self.overrun = true,
-        }
-        taken
+        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
+        self.overrun |= end.is_none();
+        let start = core::mem::replace(&mut self.at, end.unwrap_or(self.bytes.len()));
+        self.bytes.get(start..end?)
     }
 
     /// The next `N` bytes.
@@ -93,5 +90,25 @@ impl<'a> FieldWriter<'a> {
     /// Appends eight bytes.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes(&value.to_le_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn past_the_end_every_field_is_zero() {
+        for length in [4, usize::MAX] {
+            let mut fields = FieldReader::new(&[1, 2, 3, 4]);
+            assert_eq!((fields.u8(), fields.overrun()), (1, false));
+            assert_eq!(fields.bytes(length), None, "three bytes are left");
+            assert!(fields.overrun());
+            assert_eq!((fields.u8(), fields.u16(), fields.u32(), fields.u64()), (0, 0, 0, 0));
+            assert!(fields.overrun() && fields.rest().is_empty());
+        }
+        let mut fields = FieldReader::new(&[1, 2]);
+        assert_eq!((fields.u16(), fields.overrun()), (0x0201, false));
+        assert_eq!((fields.bytes(0), fields.overrun()), (Some(&[][..]), false));
     }
 }
