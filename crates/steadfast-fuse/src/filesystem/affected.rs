@@ -26,8 +26,8 @@ pub(super) struct Affected {
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
-    /// What a request changes if it succeeds. An inode behind a name may be another one a moment
-    /// later.
+    /// What a request changes if it succeeds. It may name an inode by its directory and name. By
+    /// the time the request is executed, the name may stand for another inode.
     ///
     /// # Errors
     /// The request makes no sense.

@@ -109,6 +109,8 @@ impl Pending {
 
 /// The working state beside its tree, under the writer's lock.
 pub struct Working {
+    /// Counts the freezes: one more than that of the newest frozen or durable state. Nodes that
+    /// change get it, and the next metaroot has it.
     pub generation: Generation,
     pub nodes: u64,
     pub inodes: u64,
@@ -121,15 +123,18 @@ pub struct Working {
     pub pending: Pending,
     /// Counts the batches that were accepted since open. (LSNs count log records.)
     pub sequence: u64,
+    /// The state that the checkpoint in progress writes; `None`: none is in progress.
     pub frozen: Option<Frozen>,
     /// Nodes of the working generation that were sealed to be written out, the next ones last. The
     /// list holds pointers only: an owner of a node here would make a change copy it, which can
     /// fail. A node that has changed since, or has left the tree, is no longer sealed and is
     /// ignored.
     pub leaving: Vec<NodePointer>,
+    /// The newest metaroot on the medium: the state of the last complete checkpoint.
     pub durable: Metaroot,
     /// Mask or timer have changed since the durable metaroot.
     pub parameters_changed: bool,
+    /// Counts of snapshots and clones; the next metaroot has them.
     pub snapshots: SnapshotCounts,
     /// Upper bound of the data blocks that the live tree shares with the newest snapshot.
     pub held_data: u64,
@@ -164,7 +169,8 @@ pub struct CommitState {
     /// Time of the last transaction point,
     /// [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
     pub last_ms: u64,
-    /// For the caller that sets the next point.
+    /// How the last point went. The caller that sets the next one waits for as many committers, for
+    /// at most half of that time.
     pub last_point: LastPoint,
 }
 

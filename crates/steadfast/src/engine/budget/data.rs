@@ -54,10 +54,11 @@ impl Pieces {
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Bytes of file data that the volume can surely still accept now, in any pieces. Freed blocks
-    /// that a checkpoint makes reusable are included. They are not while the volume is held, or if
-    /// the mask has no `volume full`: then none may be made. If the result is too small, a
-    /// write may still succeed; only the write itself decides.
+    /// Bytes of file data that the volume can surely still accept now, in any pieces.
+    ///
+    /// Freed blocks count if a checkpoint may be made for them. It may not while the volume is
+    /// held, or without `volume full` in the mask. A larger write may succeed, too: only the write
+    /// itself decides.
     pub(crate) fn available_bytes(&self) -> Result<u64> {
         self.check_open()?;
         self.check_shown()?;

@@ -2,13 +2,16 @@
 //!
 //! A checkpoint makes freed blocks reusable, and it wears the medium. So one is made only if a
 //! count shows that the wanted change fits after it. An operation on a full volume that frees
-//! nothing makes none, however often it is retried. Counts cannot tell whether free blocks are
-//! contiguous as nodes need them. After a checkpoint without success none is made for as much again
-//! until the volume has become emptier ([`FutileCheckpoints`](super::futile::FutileCheckpoints)).
+//! nothing makes none, however often it is retried.
 //!
-//! What deleted snapshots still hold comes back in steps, which are done here where they are
-//! needed, as background work would do them. What removed files hold is the matter of the rooms
-//! above.
+//! The count can be wrong: a node needs free blocks that lie side by side, and the count does not
+//! show whether they do. So a checkpoint can be in vain. The same or a larger request then makes no
+//! other one until the volume uses fewer blocks
+//! ([`FutileCheckpoints`](super::futile::FutileCheckpoints)).
+//!
+//! The blocks of deleted snapshots come back in steps. The background makes these steps, and an
+//! operation without space makes some itself, here. `fs/reclaim.rs` does the same for removed
+//! files.
 
 use steadfast_media::Medium;
 
@@ -50,7 +53,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(true)
     }
 
-    /// There was no space for `wanted` behind all that could be brought back.
+    /// There was no space for `wanted`, even after everything possible was brought back. If a
+    /// checkpoint was made for it, this notes that it was in vain.
     pub(crate) fn note_in_vain(&self, wanted: Shortage) {
         let mut working = self.working.lock();
         let used = working.space.used();

@@ -59,9 +59,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.working.lock().frozen.as_ref().map(|frozen| frozen.metaroot.generation)
     }
 
-    /// One step of the checkpoint in progress: at least one node, and nodes of at most `bytes`
-    /// bytes, all copies counted. It ends early when the medium has done as much upkeep of its own.
-    /// Or it is the last step. `false`: there was nothing to do.
+    /// Makes one step of the checkpoint in progress. `false`: there is none.
+    ///
+    /// While nodes are left, the step writes some: `bytes` bytes at most, all copies counted, but
+    /// at least one node. It ends early when the medium has done more than `bytes` bytes of upkeep.
+    /// When no node is left, the step is the last one and writes the metaroot.
     ///
     /// # Errors
     /// As [`finish_checkpoint`](Self::finish_checkpoint).
