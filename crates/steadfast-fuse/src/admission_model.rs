@@ -10,17 +10,23 @@
 //! until all writes fail, then emptied, repeatedly.
 //!
 //! Checks: a write-back of admitted pages never fails, unless one write has extended a file that
-//! was being overwritten. Each file has the bytes that its writes reported as stored.
+//! was being overwritten. Each file has the bytes that its writes reported as stored. [`cuts`] has
+//! those behind a power cut.
+
+mod cuts;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use steadfast::fs::{Caller, NewNode, SetAttributes};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
 use steadfast_host::HostPlatform;
-use steadfast_media::MemoryMedium;
 use steadfast_media::random::Random;
+use steadfast_media::sim::Recording;
+use steadfast_media::{SimMedium, SimOptions};
 
+use self::cuts::History;
 use crate::admission::{Admission, Surroundings};
 use crate::errno::Errno;
 use crate::open::Handle;
@@ -51,19 +57,38 @@ struct ModelFile {
 
 /// The kernel and the volume below it.
 struct World {
-    volume: Volume<MemoryMedium, HostPlatform>,
+    volume: Volume<Arc<SimMedium>, HostPlatform>,
     files: RefCell<BTreeMap<u64, ModelFile>>,
     limit: Cell<u64>,
     lost: Cell<u64>,
+    /// What the volume was given, where power is cut.
+    history: Option<RefCell<History>>,
 }
 
 impl World {
     fn new(size: u64, block_size: u32, mask: TransactionMask) -> World {
-        let medium = MemoryMedium::new(size, 512).unwrap();
+        let sim = SimOptions { recording: Recording::Off, ..SimOptions::disk(size) };
+        let medium = Arc::new(SimMedium::new(sim));
         let options = FormatOptions { block_size, mask, ..FormatOptions::default() };
         Volume::format(&medium, &options, &HostPlatform::new()).unwrap();
         let volume = Volume::open(medium, OpenOptions::default(), HostPlatform::new()).unwrap();
-        World { volume, files: RefCell::default(), limit: Cell::new(u64::MAX), lost: Cell::new(0) }
+        let (limit, lost) = (Cell::new(u64::MAX), Cell::new(0));
+        World { volume, files: RefCell::default(), limit, lost, history: None }
+    }
+
+    /// A request has changed a file of the volume.
+    fn changed(&self, nodeid: u64) {
+        if let Some(history) = &self.history {
+            let inode = self.files.borrow().get(&nodeid).map(|file| InodeNumber(file.inode));
+            history.borrow_mut().changed(nodeid, inode.map(|inode| (&self.volume, inode)));
+        }
+    }
+
+    /// A program has changed a file.
+    fn touched(&self, nodeid: u64) {
+        if let Some(history) = &self.history {
+            history.borrow_mut().touched(nodeid);
+        }
     }
 
     /// Checks that no page is dirty and the volume has the written bytes, with zeros between them.
@@ -102,6 +127,8 @@ impl World {
             Err(Error::NoSpace) if file.dared => self.lost.set(self.lost.get() + length),
             Err(error) => panic!("{length} bytes at {} were admitted: {error:?}", first * PAGE),
         }
+        drop(files);
+        self.changed(nodeid);
         true
     }
 }
@@ -169,6 +196,10 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut random = Random::new(seed);
         let size = MIB * [1, 2, 4, 16, 64][random.below(5) as usize];
+        Run::of_size(size, random)
+    }
+
+    fn of_size(size: u64, mut random: Random) -> Run {
         let block_size = [512, 1024, 4096, 4096][random.below(4) as usize];
         let mask =
             if random.one_in(4) { TransactionMask::MANUAL } else { TransactionMask::DEFAULT };
@@ -215,6 +246,7 @@ impl Run {
         let asks = self.admission.asks();
         let file = ModelFile { inode: made.inode.0, handle, asks, ..ModelFile::default() };
         self.world.files.borrow_mut().insert(nodeid, file);
+        self.world.changed(nodeid);
         self.looked();
     }
 
@@ -248,6 +280,8 @@ impl Run {
         self.admission.emptied(nodeid, before);
         let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
         self.world.volume.set_attributes(inode, &cut).unwrap();
+        self.world.touched(nodeid);
+        self.world.changed(nodeid);
         self.looked();
     }
 
@@ -257,6 +291,8 @@ impl Run {
         self.world.files.borrow_mut().remove(&nodeid);
         let name = format!("f{nodeid}");
         self.world.volume.unlink(InodeNumber::ROOT, name.as_bytes()).unwrap();
+        self.world.touched(nodeid);
+        self.world.changed(nodeid);
         // The space of the removed file may still be unreclaimed when the next write asks.
         if self.random.one_in(2) {
             while self.world.volume.background_step(MIB).unwrap_or(false) {}
@@ -281,8 +317,12 @@ impl Run {
         self.looked();
     }
 
-    /// Makes one file share all blocks of another. The kernel writes both back before.
+    /// Makes one file share all blocks of another. The kernel writes both back before. It may take
+    /// several steps, and a cut may fall between them.
     fn share(&mut self) {
+        if self.world.history.is_some() {
+            return;
+        }
         let (Some(from), Some(to)) = (self.some_file(), self.some_file()) else { return };
         self.world.pull(from);
         self.world.pull(to);
@@ -341,6 +381,7 @@ impl Run {
             file.bytes[offset as usize..end].fill(self.random.below(255) as u8 + 1);
             file.dirty.extend(offset / PAGE..(offset + length).div_ceil(PAGE));
         }
+        self.world.touched(nodeid);
         // A writer at the limit waits for write-back.
         while self.world.dirty() > self.world.limit.get().saturating_add(self.beyond) {
             self.write_some_back();
@@ -368,7 +409,11 @@ impl Run {
                 if self.world.volume.transact().is_err() {
                     return false;
                 }
+                if let Some(history) = &self.world.history {
+                    history.borrow_mut().all_durable();
+                }
             }
+            11 if self.world.history.is_some() => self.fsync(),
             3..6 => self.write_some_back(),
             _ => {
                 let Some(nodeid) = self.some_file() else {
@@ -393,11 +438,16 @@ impl Run {
     }
 }
 
+/// How many seeds to run.
+fn seeds(usual: u64) -> u64 {
+    let given = std::env::var("STEADFAST_ADMISSION_SEEDS").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or(usual)
+}
+
 #[test]
 fn what_is_admitted_can_be_stored() {
-    let seeds = std::env::var("STEADFAST_ADMISSION_SEEDS").ok().and_then(|text| text.parse().ok());
     let mut refused = 0;
-    for seed in 1..=seeds.unwrap_or(60) {
+    for seed in 1..=seeds(60) {
         let mut run = Run::new(seed);
         for _ in 0..3 {
             // Runs until the volume is full, and for a while afterwards.
