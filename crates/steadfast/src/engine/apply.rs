@@ -376,7 +376,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Sets addresses aside until there are `nodes` of them.
     pub(super) fn fill_pool(&self, working: &mut Working, roots: &Roots, nodes: u64) -> Result<()> {
         while (working.pool.len() as u64) < nodes {
-            working.pool.reserve(nodes as usize, 0)?;
+            working.pool.reserve_addresses(nodes as usize)?;
             let addresses = working.space.reserve_node(&self.store, roots)?;
             working.pool.add(addresses)?;
         }

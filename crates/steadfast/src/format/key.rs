@@ -4,6 +4,7 @@
 //! bytes is the order of the keys. All keys of one inode are adjacent.
 
 use core::cmp::Ordering;
+use core::hash::{Hash, Hasher};
 
 use crate::types::{BlockAddress, Generation, InodeNumber};
 
@@ -62,8 +63,17 @@ impl Kind {
 }
 
 /// A key in its encoded form; comparing the bytes compares the keys.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u8; Key::LEN]);
+
+impl Hash for Key {
+    /// As numbers, which are hashed faster than bytes.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.inode_number().0);
+        state.write_u64(self.suffix() ^ u64::from(self.0[Key::KIND_AT]).rotate_right(8));
+    }
+}
 
 impl Ord for Key {
     #[inline]

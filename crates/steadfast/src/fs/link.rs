@@ -72,7 +72,7 @@ pub(crate) fn unlink<K: Keyspace>(
         return Err(Error::IsADirectory);
     }
     let now = tx.now();
-    tx.delete(&key)?;
+    tx.remove(&key)?;
     parent.size = parent.size.saturating_sub(1);
     parent.touch(now);
     parent.store(tx, directory)?;
@@ -99,7 +99,7 @@ pub(crate) fn remove_directory<K: Keyspace>(
     }
     check_empty(tx, entry.inode)?;
     let now = tx.now();
-    tx.delete(&key)?;
+    tx.remove(&key)?;
     parent.size = parent.size.saturating_sub(1);
     parent.links = parent.links.saturating_sub(1);
     parent.touch(now);
@@ -133,9 +133,8 @@ pub(crate) fn drop_link<K: Keyspace>(
         _ => attributes.links.saturating_sub(1),
     };
     attributes.changed = tx.now();
-    attributes.store(tx, inode)?;
-    if attributes.links == 0 {
-        orphan::bury(tx, inode, &attributes, acquired(inode))?;
+    if attributes.links == 0 && orphan::bury(tx, inode, &attributes, acquired(inode))? {
+        return Ok(());
     }
-    Ok(())
+    attributes.store(tx, inode)
 }

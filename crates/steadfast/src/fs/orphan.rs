@@ -84,30 +84,31 @@ fn keys<K: Keyspace>(
 }
 
 /// Ends an inode that has just lost its last name: deletes it if that is little work and it is not
-/// open. Otherwise it stays as an orphan.
+/// open. Otherwise it stays as an orphan. Returns whether it is deleted. The caller stores its
+/// attributes if not.
 pub(crate) fn bury<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,
     attributes: &Inode,
     acquired: bool,
-) -> Result<()> {
+) -> Result<bool> {
     if !acquired {
         let limit = BURY_KEYS.min(tx.room().saturating_sub(8));
         let (keys, all) = keys(tx, inode, limit)?;
         if all {
             for (key, _) in keys {
-                tx.delete(&key)?;
+                tx.remove(&key)?;
             }
-            tx.delete(&Key::inode(inode))?;
+            tx.remove(&Key::inode(inode))?;
             // An inode with a name was an orphan only while it was being truncated.
-            return if attributes.has(FLAG_TRUNCATING) {
-                tx.delete(&Key::orphan(inode))
-            } else {
-                Ok(())
-            };
+            if attributes.has(FLAG_TRUNCATING) {
+                tx.delete(&Key::orphan(inode))?;
+            }
+            return Ok(true);
         }
     }
-    record(tx, inode)
+    record(tx, inode)?;
+    Ok(false)
 }
 
 /// One step for one orphan.

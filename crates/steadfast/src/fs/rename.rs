@@ -143,17 +143,22 @@ fn replace<K: Keyspace>(
             let inode = create::whiteout(tx, parameters, from.directory, caller)?;
             dirent::replace(tx, from_key, from.name, inode, FileKind::CharDevice)?;
         }
-        None => tx.delete(&from_key)?,
+        None => tx.remove(&from_key)?,
     }
     // A moved subdirectory adds a link to its new parent, unless it replaces another subdirectory.
     let moves = i64::from(is_directory(&source));
     let leaves = if whiteout.is_some() { 0 } else { -1 };
-    update_directory(tx, from.directory, leaves, if across { -moves } else { 0 })?;
+    // A directory in which the name stays changes once.
+    let arriving = i64::from(target.is_none());
+    let within = if across { 0 } else { arriving };
+    update_directory(tx, from.directory, leaves + within, if across { -moves } else { 0 })?;
     let arrives = if across { moves } else { 0 };
     match target {
         None => {
             dirent::insert(tx, parameters, to.directory, to.name, source.inode, source.kind)?;
-            update_directory(tx, to.directory, 1, arrives)?;
+            if across {
+                update_directory(tx, to.directory, 1, arrives)?;
+            }
         }
         Some((key, target)) => {
             dirent::replace(tx, key, to.name, source.inode, source.kind)?;

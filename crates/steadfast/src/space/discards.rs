@@ -44,6 +44,9 @@ fn add(set: &mut RangeSet, ranges_max: usize, start: u64, end: u64) {
 
 /// Removes a range. Without memory for the remainders on both sides, removes everything.
 fn remove(set: &mut RangeSet, start: u64, end: u64) {
+    if set.len() == 0 {
+        return;
+    }
     if set.intersects(start, end) && set.reserve(1).is_err() {
         return set.clear();
     }

@@ -46,14 +46,20 @@ impl NodePool {
         memory::push(&mut self.free, addresses)
     }
 
+    /// Makes room for `count` addresses to be [added](Self::add), with those that are there.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn reserve_addresses(&mut self, count: usize) -> Result<()> {
+        let more = count.saturating_sub(self.free.len());
+        self.free.try_reserve(more).map_err(|_| Error::OutOfMemory)
+    }
+
     /// Makes room for `taken` addresses to be taken and `released` nodes to be noted.
     ///
     /// # Errors
     /// `OutOfMemory`.
     pub fn reserve(&mut self, taken: usize, released: usize) -> Result<()> {
-        self.free
-            .try_reserve(taken.saturating_sub(self.free.len()))
-            .map_err(|_| Error::OutOfMemory)?;
         self.taken.try_reserve(taken).map_err(|_| Error::OutOfMemory)?;
         self.released.try_reserve(released).map_err(|_| Error::OutOfMemory)
     }

@@ -203,13 +203,16 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// freed one day.
     pub(super) fn address_of(&self, pointer: &NodePointer) -> Result<BlockAddress> {
         let count = self.superblock.node_blocks();
-        let mut addresses = pointer.copies().chain([pointer.addresses[0]]);
-        match addresses.find(|start| !self.contains(BlockRun { start: *start, count })) {
-            None => Ok(pointer.addresses[0]),
-            Some(address) => {
-                Err(Error::CorruptMetadata { address, reason: "node address out of range" })
-            }
-        }
+        let is_bad = |start: BlockAddress| !self.contains(BlockRun { start, count });
+        let [first, second] = pointer.addresses;
+        let bad = if is_bad(first) {
+            first
+        } else if second != BlockAddress::NONE && is_bad(second) {
+            second
+        } else {
+            return Ok(first);
+        };
+        Err(Error::CorruptMetadata { address: bad, reason: "node address out of range" })
     }
 
     /// Reads a node without the cache, from the first good copy.
