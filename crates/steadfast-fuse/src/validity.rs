@@ -19,6 +19,7 @@ pub(crate) struct Delegated {
     /// Equal for equal mode, owner, links, size and times of change. A directory has only mode and
     /// owner in it. The kernel uses no other attribute of one behind an answer that it has dropped.
     pub(crate) same: u64,
+    pub(crate) is_directory: bool,
     pub(crate) valid: Duration,
 }
 
@@ -44,8 +45,8 @@ pub(crate) fn limit(
             let start = answer.len() - rest.len();
             shorten(&mut entry.entry_valid, &mut entry.entry_valid_nsec, names);
             let (nodeid, attr) = (entry.nodeid, entry.attr);
-            let same = same_as(&attr);
-            let by = |valid| attributes(Delegated { nodeid, same, valid });
+            let (same, is_directory) = (same_as(&attr), is_directory(attr.mode));
+            let by = |valid| attributes(Delegated { nodeid, same, is_directory, valid });
             shorten(&mut entry.attr_valid, &mut entry.attr_valid_nsec, by);
             answer[..start].copy_from_slice(entry.as_bytes());
             opened(&mut answer[start..], || false);
@@ -57,8 +58,8 @@ pub(crate) fn limit(
         opcode::GETATTR | opcode::SETATTR => {
             let Ok((mut found, _)) = AttrOut::read_from_prefix(&*answer) else { return };
             let (nodeid, attr) = (request.header.nodeid, found.attr);
-            let same = same_as(&attr);
-            let by = |valid| attributes(Delegated { nodeid, same, valid });
+            let (same, is_directory) = (same_as(&attr), is_directory(attr.mode));
+            let by = |valid| attributes(Delegated { nodeid, same, is_directory, valid });
             shorten(&mut found.attr_valid, &mut found.attr_valid_nsec, by);
             answer[..size_of::<AttrOut>()].copy_from_slice(found.as_bytes());
         }
@@ -68,7 +69,8 @@ pub(crate) fn limit(
             let times = [stat.mtime, stat.ctime].map(|at| (at.seconds as u64, at.nanoseconds));
             let owner = [stat.mode.into(), stat.uid, stat.gid, stat.nlink];
             let same = same(owner, stat.size, times);
-            let by = |valid| attributes(Delegated { nodeid, same, valid });
+            let is_directory = is_directory(stat.mode.into());
+            let by = |valid| attributes(Delegated { nodeid, same, is_directory, valid });
             shorten(&mut found.attr_valid, &mut found.attr_valid_nsec, by);
             answer[..size_of::<StatxOut>()].copy_from_slice(found.as_bytes());
         }
@@ -113,11 +115,15 @@ fn same_as(attr: &Attr) -> u64 {
 fn same(numbers: [u32; 4], size: u64, times: [(u64, u32); 2]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let [mode, uid, gid, _] = numbers;
-    match mode & libc::S_IFMT {
-        libc::S_IFDIR => (mode, uid, gid).hash(&mut hasher),
-        _ => (numbers, size, times).hash(&mut hasher),
+    match is_directory(mode) {
+        true => (mode, uid, gid).hash(&mut hasher),
+        false => (numbers, size, times).hash(&mut hasher),
     }
     hasher.finish()
+}
+
+fn is_directory(mode: u32) -> bool {
+    mode & libc::S_IFMT == libc::S_IFDIR
 }
 
 fn shorten(seconds: &mut u64, nanoseconds: &mut u32, by: impl FnOnce(Duration) -> Duration) {

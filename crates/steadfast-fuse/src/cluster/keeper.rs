@@ -12,6 +12,8 @@
 //!   be sent in any case. Before it this node has the kernel ask again ([`super::page_keeper`]). So
 //!   the kernel never goes on with a size that is older than an answered change;
 //! - only GETATTR and STATX count as the first answer, because the kernel drops a cached ACL there.
+//!   Nothing that tells of the time of its change settles a directory, so there each answer that
+//!   may be kept has to be one of these.
 //!
 //! Names have no such gap: a recall begins a new epoch of names. An answer that was asked for in an
 //! earlier one is expired from the start.
@@ -24,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::page_keeper::PageKeeper;
-use crate::abi::input::{BatchForgetIn, ForgetOne};
+use crate::abi::input::{BatchForgetIn, ForgetOne, RenameIn};
 use crate::abi::opcode;
 use crate::device::Device;
 use crate::filesystem::delegations::LATE;
@@ -92,11 +94,17 @@ impl Keeper {
         let now = Instant::now();
         let late = asked + LATE < now;
         let first = matches!(request.header.opcode, opcode::GETATTR | opcode::STATX);
-        // The kernel takes the attributes in other answers even if they were recalled meanwhile.
-        let taken = first || request.header.opcode == opcode::LOOKUP;
+        let changed = [opcode::SETATTR, opcode::SETXATTR, opcode::REMOVEXATTR];
+        if changed.contains(&request.header.opcode) {
+            self.settled().unsettle(request.header.nodeid);
+        }
+        self.names_changed(request, now);
         let attributes = |delegated: validity::Delegated| {
-            let validity::Delegated { nodeid, same, valid } = delegated;
+            let validity::Delegated { nodeid, same, is_directory, valid } = delegated;
             let told = DelegatedAnswer { nodeid, same, first, asked, valid };
+            // The kernel takes the attributes in other answers even if they were recalled
+            // meanwhile. With a LOOKUP it may keep an ACL. That of a directory may be an old one.
+            let taken = first || request.header.opcode == opcode::LOOKUP && !is_directory;
             match !late && taken && self.settled().may_keep(told, now) {
                 true => valid,
                 false => Duration::ZERO,
@@ -111,6 +119,23 @@ impl Keeper {
         };
         let may_cache = |_| self.pages.opened(request.header.nodeid);
         validity::limit(request, answer, names, attributes, may_cache);
+    }
+
+    /// The kernel has changed names in directories. It marks their attributes as invalid then. An
+    /// earlier answer that it takes only behind that would make them valid again.
+    fn names_changed(&self, request: &Request<'_>, now: Instant) {
+        let target = match request.header.opcode {
+            opcode::RENAME | opcode::RENAME2 => request.arguments().take::<RenameIn>().ok(),
+            opcode::CREATE | opcode::MKNOD | opcode::MKDIR | opcode::SYMLINK => None,
+            opcode::LINK | opcode::UNLINK | opcode::RMDIR => None,
+            _ => return,
+        };
+        let directories = [Some(request.header.nodeid), target.map(|target| target.newdir)];
+        for nodeid in directories.into_iter().flatten() {
+            if self.settled().take_back(nodeid, now) {
+                self.drop_from_kernel(&[nodeid], false);
+            }
+        }
     }
 
     /// The kernel has forgotten nodes.
@@ -224,6 +249,22 @@ impl Settled {
                 known.first = told.first.then_some((told.same, now));
                 false
             }
+        }
+    }
+
+    /// Whether the kernel may keep attributes of a node. The caller has it drop them.
+    fn take_back(&mut self, nodeid: u64, now: Instant) -> bool {
+        self.nodes.get_mut(&nodeid).is_some_and(|known| {
+            let kept = known.is_kept(now);
+            known.until = None;
+            kept
+        })
+    }
+
+    /// The kernel itself has changed the attributes or the ACL of a node.
+    fn unsettle(&mut self, nodeid: u64) {
+        if let Some(known) = self.nodes.get_mut(&nodeid) {
+            known.first = None;
         }
     }
 
@@ -354,6 +395,22 @@ mod tests {
         assert!(!settled.recall_names(start + VALID), "the epoch is new");
         settled.pass_names(VALID, start);
         assert!(!settled.recall_names(start + VALID + SETTLING), "their time is over");
+    }
+
+    #[test]
+    fn a_change_by_the_kernel_itself_has_to_settle() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut settled = Settled::default();
+        settled.may_keep(told(7, 1, at(0))[0], at(0));
+        assert!(settled.may_keep(told(7, 1, at(500))[0], at(500)));
+        // Another node may change it back before this one is told again.
+        assert!(settled.take_back(7, at(600)) && !settled.take_back(7, at(600)));
+        assert!(settled.may_keep(told(7, 1, at(600))[0], at(600)), "it is settled all the same");
+        settled.unsettle(7);
+        assert!(!settled.may_keep(told(7, 1, at(600))[0], at(600)));
+        assert!(settled.may_keep(told(7, 1, at(1100))[0], at(1100)));
+        assert_eq!(settled.recall(&[node(7)], at(1200)), [node(7)]);
     }
 
     #[test]

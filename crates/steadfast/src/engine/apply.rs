@@ -213,10 +213,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ) -> Result<Option<i64>> {
         let changes = batch.mutations.iter().map(planned);
         let (root, generation) = (&roots.working, working.generation);
-        let found = self.store.find_leaves(root, generation, changes, &mut working.scratch)?;
-        if !found || !self.prepare_leaves(working, roots, &batch)? {
+        let found = self.store.find_leaves(root, generation, changes, &mut working.scratch);
+        let ready =
+            found.and_then(|found| Ok(found && self.prepare_leaves(working, roots, &batch)?));
+        if !matches!(ready, Ok(true)) {
             working.scratch.copies.clear();
-            return Ok(None);
+            return ready.map(|_| None);
         }
         // Excludes readers.
         let mut view = self.view.write();
