@@ -1,10 +1,13 @@
 //! The `-o` list of a mount: the options of Steadfast, those for mount(8) itself, and those for the
 //! kernel.
 
+use std::path::Path;
+
 use steadfast::TransactionMask;
 use steadfast_fuse::IoUring;
 
 use crate::behaviour::Behaviour;
+use crate::flash_place::FlashPlace;
 use crate::host::Way;
 use crate::observe::address::Address;
 use crate::schedule::Schedule;
@@ -18,7 +21,8 @@ const CACHE_SIZE_MIN: u64 = 1 << 20;
 
 /// Size of a volume, bytes, from which on the kernel delays writes without being asked to. The room
 /// of a smaller one is kept in units that are shorter than the writes of many programs. So such a
-/// write would find out too late that the volume is full.
+/// write would find out too late that the volume is full. On NAND the kernel delays them in any
+/// case, because each small write would use up a page.
 const WRITE_BACK_MIN: u64 = 64 << 20;
 
 /// All options of a mount.
@@ -169,14 +173,15 @@ impl MountSettings {
         changed.apply_one(option).is_ok() && changed.lasting() != self.lasting()
     }
 
-    /// Whether the kernel may delay writes to a volume of `size` bytes.
-    pub fn write_back_at(&self, size: u64) -> bool {
-        self.write_back.unwrap_or(size >= WRITE_BACK_MIN)
+    /// Whether the kernel may delay writes to a volume of `size` bytes in `image`.
+    pub fn write_back_on(&self, image: &Path, size: u64) -> bool {
+        self.write_back
+            .unwrap_or_else(|| size >= WRITE_BACK_MIN || FlashPlace::find(image).is_some())
     }
 
-    /// Says what holds for a volume of `size` bytes where no option does.
-    pub fn with_size(self, size: u64) -> MountSettings {
-        MountSettings { write_back: Some(self.write_back_at(size)), ..self }
+    /// Says what holds for a volume of `size` bytes in `image` where no option does.
+    pub fn on(self, image: &Path, size: u64) -> MountSettings {
+        MountSettings { write_back: Some(self.write_back_on(image, size)), ..self }
     }
 
     /// What lasts as long as the daemon.
@@ -389,9 +394,10 @@ mod tests {
             [("", false, true), ("writethrough", false, false), ("asynchronous", true, true)]
         {
             let settings = parse(list).unwrap();
-            assert_eq!(settings.write_back_at((64 << 20) - 1), small, "{list}");
-            assert_eq!(settings.write_back_at(64 << 20), large, "{list}");
-            assert_eq!(settings.with_size(1 << 20).write_back, Some(small), "{list}");
+            let image = Path::new("no.img");
+            assert_eq!(settings.write_back_on(image, (64 << 20) - 1), small, "{list}");
+            assert_eq!(settings.write_back_on(image, 64 << 20), large, "{list}");
+            assert_eq!(settings.on(image, 1 << 20).write_back, Some(small), "{list}");
         }
     }
 

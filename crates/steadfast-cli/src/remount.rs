@@ -77,7 +77,7 @@ pub fn remount(directory: &Path, options: &[String]) -> Outcome {
     if mount.directory != Path::new("/")
         && let Some(own) = ending::daemon_of(&mount.source).and_then(running::options_of)
         && let Some(option) =
-            running::first_other(&own.with_size(info.size), words(options), mount.dirsync)
+            running::first_other(&own.on(&mount.source, info.size), words(options), mount.dirsync)
     {
         return Err(Failure::new(
             Exit::Usage,

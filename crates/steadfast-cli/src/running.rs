@@ -64,6 +64,8 @@ pub fn first_other<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn of(line: &str) -> Option<MountSettings> {
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn what_is_in_force_may_be_repeated() {
         let own = of("steadfast mount -o threads=3,cache=64MiB,mask=manual i d").unwrap();
-        let own = own.with_size(1 << 30);
+        let own = own.on(Path::new("no.img"), 1 << 30);
         let other = |list: &'static str| first_other(&own, list.split(','), false);
         assert_eq!(
             other("remount,ro,noatime,rw,nosuid,sync,x-y=z,threads=3,cache=64M,mask=manual"),

@@ -210,7 +210,7 @@ fn mount_options(
 ) -> Outcome<MountOptions> {
     let parameters = settings.parameters(volume, image)?;
     // A write-back cache cannot keep the promise of a transaction point at every write.
-    let write_back = settings.write_back_at(volume.info().size)
+    let write_back = settings.write_back_on(image, volume.info().size)
         && !parameters.0.contains(TransactionMask::WRITE);
     let parameters = Some(parameters);
     Ok(MountOptions { write_back, parameters, ..kernel_options(image, settings) })

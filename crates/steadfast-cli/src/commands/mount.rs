@@ -25,7 +25,7 @@ use crate::serve;
 /// colons), cache=SIZE, threads=N, and those that follow.
 ///
 /// With writeback the kernel collects small writes before it sends them; with writethrough it does
-/// not. Without either it does on volumes of at least 64 MiB.
+/// not. Without either it does on volumes of at least 64 MiB, and on raw NAND.
 ///
 /// With recover, a damaged newest state is given up, and the volume continues in an older one. With
 /// shared, for a disk that other machines reach, a check for another writer surrounds each
