@@ -17,7 +17,10 @@
 #![allow(non_camel_case_types)] // The names follow C.
 #![allow(unsafe_code)] // Raw pointers from C: each block states why it is sound.
 #![deny(unsafe_op_in_unsafe_fn)]
-#![allow(clippy::result_large_err)] // A failure holds its text inline: no allocation.
+#![allow(clippy::result_large_err)]
+// A failure holds its text inline: no allocation.
+// With the standard library the platform is no unit struct.
+#![cfg_attr(not(feature = "std"), allow(clippy::default_constructed_unit_structs))]
 #![allow(clippy::missing_safety_doc)] // The header states the caller's obligations in terms of C.
 
 extern crate alloc;

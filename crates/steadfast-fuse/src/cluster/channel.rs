@@ -328,7 +328,9 @@ impl Channel {
             }
             if let Some(request) = Request::parse(&pending.bytes) {
                 state.unsynced.answered(&request, &answer);
-                limit(&request, &mut answer.bytes, pending.asked);
+                if answer.error == 0 {
+                    limit(&request, &mut answer.bytes, pending.asked);
+                }
             }
             pending
         };

@@ -51,6 +51,8 @@ struct Known {
     recalled: Option<Instant>,
     /// Until when the kernel may keep attributes.
     until: Option<Instant>,
+    /// When the kernel itself was told last that it has changed names in this directory.
+    changed: Option<Instant>,
 }
 
 /// The nodes whose attributes the kernel may know.
@@ -81,12 +83,16 @@ pub(super) struct Keeper {
     /// Whether the kernel can expire all names at once.
     epochs: bool,
     settled: Mutex<Settled>,
+    /// Held while the kernel is told to drop what it keeps, so that no other thread takes that for
+    /// done before.
+    dropping: Mutex<()>,
     pub(super) pages: Arc<PageKeeper>,
 }
 
 impl Keeper {
     pub(super) fn new(device: Device, epochs: bool, pages: PageKeeper) -> Keeper {
-        Keeper { device, epochs, settled: Mutex::default(), pages: Arc::new(pages) }
+        let (settled, dropping) = (Mutex::default(), Mutex::default());
+        Keeper { device, epochs, settled, dropping, pages: Arc::new(pages) }
     }
 
     /// Prepares an answer for the kernel. `asked`: when the request has arrived.
@@ -132,8 +138,10 @@ impl Keeper {
         };
         let directories = [Some(request.header.nodeid), target.map(|target| target.newdir)];
         for nodeid in directories.into_iter().flatten() {
-            if self.settled().take_back(nodeid, now) {
-                self.drop_from_kernel(&[nodeid], false);
+            let _one_at_a_time = self.dropping();
+            let kept = self.settled().names_changed(nodeid, now);
+            if kept && self.drop_from_kernel(&[nodeid], false) {
+                self.settled().dropped(nodeid);
             }
         }
     }
@@ -163,6 +171,8 @@ impl Keeper {
         names: bool,
         then: impl FnOnce(bool) + Send + 'static,
     ) {
+        let one_at_a_time = self.dropping();
+        let earlier = self.pages.is_recalling_one(nodes);
         let (kept, names) = {
             let (mut settled, now) = (self.settled(), Instant::now());
             (settled.recall(nodes, now), names && settled.recall_names(now))
@@ -171,10 +181,14 @@ impl Keeper {
             kept.into_iter().partition(|node| self.pages.has(node.nodeid));
         let others: Vec<u64> = others.iter().map(|node| node.nodeid).collect();
         let dropped = self.drop_from_kernel(&others, names);
-        if read.is_empty() {
-            then(dropped);
-        } else {
+        if !read.is_empty() {
             self.pages.recall(read, move |too| then(dropped && too));
+        } else if earlier {
+            // Nothing is kept once the earlier recall is done.
+            self.pages.queue(move || then(dropped));
+        } else {
+            drop(one_at_a_time);
+            then(dropped);
         }
     }
 
@@ -184,12 +198,14 @@ impl Keeper {
         nodes: Vec<RecalledNode>,
         then: impl FnOnce(bool) + Send + 'static,
     ) {
+        let _one_at_a_time = self.dropping();
         self.settled().recall(&nodes, Instant::now());
         self.pages.recall(nodes, then);
     }
 
     /// Has the kernel drop all attributes and names that it keeps.
     pub(super) fn recall_all(&self) {
+        let _one_at_a_time = self.dropping();
         let (kept, names) = {
             let (mut settled, now) = (self.settled(), Instant::now());
             (settled.recall_all(now), settled.recall_names(now))
@@ -220,6 +236,10 @@ impl Keeper {
         }
     }
 
+    fn dropping(&self) -> MutexGuard<'_, ()> {
+        self.dropping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn settled(&self) -> MutexGuard<'_, Settled> {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -234,7 +254,7 @@ impl Settled {
             return false;
         }
         let known = self.nodes.entry(told.nodeid).or_default();
-        if overtaken(known.recalled) {
+        if overtaken(known.recalled) || known.changed.is_some_and(|at| told.asked <= at) {
             return false;
         }
         match known.first {
@@ -252,13 +272,19 @@ impl Settled {
         }
     }
 
-    /// Whether the kernel may keep attributes of a node. The caller has it drop them.
-    fn take_back(&mut self, nodeid: u64, now: Instant) -> bool {
+    /// The kernel has changed names in a directory. Returns whether it may keep attributes of it.
+    fn names_changed(&mut self, nodeid: u64, now: Instant) -> bool {
         self.nodes.get_mut(&nodeid).is_some_and(|known| {
-            let kept = known.is_kept(now);
-            known.until = None;
-            kept
+            known.changed = Some(now);
+            known.is_kept(now)
         })
+    }
+
+    /// The kernel keeps no attributes of a node.
+    fn dropped(&mut self, nodeid: u64) {
+        if let Some(known) = self.nodes.get_mut(&nodeid) {
+            known.until = None;
+        }
     }
 
     /// The kernel itself has changed the attributes or the ACL of a node.
@@ -405,11 +431,14 @@ mod tests {
         settled.may_keep(told(7, 1, at(0))[0], at(0));
         assert!(settled.may_keep(told(7, 1, at(500))[0], at(500)));
         // Another node may change it back before this one is told again.
-        assert!(settled.take_back(7, at(600)) && !settled.take_back(7, at(600)));
-        assert!(settled.may_keep(told(7, 1, at(600))[0], at(600)), "it is settled all the same");
+        assert!(settled.names_changed(7, at(600)));
+        settled.dropped(7);
+        assert!(!settled.names_changed(7, at(601)));
+        assert!(!settled.may_keep(told(7, 1, at(590))[0], at(610)), "asked for before the change");
+        assert!(settled.may_keep(told(7, 1, at(602))[0], at(610)), "it is settled all the same");
         settled.unsettle(7);
-        assert!(!settled.may_keep(told(7, 1, at(600))[0], at(600)));
-        assert!(settled.may_keep(told(7, 1, at(1100))[0], at(1100)));
+        assert!(!settled.may_keep(told(7, 1, at(620))[0], at(620)));
+        assert!(settled.may_keep(told(7, 1, at(1120))[0], at(1120)));
         assert_eq!(settled.recall(&[node(7)], at(1200)), [node(7)]);
     }
 

@@ -150,6 +150,12 @@ impl PageKeeper {
             && told_node(request, answer).is_some_and(|node| self.recalling().contains_key(&node))
     }
 
+    /// Whether one of these nodes is recalled, and the kernel may not have dropped it yet.
+    pub(super) fn is_recalling_one(&self, nodes: &[RecalledNode]) -> bool {
+        let recalling = self.recalling();
+        nodes.iter().any(|node| recalling.contains_key(&node.nodeid))
+    }
+
     /// Calls `then` behind the recalls so far.
     pub(super) fn queue(&self, then: impl FnOnce() + Send + 'static) {
         self.recall(Vec::new(), move |_| then());

@@ -231,10 +231,12 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             false => Duration::ZERO,
         };
         // Those of other answers the kernel must not keep, see `crate::cluster::keeper`.
-        let taken = [opcode::GETATTR, opcode::STATX, opcode::LOOKUP];
-        let attributes = |told: validity::Delegated| match taken.contains(&request.header.opcode) {
-            true => grant(told.nodeid, What::Attributes).unwrap_or_default(),
-            false => Duration::ZERO,
+        let attributes = |told: validity::Delegated| match request.header.opcode {
+            opcode::LOOKUP if told.is_directory => Duration::ZERO,
+            opcode::GETATTR | opcode::STATX | opcode::LOOKUP => {
+                grant(told.nodeid, What::Attributes).unwrap_or_default()
+            }
+            _ => Duration::ZERO,
         };
         let may_cache = |flags| self.may_cache(request.header.nodeid, flags, asked);
         validity::limit(request, answer, names, attributes, may_cache);

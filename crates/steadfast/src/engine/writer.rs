@@ -116,10 +116,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// An event of the mask has happened: a transaction point if the mask has it. A volume that was
     /// opened for reading has nothing to make durable.
     pub(crate) fn event(&self, event: TransactionMask) -> Result<()> {
-        if self.read_only {
-            return self.check_open();
-        }
-        if self.active_mask().contains(event) { self.transact_now() } else { Ok(()) }
+        let wanted = !self.read_only && self.active_mask().contains(event);
+        if wanted { self.transact_now() } else { self.check_open() }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
