@@ -72,8 +72,8 @@ pub struct Metaroot {
 pub enum SlotCopy {
     /// A valid metaroot.
     Valid(Metaroot),
-    /// Nothing: never written, or erased.
-    Blank,
+    /// Nothing: never written, or erased. All bytes are this one.
+    Blank(u8),
     /// Torn, damaged or unreadable.
     Invalid,
 }
@@ -85,8 +85,14 @@ pub(super) fn read_size(medium: &impl Medium) -> usize {
     STRUCTURE_SIZE.next_multiple_of(medium.geometry().atomic_unit.max(1) as usize)
 }
 
-pub(super) fn is_blank(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| Some(byte) == bytes.first())
+impl SlotCopy {
+    /// A copy with these bytes, which are no metaroot of its slot.
+    pub(super) fn without_metaroot(bytes: &[u8]) -> SlotCopy {
+        match bytes.first() {
+            Some(first) if bytes.iter().all(|byte| byte == first) => SlotCopy::Blank(*first),
+            _ => SlotCopy::Invalid,
+        }
+    }
 }
 
 /// Whether these are the bytes of a metaroot with another uuid: the volume was formatted again.
@@ -112,8 +118,7 @@ impl Metaroot {
         }
         match Self::decode(&buffer, superblock, platform) {
             Some(found) => SlotCopy::Valid(found),
-            None if is_blank(&buffer[..STRUCTURE_SIZE]) => SlotCopy::Blank,
-            None => SlotCopy::Invalid,
+            None => SlotCopy::without_metaroot(&buffer[..STRUCTURE_SIZE]),
         }
     }
 

@@ -4,7 +4,7 @@
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
-use crate::format::metaroot::{Metaroot, SlotCopy, is_blank, read_size};
+use crate::format::metaroot::{Metaroot, SlotCopy, read_size};
 use crate::format::{STRUCTURE_SIZE, Superblock};
 use crate::memory::{self, Boxed};
 use crate::platform::Platform;
@@ -61,8 +61,7 @@ impl Slots {
                         }
                         SlotCopy::Valid(found)
                     }
-                    None if is_blank(&buffer[..STRUCTURE_SIZE]) => SlotCopy::Blank,
-                    None => SlotCopy::Invalid,
+                    None => SlotCopy::without_metaroot(&buffer[..STRUCTURE_SIZE]),
                 };
             }
             match failure.filter(|_| readable == 0) {

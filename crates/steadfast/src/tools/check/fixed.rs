@@ -4,7 +4,7 @@ use alloc::format;
 
 use steadfast_media::Medium;
 
-use crate::format::{Metaroot, STRUCTURE_SIZE, SlotCopy, Superblock};
+use crate::format::{ERASED, Metaroot, STRUCTURE_SIZE, SlotCopy, Superblock};
 use crate::log::{Stranded, scan, stranded};
 use crate::newer::NewerState;
 use crate::platform::Platform;
@@ -44,11 +44,17 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
     reporter: &mut Reporter<'_>,
 ) {
     let slot = newest.generation.0 % 2;
-    for offset in superblock.metaroot_offsets(slot) {
+    for (index, offset) in superblock.metaroot_offsets(slot).into_iter().enumerate() {
         let copy = Metaroot::read_copy(medium, superblock, platform, offset);
-        // A power cut between the two copies leaves the second one older.
-        let older = matches!(copy, SlotCopy::Valid(found) if found.generation.0 % 2 == slot
-            && found.generation < newest.generation);
+        // A power cut between the two copies leaves the second one as it was: older, or erased by
+        // format or a resize.
+        let older = match copy {
+            SlotCopy::Valid(found) => {
+                found.generation.0 % 2 == slot && found.generation < newest.generation
+            }
+            SlotCopy::Blank(byte) => index > 0 && byte == ERASED,
+            SlotCopy::Invalid => false,
+        };
         if copy != SlotCopy::Valid(*newest) && !older {
             let generation = newest.generation.0;
             let text = format!(
@@ -64,7 +70,8 @@ pub(super) fn check_metaroots<M: Medium, P: Platform>(
     let valid =
         |copy: &SlotCopy| matches!(copy, SlotCopy::Valid(found) if found.generation.0 % 2 == other);
     let at = At::block(block_of(superblock, offsets[0]));
-    if !copies.iter().any(valid) && !copies.contains(&SlotCopy::Blank) {
+    let is_blank = |copy: &SlotCopy| matches!(copy, SlotCopy::Blank(_));
+    if !copies.iter().any(valid) && !copies.iter().any(is_blank) {
         let text = format!(
             "metaroot slot {other} has no valid copy, at bytes {} and {}: a state newer than generation {} may be lost",
             offsets[0], offsets[1], newest.generation.0

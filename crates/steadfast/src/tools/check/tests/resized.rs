@@ -4,7 +4,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use steadfast_media::{Medium, MemoryMedium};
+use steadfast_media::sim::Survival;
+use steadfast_media::{Medium, MemoryMedium, SimMedium, SimOptions};
 
 use crate::engine::tests::TestPlatform;
 use crate::error::Result;
@@ -74,6 +75,37 @@ fn resized_volumes_with_snapshots_are_clean() {
     for (what, medium) in volumes() {
         let report = run(&medium).unwrap();
         assert!(report.is_clean() && report.snapshots == 2, "{what}: {:#?}", report.findings);
+    }
+}
+
+/// Format and a resize erase a slot of metaroots. The next checkpoint writes its first copy, and the
+/// writer may be killed before the second one.
+#[test]
+fn an_end_between_the_first_two_copies_of_a_slot_is_no_damage() {
+    for grows in [false, true] {
+        for requests in 0.. {
+            let sim = Arc::new(SimMedium::new(SimOptions::disk(2 << 20)));
+            let options =
+                FormatOptions { block_size: 512, size: Some(1 << 20), ..FormatOptions::default() };
+            Volume::format(&sim, &options, &TestPlatform).unwrap();
+            let volume = Volume::open(sim.clone(), OpenOptions::default(), TestPlatform).unwrap();
+            if grows {
+                volume.checkpoint().unwrap();
+                volume.grow(2 << 20).unwrap();
+            }
+            volume
+                .create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &Caller::default())
+                .unwrap();
+            sim.arm_power_cut(requests);
+            let ended = volume.checkpoint().is_ok() && !sim.is_off();
+            let image = Arc::new(sim.power_cut_with(Survival::First(sim.in_flight())));
+            let report = run(&image).unwrap();
+            assert!(report.is_clean(), "{grows}, {requests}: {:#?}", report.findings);
+            if ended {
+                assert!(requests > 3, "{requests} requests");
+                break;
+            }
+        }
     }
 }
 
