@@ -60,6 +60,8 @@ fn a_device_is_written_into_and_stays_one() {
     }
     // An image can only be made in a file, and a name from an image never replaces a device.
     scratch.fails(2, "image build node source");
+    let line = scratch.fails(2, "image build - source");
+    assert!(line.contains("'./-'") && !scratch.path("-").exists(), "{line}");
     scratch.fails(2, "image build --force link source");
     fs::create_dir(scratch.path("into")).unwrap();
     let made = mknodat(

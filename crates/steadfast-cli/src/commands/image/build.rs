@@ -142,6 +142,14 @@ fn check_target(args: &Args) -> Outcome {
             "build a file and copy it there with 'dd', or make a volume there and use 'put'",
         ));
     }
+    if args.image.as_os_str() == "-" {
+        return Err(Failure::new(
+            Exit::Usage,
+            "an image is not built to standard output",
+            args.image.display(),
+            "give the name of a file; a file of this name is './-'",
+        ));
+    }
     match fs::metadata(&args.image) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::host(&error, "look at", &args.image)),
