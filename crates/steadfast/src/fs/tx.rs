@@ -85,6 +85,12 @@ impl<'k, K: Keyspace> Tx<'k, K> {
             self.get_with(key, |_| ()) != Ok(None) || planted(Sabotage::RemoveAtHole),
             "{key:?} does not exist"
         );
+        self.remove_scanned(key)
+    }
+
+    /// As [`remove`](Self::remove), for a key that a scan has found. In a damaged tree a search may
+    /// not find it.
+    pub fn remove_scanned(&mut self, key: &Key) -> Result<()> {
         match self.position(key) {
             // Perhaps only this operation has it.
             Ok(_) => self.delete(key),
