@@ -97,7 +97,7 @@ pub(crate) fn bury<K: Keyspace>(
         let (keys, all) = keys(tx, inode, limit)?;
         if all {
             for (key, _) in keys {
-                tx.remove_scanned(&key)?;
+                tx.remove(&key)?;
             }
             tx.remove(&Key::inode(inode))?;
             // An inode with a name was an orphan only while it was being truncated.

@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::format::key::Key;
 use crate::format::{Mutation, Value};
 use crate::memory;
-use crate::sabotage::{Sabotage, planted};
 use crate::types::Timestamp;
 
 /// The changes of one operation, not yet visible to others.
@@ -79,18 +78,9 @@ impl<'k, K: Keyspace> Tx<'k, K> {
     }
 
     /// Removes `key`, which this operation has read: as [`delete`](Self::delete), without looking
-    /// once more whether it exists.
+    /// once more whether it exists. In a damaged tree a search may not find what a scan has found.
+    /// Then nothing is removed.
     pub fn remove(&mut self, key: &Key) -> Result<()> {
-        debug_assert!(
-            self.get_with(key, |_| ()) != Ok(None) || planted(Sabotage::RemoveAtHole),
-            "{key:?} does not exist"
-        );
-        self.remove_scanned(key)
-    }
-
-    /// As [`remove`](Self::remove), for a key that a scan has found. In a damaged tree a search may
-    /// not find it.
-    pub fn remove_scanned(&mut self, key: &Key) -> Result<()> {
         match self.position(key) {
             // Perhaps only this operation has it.
             Ok(_) => self.delete(key),
