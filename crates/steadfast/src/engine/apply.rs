@@ -213,9 +213,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ) -> Result<Option<i64>> {
         let changes = batch.mutations.iter().map(planned);
         let (root, generation) = (&roots.working, working.generation);
-        let found = self.store.find_leaves(root, generation, changes, &mut working.scratch);
-        let ready =
-            found.and_then(|found| Ok(found && self.prepare_leaves(working, roots, &batch)?));
+        let ready = match self.store.find_leaves(root, generation, changes, &mut working.scratch) {
+            Ok(true) => self.prepare_leaves(working, roots, &batch),
+            other => other,
+        };
         if !matches!(ready, Ok(true)) {
             working.scratch.copies.clear();
             return ready.map(|_| None);

@@ -42,6 +42,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     ///
     /// # Errors
     /// `OutOfMemory`. Whatever else is wrong with the tree is found by a [plan](Self::plan).
+    #[inline(never)]
     pub fn find_leaves(
         &self,
         root: &Root,
