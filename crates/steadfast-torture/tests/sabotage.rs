@@ -22,7 +22,7 @@ use steadfast_torture::world::{Profile, World};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, with the
 /// number of seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 34] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 35] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
@@ -41,6 +41,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 34] = [
     (Sabotage::ReadPastTheLog, 10),
     (Sabotage::ReplayTwice, 10),
     (Sabotage::ChangeCommittedNode, 10),
+    (Sabotage::LeadToOldNode, 10),
     (Sabotage::ForgetBitmap, 10),
     (Sabotage::ForgetOrphan, 10),
     (Sabotage::KeepOldAttributes, 10),

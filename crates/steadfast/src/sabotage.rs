@@ -55,6 +55,8 @@ pub enum Sabotage {
     ReplayTwice,
     /// A node is changed in place instead of being copied.
     ChangeCommittedNode,
+    /// The branch above a node that was copied without a plan leads to the old node.
+    LeadToOldNode,
     /// Nodes are not compared with their checksums.
     IgnoreNodeChecksum,
     /// Data is not compared with its checksums when it is read.

@@ -120,6 +120,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
                 root.pointer = pointer;
                 continue;
             };
+            if planted(Sabotage::LeadToOldNode) {
+                continue;
+            }
             let above = copies.address(place);
             let branch = cache.get_mut(above.0, |_| Ok(()))?.ok_or(lost(above))?;
             branch.replace(index, &pointer.encode());
