@@ -26,7 +26,7 @@ use steadfast_media::random::Random;
 use steadfast_media::sim::Recording;
 use steadfast_media::{SimMedium, SimOptions};
 
-use self::cuts::History;
+use self::cuts::{CutMedium, History};
 use crate::admission::{Admission, Surroundings};
 use crate::errno::Errno;
 use crate::open::Handle;
@@ -57,7 +57,7 @@ struct ModelFile {
 
 /// The kernel and the volume below it.
 struct World {
-    volume: Volume<Arc<SimMedium>, HostPlatform>,
+    volume: Volume<Arc<CutMedium>, HostPlatform>,
     files: RefCell<BTreeMap<u64, ModelFile>>,
     limit: Cell<u64>,
     lost: Cell<u64>,
@@ -68,7 +68,7 @@ struct World {
 impl World {
     fn new(size: u64, block_size: u32, mask: TransactionMask) -> World {
         let sim = SimOptions { recording: Recording::Off, ..SimOptions::disk(size) };
-        let medium = Arc::new(SimMedium::new(sim));
+        let medium = Arc::new(CutMedium::new(SimMedium::new(sim)));
         let options = FormatOptions { block_size, mask, ..FormatOptions::default() };
         Volume::format(&medium, &options, &HostPlatform::new()).unwrap();
         let volume = Volume::open(medium, OpenOptions::default(), HostPlatform::new()).unwrap();

@@ -7,18 +7,20 @@
 //!   acknowledged;
 //! - a file that was fsynced, and not changed since, has the bytes that programs have seen.
 //!
-//! Contents are compared by a hash of all bytes.
+//! A cut falls between two steps of the programs, or inside one: behind any write or flush of a
+//! commit, a checkpoint, a removal. Contents are compared by a hash of all bytes.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use steadfast::check::{CheckOptions, check};
 use steadfast::fs::{Caller, NewNode};
 use steadfast::{Error, InodeNumber, OpenOptions, TransactionMask, Volume};
 use steadfast_host::HostPlatform;
 use steadfast_media::random::Random;
-use steadfast_media::{Medium, MemoryMedium, SimMedium};
+use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium, SimMedium};
 
 use super::{MIB, PAGE, Run, World};
 use crate::admission::Surroundings;
@@ -28,17 +30,84 @@ const ROUNDS: u64 = 6;
 /// Writes that a full volume refuses before it is emptied.
 const FULL: u64 = 20;
 
+/// Writes and flushes of a step, one of which a cut inside it may follow.
+const REQUESTS: u64 = 12;
+
 /// The volume below the model.
-type Below = Volume<Arc<SimMedium>, HostPlatform>;
+type Below = Volume<Arc<CutMedium>, HostPlatform>;
+
+/// A simulated disk that keeps what a power cut would leave behind one of its next requests.
+pub(super) struct CutMedium {
+    sim: SimMedium,
+    cut: Mutex<Option<Cut>>,
+}
+
+/// A cut inside a step.
+struct Cut {
+    /// Writes and flushes before it.
+    after: u64,
+    seed: u64,
+    image: Option<MemoryMedium>,
+}
+
+impl CutMedium {
+    pub(super) fn new(sim: SimMedium) -> CutMedium {
+        CutMedium { sim, cut: Mutex::default() }
+    }
+
+    fn arm(&self, after: u64, seed: u64) {
+        *self.cut.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Cut { after, seed, image: None });
+    }
+
+    /// What the armed cut has left; none if the step has made fewer requests.
+    fn take(&self) -> Option<MemoryMedium> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner).take()?.image
+    }
+
+    fn requested(&self) {
+        let mut cut = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(cut) = cut.as_mut().filter(|cut| cut.image.is_none()) else { return };
+        match cut.after.checked_sub(1) {
+            Some(left) => cut.after = left,
+            None => cut.image = Some(self.sim.power_cut(cut.seed)),
+        }
+    }
+}
+
+impl Medium for CutMedium {
+    fn geometry(&self) -> Geometry {
+        self.sim.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.sim.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.sim.write(offset, data).inspect(|()| self.requested())
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        self.sim.flush().inspect(|()| self.requested())
+    }
+}
 
 /// The requests that the volume has executed, and what programs were told.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Files at the last acknowledged point.
-    durable: BTreeMap<u64, u64>,
-    /// Changes since then: the contents of a file behind each, or none if it was removed.
+    /// The contents of a file behind each change, or none if it was removed.
     changes: Vec<(u64, Option<u64>)>,
+    /// How many changes an acknowledged point has made durable.
+    durable: usize,
     /// Contents of files that were fsynced, and that no program has changed since.
+    synced: BTreeMap<u64, u64>,
+}
+
+/// What a cut must keep.
+#[derive(Clone)]
+struct Kept {
+    durable: usize,
     synced: BTreeMap<u64, u64>,
 }
 
@@ -53,29 +122,35 @@ impl History {
     }
 
     pub(super) fn all_durable(&mut self) {
-        for (nodeid, contents) in self.changes.drain(..) {
-            apply(&mut self.durable, nodeid, contents);
-        }
+        self.durable = self.changes.len();
     }
 
-    /// Compares the files that a cut has left.
-    fn check(&self, found: &BTreeMap<u64, u64>) -> Result<(), String> {
-        for (nodeid, contents) in &self.synced {
+    fn kept(&self) -> Kept {
+        Kept { durable: self.durable, synced: self.synced.clone() }
+    }
+
+    /// Compares the files that a cut has left behind the moment of `kept`.
+    fn check(&self, kept: &Kept, found: &BTreeMap<u64, u64>) -> Result<(), String> {
+        // What a program has changed in the meantime may be old or new.
+        let unchanged = kept.synced.iter().filter(|(nodeid, _)| self.synced.contains_key(nodeid));
+        for (nodeid, contents) in unchanged {
             if found.get(nodeid) != Some(contents) {
                 return Err(format!("file {nodeid} is not as at its fsync"));
             }
         }
-        let mut state = self.durable.clone();
+        let (durable, later) = self.changes.split_at(kept.durable);
+        let mut state = BTreeMap::new();
+        durable.iter().for_each(|(nodeid, contents)| apply(&mut state, *nodeid, *contents));
         if state == *found {
             return Ok(());
         }
-        for (nodeid, contents) in &self.changes {
+        for (nodeid, contents) in later {
             apply(&mut state, *nodeid, *contents);
             if state == *found {
                 return Ok(());
             }
         }
-        Err(format!("no state of {} is the one of {} files", self.changes.len() + 1, found.len()))
+        Err(format!("no state of {} is the one of {} files", later.len() + 1, found.len()))
     }
 }
 
@@ -120,10 +195,13 @@ fn fill(volume: &Volume<Arc<MemoryMedium>, HostPlatform>) -> Result<(), Error> {
 }
 
 impl World {
-    /// Cuts the power now, and compares what is left. It is sound, and can be filled. The run goes
-    /// on.
-    fn cut(&self, medium: &SimMedium, created: u64, seed: u64) -> Result<(), String> {
-        let image = Arc::new(medium.power_cut(seed));
+    fn history(&self) -> &RefCell<History> {
+        self.history.as_ref().expect("it is kept where power is cut")
+    }
+
+    /// Compares what a cut has left behind the moment of `kept`. It is sound, and can be filled.
+    fn check_cut(&self, image: MemoryMedium, created: u64, kept: &Kept) -> Result<(), String> {
+        let image = Arc::new(image);
         let opened = Volume::open(image.clone(), OpenOptions::default(), HostPlatform::new());
         let volume = opened.map_err(|error| format!("the volume does not open: {error}"))?;
         let mut found = BTreeMap::new();
@@ -135,8 +213,7 @@ impl World {
                 Err(error) => return Err(format!("file {nodeid}: {error}")),
             }
         }
-        let history = self.history.as_ref().expect("it is kept where power is cut");
-        history.borrow().check(&found)?;
+        self.history().borrow().check(kept, &found)?;
         let listed = volume
             .read_directory(InodeNumber::ROOT, 0, 1 << 20)
             .map_err(|error| error.to_string())?;
@@ -173,44 +250,81 @@ impl Run {
         }
     }
 
-    /// Fills and empties a volume, with power cuts in between. Returns how many, and how many writes
-    /// were refused.
-    fn with_cuts(seed: u64, ignore_flushes: bool) -> Result<(u64, u64), String> {
+    /// Runs a step. Power may be cut inside it and behind it; the run goes on.
+    fn with_cut<T>(
+        &mut self,
+        cuts: &mut Cuts,
+        step: impl FnOnce(&mut Run) -> T,
+    ) -> Result<T, String> {
+        let medium = Arc::clone(self.world.volume.medium());
+        let before = self.world.history().borrow().kept();
+        if cuts.random.one_in(2) {
+            medium.arm(cuts.random.below(REQUESTS), cuts.random.below(u64::MAX));
+        }
+        let result = step(self);
+        if let Some(image) = medium.take() {
+            cuts.inside += 1;
+            self.world.check_cut(image, self.next, &before)?;
+        }
+        if cuts.random.one_in(8) {
+            cuts.behind += 1;
+            let image = medium.sim.power_cut(cuts.random.below(u64::MAX));
+            let kept = self.world.history().borrow().kept();
+            self.world.check_cut(image, self.next, &kept)?;
+        }
+        Ok(result)
+    }
+
+    /// Fills and empties a volume, with power cuts in between.
+    fn with_cuts(seed: u64, ignore_flushes: bool) -> Result<Cuts, String> {
         let mut run = Run::of_size(MIB << (seed % 2), Random::new(seed));
         run.world.history = Some(Default::default());
-        let medium = Arc::clone(run.world.volume.medium());
-        medium.ignore_flushes(ignore_flushes);
-        let mut random = Random::new(!seed);
-        let (mut cuts, mut refused) = (0, 0);
+        run.world.volume.medium().sim.ignore_flushes(ignore_flushes);
+        let mut cuts = Cuts { random: Random::new(!seed), inside: 0, behind: 0, refused: 0 };
+        run.fill_and_empty(&mut cuts).map_err(|error| {
+            format!("seed {seed}, cuts {} and {}: {error}", cuts.inside, cuts.behind)
+        })?;
+        Ok(cuts)
+    }
+
+    fn fill_and_empty(&mut self, cuts: &mut Cuts) -> Result<(), String> {
         for _ in 0..ROUNDS {
             let mut full = 0;
             while full < FULL {
-                full += u64::from(!run.step());
-                if random.one_in(8) {
-                    cuts += 1;
-                    run.world
-                        .cut(&medium, run.next, random.below(u64::MAX))
-                        .map_err(|error| format!("seed {seed}, cut {cuts}: {error}"))?;
-                }
+                full += u64::from(!self.with_cut(cuts, Run::step)?);
             }
-            refused += full;
-            while let Some(snapshot) = run.snapshots.pop_front() {
-                run.world.volume.snapshot_delete(&snapshot).unwrap();
+            cuts.refused += full;
+            while let Some(snapshot) = self.snapshots.pop_front() {
+                let delete = |run: &mut Run| run.world.volume.snapshot_delete(&snapshot);
+                self.with_cut(cuts, delete)?.unwrap();
             }
-            (0..=run.world.written().len() / 2).for_each(|_| run.remove());
+            for _ in 0..=self.world.written().len() / 2 {
+                self.with_cut(cuts, Run::remove)?;
+            }
         }
-        Ok((cuts, refused))
+        Ok(())
     }
+}
+
+/// Power cuts of a run, and writes that were refused.
+struct Cuts {
+    random: Random,
+    inside: u64,
+    behind: u64,
+    refused: u64,
 }
 
 #[test]
 fn a_power_cut_keeps_what_was_synced_and_a_state_of_the_volume() {
-    let (mut cuts, mut refused) = (0, 0);
+    let (mut inside, mut behind, mut refused) = (0, 0, 0);
     for seed in 1..=super::seeds(40) {
-        let run = Run::with_cuts(seed, false).unwrap();
-        (cuts, refused) = (cuts + run.0, refused + run.1);
+        let cuts = Run::with_cuts(seed, false).unwrap();
+        inside += cuts.inside;
+        behind += cuts.behind;
+        refused += cuts.refused;
     }
-    assert!(cuts > 1_000 && refused > 1_000, "{cuts} cuts, {refused} writes refused");
+    println!("{inside} cuts inside steps, {behind} behind them, {refused} writes refused");
+    assert!(inside > 1_000 && behind > 1_000 && refused > 1_000);
 }
 
 #[test]
