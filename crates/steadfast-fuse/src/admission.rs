@@ -41,7 +41,7 @@
 //! The decisions are in this module, without a kernel or a volume ([`Surroundings`]), so that a
 //! model can replace both. `filesystem/admitting.rs` connects them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -116,8 +116,8 @@ enum Seen {
 #[derive(Debug, Default)]
 struct Units {
     given: u64,
-    /// Node ids of files with units: they may have dirty pages.
-    files: HashSet<u64>,
+    /// Node ids of files with units: they may have dirty pages. Ordered, so the model repeats.
+    files: BTreeSet<u64>,
     last: HashMap<u64, Seen>,
     /// Files that were emptied while they were open for writing, and their bytes before.
     emptied: HashMap<u64, u64>,

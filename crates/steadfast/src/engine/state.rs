@@ -140,8 +140,9 @@ pub struct Working {
     pub held_data: u64,
     /// Entries that the newest snapshot's dead list takes at the next freeze.
     pub dying: Dying,
-    /// Whether the last change that found no space fits after a checkpoint, if that was counted.
-    pub fits_later: Option<bool>,
+    /// Blocks that the last change that found no space needs after a checkpoint, beside what its
+    /// class must leave, if they were counted.
+    pub needs_later: Option<u64>,
     /// Checkpoints that freed too little.
     pub futile: FutileCheckpoints,
 }

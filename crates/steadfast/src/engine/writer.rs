@@ -39,7 +39,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let writer = Writer { engine: self, working: RefCell::new(self.working.lock()) };
         // A rollback that was waited for may have failed.
         self.check_going_on()?;
-        writer.working.borrow_mut().fits_later = None;
+        writer.working.borrow_mut().needs_later = None;
         Ok(writer)
     }
 
@@ -179,9 +179,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 }
 
 impl<M: Medium, P: Platform> Writer<'_, M, P> {
-    /// Whether the last change that did not fit will fit after a checkpoint, if that was counted.
-    pub(crate) fn fits_later(&self) -> Option<bool> {
-        self.working.borrow().fits_later
+    /// Blocks that the last change that did not fit needs after a checkpoint, beside what its class
+    /// must leave, if they were counted.
+    pub(crate) fn needs_later(&self) -> Option<u64> {
+        self.working.borrow().needs_later
     }
 }
 

@@ -45,7 +45,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let writer = self.engine.writer()?;
             let mut tx = Tx::new(&writer, class);
             let result = operation(&mut tx).and_then(|value| tx.apply().map(|()| value));
-            let wanted = Shortage::Change(class, writer.fits_later());
+            let wanted = Shortage::Change(class, writer.needs_later());
             drop(writer);
             match result {
                 Err(Error::NoSpace) if tries < RECLAIM_TRIES && self.reclaim(wanted, tries)? => {
@@ -94,9 +94,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut tries = 0;
         loop {
             match self.engine.snapshot_create(name) {
-                Err(Error::NoSpace)
-                    if self.reclaim(Shortage::Change(SpaceClass::Normal, None), tries)? =>
-                {
+                Err(Error::NoSpace) if self.reclaim(Shortage::Snapshot, tries)? => {
                     tries += 1;
                 }
                 result => return result,

@@ -60,9 +60,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(plan);
         }
         if wanted.class != SpaceClass::Freeing {
-            let left = self.left_by_change(working, wanted.class);
-            working.fits_later =
-                self.change_fits_after_checkpoint(working, roots, wanted, &plan, left).ok();
+            working.needs_later = self.needs_after_checkpoint(working, roots, wanted, &plan).ok();
             return Err(Error::NoSpace);
         }
         plan.confined = Some(self.count_budget(working, roots, wanted)?);
@@ -94,18 +92,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Whether there is room for a change after a checkpoint, as far as can be counted. At that
-    /// time freed blocks are back, no group is changed, and every node on the path is of an
+    /// Blocks that a change needs after a checkpoint, with those for the freeze after it, as far as
+    /// can be counted. At that time no group is changed, and every node on the path is of an
     /// earlier generation.
     #[inline(never)]
-    fn change_fits_after_checkpoint(
+    fn needs_after_checkpoint(
         &self,
         working: &Working,
         roots: &Roots,
         wanted: &Wanted<'_>,
         plan: &Plan,
-        left: u64,
-    ) -> Result<bool> {
+    ) -> Result<u64> {
         let own =
             plan.visited.iter().filter(|visited| visited.pointer.generation == working.generation);
         let nodes = plan.nodes.saturating_add(own.count() as u64);
@@ -113,9 +110,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let dead = wanted.dead as u64 + nodes.min(working.snapshots.shared_nodes) * copies;
         let more = More { groups: working.space.groups_of(wanted.runs)?.len() as u64, dead };
         let freeze = self.freeze_cost_of(working, &roots.working, Unsettled::default(), more);
-        let needed =
-            nodes.saturating_mul(self.node_cost()).saturating_add(freeze).saturating_add(left);
-        Ok(self.available(working).saturating_add(working.space.almost_free()) >= needed)
+        Ok(nodes.saturating_mul(self.node_cost()).saturating_add(freeze))
     }
 
     /// Whether `blocks` blocks are available for nodes. The blocks of one node must be contiguous,

@@ -5,26 +5,61 @@ use crate::engine::keyspace::SpaceClass;
 /// What there was no space for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shortage {
-    /// A change of the tree; whether it fits after a checkpoint, if that was counted.
-    Change(SpaceClass, Option<bool>),
+    /// A change of the tree. Blocks that it needs after a checkpoint, beside what its class must
+    /// leave, if they were counted.
+    Change(SpaceClass, Option<u64>),
     /// A number of data blocks, for a request as a whole.
     Data(SpaceClass, u64),
+    /// A snapshot, which needs the room for removals under it.
+    Snapshot,
 }
 
-/// Checkpoints that freed too little: blocks that the working state used, and data blocks that were
-/// wanted.
+impl Shortage {
+    /// The class of space that it may use.
+    pub fn class(self) -> SpaceClass {
+        match self {
+            Shortage::Change(class, _) | Shortage::Data(class, _) => class,
+            Shortage::Snapshot => SpaceClass::Normal,
+        }
+    }
+
+    /// Blocks, as far as they are known: what was not counted may need any number.
+    fn blocks(self) -> u64 {
+        match self {
+            Shortage::Change(_, blocks) => blocks.unwrap_or(u64::MAX),
+            Shortage::Data(_, blocks) => blocks,
+            Shortage::Snapshot => u64::MAX,
+        }
+    }
+
+    /// The place of its kind in [`FutileCheckpoints`]. A removal has none.
+    fn place(self) -> Option<usize> {
+        match self {
+            Shortage::Change(SpaceClass::Normal, _) => Some(0),
+            Shortage::Change(SpaceClass::Rewrite, _) => Some(1),
+            Shortage::Change(SpaceClass::Freeing, _) => None,
+            Shortage::Data(SpaceClass::Normal | SpaceClass::Freeing, _) => Some(2),
+            Shortage::Data(SpaceClass::Rewrite, _) => Some(3),
+            Shortage::Snapshot => Some(4),
+        }
+    }
+}
+
+/// A checkpoint that freed too little.
+#[derive(Debug, Clone, Copy)]
+struct Futile {
+    /// Blocks that there were room for behind it.
+    room: u64,
+    /// Blocks that were wanted.
+    blocks: u64,
+}
+
+/// Checkpoints that freed too little: the last one for each kind of [`Shortage`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FutileCheckpoints {
     /// Whether one was made since the last [`note`](Self::note).
     made: bool,
-    /// For new data and for rewrites.
-    change: [Option<u64>; 2],
-    data: [Option<(u64, u64)>; 2],
-}
-
-/// The place of a class in [`FutileCheckpoints`].
-fn place(class: SpaceClass) -> usize {
-    usize::from(class == SpaceClass::Rewrite)
+    last: [Option<Futile>; 5],
 }
 
 impl FutileCheckpoints {
@@ -33,27 +68,57 @@ impl FutileCheckpoints {
         self.made = true;
     }
 
-    /// Whether a checkpoint for the same request would free too little again.
-    pub fn again(&self, wanted: Shortage, used: u64) -> bool {
-        match wanted {
-            Shortage::Change(SpaceClass::Freeing, _) => false,
-            Shortage::Change(class, _) => {
-                self.change[place(class)].is_some_and(|then| used >= then)
-            }
-            Shortage::Data(class, blocks) => {
-                self.data[place(class)].is_some_and(|(then, few)| used >= then && blocks >= few)
-            }
-        }
+    /// Whether a checkpoint for this would free too little, too: as much or more is wanted, and
+    /// there are no more than `room` blocks for it.
+    pub fn again(&self, wanted: Shortage, room: u64) -> bool {
+        let last = wanted.place().and_then(|place| self.last[place]);
+        last.is_some_and(|last| room <= last.room && wanted.blocks() >= last.blocks)
     }
 
-    /// Notes that there was no space after the last checkpoint.
-    pub fn note(&mut self, wanted: Shortage, used: u64) {
-        if !core::mem::take(&mut self.made) {
-            return;
+    /// Notes that there was no space after the last checkpoint, with room for `room` blocks.
+    pub fn note(&mut self, wanted: Shortage, room: u64) {
+        if core::mem::take(&mut self.made)
+            && let Some(place) = wanted.place()
+        {
+            self.last[place] = Some(Futile { room, blocks: wanted.blocks() });
         }
-        match wanted {
-            Shortage::Change(class, _) => self.change[place(class)] = Some(used),
-            Shortage::Data(class, blocks) => self.data[place(class)] = Some((used, blocks)),
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(wanted: Shortage, room: u64) -> FutileCheckpoints {
+        let mut futile = FutileCheckpoints::default();
+        futile.begin();
+        futile.note(wanted, room);
+        futile
+    }
+
+    #[test]
+    fn only_as_much_or_more_in_no_more_room_is_in_vain_again() {
+        let futile = noted(Shortage::Change(SpaceClass::Normal, Some(60)), 50);
+        let again = |needed, room| futile.again(Shortage::Change(SpaceClass::Normal, needed), room);
+        assert!(again(Some(60), 50) && again(Some(70), 40) && again(None, 50));
+        assert!(!again(Some(59), 50) && !again(Some(60), 51));
+        assert!(!futile.again(Shortage::Data(SpaceClass::Normal, 60), 50));
+        let removal = Shortage::Change(SpaceClass::Freeing, Some(60));
+        assert!(!noted(removal, 50).again(removal, 50));
+    }
+
+    #[test]
+    fn what_was_in_vain_for_a_snapshot_says_nothing_about_writes() {
+        let futile = noted(Shortage::Snapshot, 1000);
+        assert!(futile.again(Shortage::Snapshot, 900));
+        assert!(!futile.again(Shortage::Change(SpaceClass::Normal, None), 900));
+        assert!(!futile.again(Shortage::Data(SpaceClass::Normal, 800), 900));
+    }
+
+    #[test]
+    fn without_a_checkpoint_nothing_was_in_vain() {
+        let mut futile = FutileCheckpoints::default();
+        futile.note(Shortage::Snapshot, 1000);
+        assert!(!futile.again(Shortage::Snapshot, 1000));
     }
 }

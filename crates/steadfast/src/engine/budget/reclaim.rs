@@ -6,8 +6,8 @@
 //!
 //! The count can be wrong: a node needs free blocks that lie side by side, and the count does not
 //! show whether they do. So a checkpoint can be in vain. The same or a larger request then makes no
-//! other one until the volume uses fewer blocks
-//! ([`FutileCheckpoints`](super::futile::FutileCheckpoints)).
+//! other one until there is room for more
+//! blocks ([`FutileCheckpoints`](super::futile::FutileCheckpoints)).
 //!
 //! The blocks of deleted snapshots come back in steps. The background makes these steps, and an
 //! operation without space makes some itself, here. `fs/reclaim.rs` does the same for removed
@@ -57,14 +57,20 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// checkpoint was made for it, this notes that it was in vain.
     pub(crate) fn note_in_vain(&self, wanted: Shortage) {
         let mut working = self.working.lock();
-        let used = working.space.used();
-        working.futile.note(wanted, used);
+        let room = self.room_after_checkpoint(&working, wanted.class());
+        working.futile.note(wanted, room);
+    }
+
+    /// Blocks that a checkpoint leaves free beside those that changes of this class must leave.
+    fn room_after_checkpoint(&self, working: &Working, class: SpaceClass) -> u64 {
+        let free = self.available(working).saturating_add(working.space.almost_free());
+        free.saturating_sub(self.reserve_for(working, class))
     }
 
     /// Whether `wanted` fits after a checkpoint, as far as its blocks can be counted.
     pub(crate) fn fits_later(&self, wanted: Shortage) -> bool {
         match wanted {
-            Shortage::Change(..) => true,
+            Shortage::Change(..) | Shortage::Snapshot => true,
             Shortage::Data(class, blocks) => {
                 self.fits_after_checkpoint(&self.working.lock(), class, blocks)
             }
@@ -82,12 +88,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if planted(Sabotage::PointsInVain) {
             return working.space.almost_free() > 0;
         }
-        if working.space.almost_free() == 0 || working.futile.again(wanted, working.space.used()) {
+        let room = self.room_after_checkpoint(working, wanted.class());
+        if working.space.almost_free() == 0 || working.futile.again(wanted, room) {
             return false;
         }
         match wanted {
-            Shortage::Change(SpaceClass::Freeing, _) => true,
-            Shortage::Change(_, fits) => fits.unwrap_or(true),
+            Shortage::Change(SpaceClass::Freeing, _) | Shortage::Snapshot => true,
+            Shortage::Change(_, needed) => needed.is_none_or(|needed| needed <= room),
             Shortage::Data(class, blocks) => self.fits_after_checkpoint(working, class, blocks),
         }
     }

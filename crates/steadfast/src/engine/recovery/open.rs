@@ -291,7 +291,7 @@ fn working_state<M: Medium, P: Platform>(
         snapshots: metaroot.snapshots,
         held_data: u64::MAX,
         dying: Dying::default(),
-        fits_later: None,
+        needs_later: None,
         futile: FutileCheckpoints::default(),
     })
 }
