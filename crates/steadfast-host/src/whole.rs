@@ -86,7 +86,7 @@ impl WholeFile {
         let (file, unfinished) = Unfinished::make(place.directory(), |path| {
             OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
         })?;
-        place.settle(&file)?;
+        place.take_over_attributes(&file)?;
         Ok(WholeFile { file, beside: Some((unfinished, place)), _below: Vec::new() })
     }
 
@@ -178,7 +178,7 @@ impl WholeImage {
         if self.place.old.is_none() {
             file.set_permissions(Permissions::from_mode(MODE_PRIVATE))?;
         }
-        self.place.settle(&file)?;
+        self.place.take_over_attributes(&file)?;
         file.sync_all()?;
         // An empty directory remains in the list, which the drop removes.
         let partial = &self.partial;
@@ -261,7 +261,7 @@ impl Place {
     }
 
     /// Gives the new file the owner, permissions and ACL of the old one.
-    fn settle(&self, file: &File) -> io::Result<()> {
+    fn take_over_attributes(&self, file: &File) -> io::Result<()> {
         let Some(old) = &self.old else { return Ok(()) };
         let new = file.metadata()?;
         if (new.uid(), new.gid()) != (old.uid(), old.gid()) {

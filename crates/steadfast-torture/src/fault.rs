@@ -133,7 +133,7 @@ impl Objections {
     ///
     /// # Errors
     /// All noted faults.
-    pub fn settle(&mut self) -> Result<(), Faults> {
+    pub fn check(&mut self) -> Result<(), Faults> {
         if self.0.is_empty() { Ok(()) } else { Err(Faults(std::mem::take(&mut self.0))) }
     }
 }

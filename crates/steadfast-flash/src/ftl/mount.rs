@@ -56,7 +56,7 @@ impl<N: Nand> Ftl<N> {
             }
         }
         if ftl.failed.is_none() {
-            ftl.settle(read_only)?;
+            ftl.complete_first_mount(read_only)?;
         }
         if read_only {
             ftl.failed = Some(FlashError::ReadOnly);

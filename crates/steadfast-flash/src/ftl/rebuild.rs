@@ -63,7 +63,7 @@ pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
     ftl.journal.chain_number = scan.chain + 1;
     ftl.journal.ring = (scan.slot, ftl.geometry.pages_per_block);
     ftl.journal.first = tag.sequence;
-    let unsettled = ftl.enter_blocks(&scan, tag.sequence);
+    let unstable = ftl.enter_blocks(&scan, tag.sequence);
     ftl.journal.next_block = ftl.reserve_journal_block()?;
     ftl.table.dirty.extend((0..layout.table_pages).map(|page| page * layout.words));
     for id in 0..layout.map_pages {
@@ -83,9 +83,9 @@ pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
         }
     }
     ftl.begin()?;
-    ftl.settle(false)?;
+    ftl.complete_first_mount(false)?;
     // The last programmed page of a block may be unstable.
-    unsettled.into_iter().for_each(|block| ftl.refresh(block));
+    unstable.into_iter().for_each(|block| ftl.refresh(block));
     Ok((ftl, report))
 }
 
@@ -108,7 +108,7 @@ impl<N: Nand> Ftl<N> {
         };
         let average = average(scan);
         let mut structures = Vec::new();
-        let mut unsettled = Vec::new();
+        let mut unstable = Vec::new();
         for (block, (seen, valid)) in (0..).zip(scan.blocks.iter().zip(valid)) {
             let state = if seen.bad {
                 // Valid pages in a block to be retired stay readable.
@@ -129,9 +129,9 @@ impl<N: Nand> Ftl<N> {
                 BlockState::Pending => structures.push((seen.newest, block)),
                 BlockState::Data if seen.bad => {
                     self.collector.retire.insert(block);
-                    unsettled.push(block);
+                    unstable.push(block);
                 }
-                BlockState::Data if seen.newest > journal => unsettled.push(block),
+                BlockState::Data if seen.newest > journal => unstable.push(block),
                 _ => {}
             }
         }
@@ -148,6 +148,6 @@ impl<N: Nand> Ftl<N> {
                 self.pending.push_back((block, 2));
             }
         }
-        unsettled
+        unstable
     }
 }

@@ -124,7 +124,7 @@ impl<N: Nand> Ftl<N> {
 
     /// Completes the first mount of an image. It enters the bad blocks among the empty last blocks
     /// into the table, and writes anchors with the list of skipped blocks.
-    pub(super) fn settle(&mut self, read_only: bool) -> Result<()> {
+    pub(super) fn complete_first_mount(&mut self, read_only: bool) -> Result<()> {
         if !self.in_good_blocks {
             return Ok(());
         }

@@ -19,7 +19,7 @@
 //!
 //! That matters at the start, too. The kernel sends requests as soon as each queue has one entry. A
 //! request that arrives before the other entries do may wait in the queue beside free entries until
-//! some answer comes. So the last queue begins when all others are complete. It is *settled* once a
+//! some answer comes. So the last queue begins when all others are complete. It has *started* once a
 //! request of this process through it is answered, because requests are dispatched in order. Before
 //! that its threads do not wait for the control thread.
 //!
@@ -93,7 +93,7 @@ struct RingQueue<S> {
     /// Threads that do not wait for the control thread.
     free: AtomicUsize,
     /// No request waits in the kernel beside free entries.
-    settled: AtomicBool,
+    started: AtomicBool,
 }
 
 /// The threads, for joining them when the mount ends.
@@ -120,7 +120,7 @@ pub(crate) fn start<S: Service>(
             service: service.clone(),
             number: index as u16,
             free: AtomicUsize::new(entries.len()),
-            settled: AtomicBool::new(index < last),
+            started: AtomicBool::new(index < last),
         });
         for (index, entry) in entries.into_iter().enumerate() {
             let spare = Pages::new(DATA_MAX / PAGE)?;
@@ -132,9 +132,9 @@ pub(crate) fn start<S: Service>(
         drop(report);
         registered = reports.into_iter().fold(registered, io::Result::and);
         if index == last && registered.is_ok() {
-            settle(queue.number, directory);
+            wait_for_start(queue.number, directory);
         }
-        queue.settled.store(true, Ordering::Release);
+        queue.started.store(true, Ordering::Release);
     }
     match registered {
         Ok(()) => log_info!("requests come over io_uring, to {count} threads"),
@@ -150,8 +150,8 @@ pub(crate) fn start<S: Service>(
 }
 
 /// Waits for the answer to a request through this queue. Without the mount point or a thread there
-/// is none, and the queue settles with the next request of any process.
-fn settle(queue: u16, directory: &Path) {
+/// is none, and the queue starts with the next request of any process.
+fn wait_for_start(queue: u16, directory: &Path) {
     std::thread::scope(|scope| {
         let ask = || {
             cpu::stay_on(queue);
@@ -159,7 +159,7 @@ fn settle(queue: u16, directory: &Path) {
             let _ = rustix::fs::statx(CWD, directory, flags, StatxFlags::BASIC_STATS);
         };
         if let Err(error) = Builder::new().spawn_scoped(scope, ask) {
-            log_warning!("no thread to settle a queue: {error}");
+            log_warning!("no thread to start a queue: {error}");
         }
     });
 }
@@ -238,9 +238,9 @@ impl<S: Service> Seat<'_, S> {
     }
 
     /// Lets this thread wait for another thread's answer, unless no free thread would be left, or
-    /// the queue is not settled.
+    /// the queue has not started.
     fn step_out(&self) -> Result<Return, Errno> {
-        if !self.queue.settled.load(Ordering::Acquire) {
+        if !self.queue.started.load(Ordering::Acquire) {
             return Err(Errno(libc::EAGAIN));
         }
         let another = |free: usize| free.checked_sub(1).filter(|left| *left > 0);

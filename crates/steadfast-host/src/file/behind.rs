@@ -77,10 +77,12 @@ impl Behind {
     }
 
     /// Waits until no bytes of this range are held.
-    pub(super) fn settle(&self, range: Range<u64>) {
+    pub(super) fn wait_for(&self, range: Range<u64>) {
         // A caller that relies on a write knows that it was accepted, so it sees the count.
         if self.shared.here.load(Ordering::Acquire) > 0 {
-            drop(self.shared.settle(self.shared.state.lock(), |batch| batch.meets(&range)));
+            drop(
+                self.shared.wait_for_batches(self.shared.state.lock(), |batch| batch.meets(&range)),
+            );
         }
     }
 
@@ -88,11 +90,11 @@ impl Behind {
     ///
     /// # Errors
     /// The first error of these or of earlier bytes.
-    pub(super) fn settle_all(&self) -> Result<(), Errno> {
+    pub(super) fn wait_for_all(&self) -> Result<(), Errno> {
         let mut state = self.shared.state.lock();
         state.seal();
         let end = state.sealed;
-        let state = self.shared.settle(state, |batch| batch.number < end);
+        let state = self.shared.wait_for_batches(state, |batch| batch.number < end);
         state.failed.map_or(Ok(()), Err)
     }
 }
@@ -100,7 +102,7 @@ impl Behind {
 impl Drop for Behind {
     fn drop(&mut self) {
         // A page cache would do the same. A flush reports errors.
-        let _ = self.settle_all();
+        let _ = self.wait_for_all();
         self.shared.state.lock().closed = true;
         self.shared.work.notify_all();
         for writer in self.writers.drain(..) {
@@ -163,7 +165,7 @@ impl Shared {
             drop(state);
             let Some(mut batch) = memory.map(Batch::new) else { return false };
             batch.add(offset, buffers, length);
-            let mut state = self.settle(self.state.lock(), |batch| batch.meets(&range));
+            let mut state = self.wait_for_batches(self.state.lock(), |batch| batch.meets(&range));
             state.push(batch);
             self.here.fetch_add(1, Ordering::Release);
             drop(state);
@@ -172,7 +174,7 @@ impl Shared {
         }
         let mut state = self.state.lock();
         loop {
-            state = self.settle(state, |batch| batch.meets(&range));
+            state = self.wait_for_batches(state, |batch| batch.meets(&range));
             match &mut state.filling {
                 Some(batch) if length <= batch.room() => {
                     batch.add(offset, buffers, length);
@@ -227,7 +229,7 @@ impl Shared {
 
     /// Waits until no held batch `concerns` the caller. The caller itself writes the sealed batches
     /// among them.
-    fn settle<'a>(
+    fn wait_for_batches<'a>(
         &'a self,
         mut state: Locked<'a>,
         concerns: impl Fn(&Batch) -> bool,
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_settled_before_it_is_read_and_a_flush_settles_all() {
+    fn a_read_waits_for_its_range_and_a_flush_for_all() {
         let file = file();
         let Some(behind) = behind(&file) else { return };
         let lengths = [4096, 512, ALONE, STRAIGHT + 512, LONGEST, ALONE - 512];
@@ -344,10 +346,10 @@ mod tests {
             at += length as u64 + u64::from(mark % 3) * 4096;
         }
         for (at, length, mark) in taken.iter().step_by(4) {
-            behind.settle(*at..at + 1);
+            behind.wait_for(*at..at + 1);
             assert!(read(&file, *at, *length).iter().all(|byte| byte == mark));
         }
-        behind.settle_all().unwrap();
+        behind.wait_for_all().unwrap();
         assert_eq!(behind.shared.here.load(Ordering::Relaxed), 0);
         for (at, length, mark) in taken {
             assert!(
@@ -366,10 +368,10 @@ mod tests {
             let length = [512, ALONE, 4096, STRAIGHT][usize::from(round) % 4];
             assert!(behind.take(u64::from(round % 3) * 512, &[&vec![round; length]], length));
             if round % 7 == 0 {
-                behind.settle_all().unwrap();
+                behind.wait_for_all().unwrap();
             }
         }
-        behind.settle_all().unwrap();
+        behind.wait_for_all().unwrap();
         assert_eq!(read(&file, 0, 1024), [vec![39; 512], vec![39; 512]].concat());
         // Just after the end of the last write. The write of round 35 was the last that reached
         // this far.
@@ -398,14 +400,14 @@ mod tests {
                         let offset = (writer * share + at) as u64;
                         assert!(behind.take(offset, &[&expected[at..at + length]], length));
                         if round % 50 == 0 {
-                            behind.settle_all().unwrap();
+                            behind.wait_for_all().unwrap();
                         } else if round % 3 == 0 {
-                            behind.settle(offset..offset + length as u64);
+                            behind.wait_for(offset..offset + length as u64);
                             assert!(read(file, offset, length) == expected[at..at + length]);
                         }
                         assert!(behind.shared.state.lock().made <= BATCHES);
                     }
-                    behind.settle_all().unwrap();
+                    behind.wait_for_all().unwrap();
                     assert!(read(file, (writer * share) as u64, share) == expected);
                 });
             }
@@ -420,15 +422,15 @@ mod tests {
         let file = File::open(&path).unwrap();
         let Some(straight) = Large::open(&file, false, 512, 512) else { return };
         let behind = Behind::new(file, Arc::new(straight)).unwrap();
-        behind.settle_all().unwrap();
+        behind.wait_for_all().unwrap();
         assert!(behind.take(0, &[&[1; 4096]], 4096));
         assert_eq!(
-            (behind.settle_all(), behind.settle_all()),
+            (behind.wait_for_all(), behind.wait_for_all()),
             (Err(Errno::BADF), Err(Errno::BADF))
         );
         // Later writes are still attempted, and no caller waits forever.
         assert!(behind.take(0, &[&vec![1; ALONE]], ALONE));
-        behind.settle(0..1);
+        behind.wait_for(0..1);
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl FileMedium {
         {
             return self.tally.write(length, Ok(()));
         }
-        self.settle(offset, length);
+        self.wait_for_writes(offset, length);
         let written = transfer::write(
             &self.file,
             self.direct.as_ref(),
@@ -200,9 +200,9 @@ impl FileMedium {
     }
 
     /// Waits until held writes to this range have left, before another request for the range.
-    fn settle(&self, offset: u64, length: u64) {
+    fn wait_for_writes(&self, offset: u64, length: u64) {
         if let Some(behind) = &self.behind {
-            behind.settle(offset..offset + length);
+            behind.wait_for(offset..offset + length);
         }
     }
 
@@ -225,7 +225,7 @@ impl FileMedium {
 
     fn sync(&self) -> Result<(), MediumError> {
         self.check_durability(MediumOperation::Flush, 0, 0)?;
-        if let Some(Err(errno)) = self.behind.as_ref().map(Behind::settle_all) {
+        if let Some(Err(errno)) = self.behind.as_ref().map(Behind::wait_for_all) {
             return Err(self.durability_lost(MediumOperation::Flush, 0, 0, errno));
         }
         loop {
@@ -345,7 +345,7 @@ impl Medium for FileMedium {
         let length = buffer.len() as u64;
         self.check(MediumOperation::Read, offset, length)?;
         if self.block_device && self.direct.is_none() {
-            self.settle(offset, length);
+            self.wait_for_writes(offset, length);
             if self.large.as_ref().is_some_and(|large| large.read_afresh(offset, buffer)) {
                 return self.tally.read(length, Ok(()));
             }
@@ -363,7 +363,7 @@ impl Medium for FileMedium {
         if length == 0 || self.discard_unsupported.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.settle(offset, length);
+        self.wait_for_writes(offset, length);
         let result = if self.block_device {
             // Use the descriptor of the claim: the kernel refuses discards of a claimed device on
             // other descriptors.
@@ -403,7 +403,7 @@ impl Medium for FileMedium {
     fn read_vectored(&self, offset: u64, buffers: &mut [&mut [u8]]) -> Result<(), MediumError> {
         let length = total(buffers.iter().map(|buffer| buffer.len()));
         self.check(MediumOperation::Read, offset, length)?;
-        self.settle(offset, length);
+        self.wait_for_writes(offset, length);
         let straight = match (&self.large, &mut *buffers) {
             (Some(large), [buffer]) => large.read(&self.file, offset, buffer),
             _ => None,
@@ -430,7 +430,7 @@ impl Medium for FileMedium {
         let length = data.len() as u64;
         self.check(MediumOperation::Write, offset, length)?;
         self.check_durability(MediumOperation::Write, offset, length)?;
-        self.settle(offset, length);
+        self.wait_for_writes(offset, length);
         if !self.fua_unsupported.load(Ordering::Relaxed) {
             match transfer::write(
                 &self.file,

@@ -78,7 +78,7 @@ pub(super) struct InFlight {
     writes: Vec<Write>,
     /// For each unit that a later FUA write made durable: the number of older writes at that time.
     /// These writes can no longer overwrite it.
-    settled: BTreeMap<u64, usize>,
+    durable_units: BTreeMap<u64, usize>,
 }
 
 impl InFlight {
@@ -93,16 +93,16 @@ impl InFlight {
     /// Everything so far is durable.
     pub(super) fn clear(&mut self) {
         self.writes.clear();
-        self.settled.clear();
+        self.durable_units.clear();
     }
 
     /// Makes these bytes durable as they are: older writes in flight no longer reach them.
-    pub(super) fn settle(&mut self, offset: u64, length: u64, unit: u64) {
+    pub(super) fn make_durable(&mut self, offset: u64, length: u64, unit: u64) {
         if self.writes.is_empty() {
             return;
         }
         for index in offset / unit..(offset + length) / unit {
-            self.settled.insert(index, self.writes.len());
+            self.durable_units.insert(index, self.writes.len());
         }
     }
 
@@ -157,11 +157,11 @@ impl InFlight {
         let mut from = start;
         let first = (write.offset + start) / unit;
         let last = (write.offset + start + length) / unit;
-        for (settled, newer) in self.settled.range(first..last) {
+        for (durable, newer) in self.durable_units.range(first..last) {
             if *newer <= index {
                 continue;
             }
-            let stop = settled * unit - write.offset;
+            let stop = durable * unit - write.offset;
             write.content.apply(image, write.offset, from, stop - from);
             from = stop + unit;
         }
@@ -178,7 +178,7 @@ impl InFlight {
                 continue;
             }
             let at = write.offset + random.below(units) * unit;
-            if self.settled.get(&(at / unit)).is_none_or(|newer| *newer <= index) {
+            if self.durable_units.get(&(at / unit)).is_none_or(|newer| *newer <= index) {
                 random.fill(&mut noise);
                 image.write(at, &noise);
             }

@@ -192,7 +192,7 @@ impl State {
             if let Content::Bytes(bytes) = &content {
                 self.durable.write(offset, bytes);
             }
-            self.in_flight.settle(offset, length, u64::from(self.options.atomic_unit));
+            self.in_flight.make_durable(offset, length, u64::from(self.options.atomic_unit));
         } else {
             self.in_flight.push(offset, content);
         }

@@ -34,7 +34,7 @@ impl Model {
             );
             objections.any(size > FILE_SIZE_MAX, &[Fault::FileTooLarge, Fault::InvalidArgument]);
         }
-        objections.settle()?;
+        objections.check()?;
         let now = self.now;
         let at = |time: SetTime| match time {
             SetTime::Now => now,
@@ -79,7 +79,7 @@ impl Model {
         object_to_xattr_name(name, node.kind, &mut objections);
         objections.when(mode == SetXattrMode::Create && exists, Fault::AlreadyExists);
         objections.when(mode == SetXattrMode::Replace && !exists, Fault::NoAttribute);
-        objections.settle()?;
+        objections.check()?;
         if let Some(node) = self.state.change(inode) {
             node.xattrs.insert(name.to_vec(), Arc::new(value.to_vec()));
         }
@@ -97,7 +97,7 @@ impl Model {
         let mut objections = Objections::default();
         object_to_xattr_name(name, node.kind, &mut objections);
         objections.when(!exists, Fault::NoAttribute);
-        objections.settle()?;
+        objections.check()?;
         if let Some(node) = self.state.change(inode) {
             node.xattrs.remove(name);
         }

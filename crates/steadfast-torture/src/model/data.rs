@@ -38,7 +38,7 @@ impl Model {
         self.object_to_content(inode, &mut objections);
         let beyond = offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_SIZE_MAX);
         objections.any(beyond, &[Fault::FileTooLarge, Fault::InvalidArgument]);
-        objections.settle()?;
+        objections.check()?;
         if data.is_empty() {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Model {
         objections
             .when(length == 0, Fault::InvalidArgument)
             .any(end > FILE_SIZE_MAX, &[Fault::FileTooLarge, Fault::InvalidArgument])
-            .settle()?;
+            .check()?;
         let keep_size = match mode {
             AllocateMode::Allocate { keep_size } | AllocateMode::ZeroRange { keep_size } => {
                 keep_size
@@ -129,7 +129,7 @@ impl Model {
         objections
             .when(overlap, Fault::InvalidArgument)
             .any(beyond, &[Fault::FileTooLarge, Fault::InvalidArgument])
-            .settle()?;
+            .check()?;
         Ok(count)
     }
 
@@ -163,7 +163,7 @@ impl Model {
             .when(!whole(from_offset) || !whole(to_offset) || !ends_whole, Fault::InvalidArgument)
             .when(overlap, Fault::InvalidArgument)
             .any(beyond, &[Fault::FileTooLarge, Fault::InvalidArgument])
-            .settle()?;
+            .check()?;
         Ok(count)
     }
 

@@ -100,7 +100,7 @@ impl Model {
                 &[Fault::InvalidArgument, Fault::NotFound, Fault::InvalidName],
             );
         }
-        objections.settle()?;
+        objections.check()?;
         if let Some(made) = self.new_node(at.directory, node, permissions, caller) {
             let is_directory = made.kind == FileKind::Directory;
             self.state.nodes.insert(inode, Arc::new(made));
@@ -124,7 +124,7 @@ impl Model {
         Objections::default()
             .when(parent.kind != FileKind::Directory, Fault::NotADirectory)
             .any(parent.links == 0, &[Fault::NotFound, Fault::Stale])
-            .settle()?;
+            .check()?;
         if let Some(mut made) = self.new_node(directory, NewNode::Regular, permissions, caller) {
             made.links = 0;
             made.nameable = true;
@@ -151,7 +151,7 @@ impl Model {
             }
         };
         self.object_to_new_name(at, &mut objections);
-        objections.settle()?;
+        objections.check()?;
         self.insert(at, inode, false);
         let now = self.now;
         if let Some(node) = self.state.change(inode) {
@@ -171,7 +171,7 @@ impl Model {
         let is_directory = self.is_directory(inode);
         Objections::default()
             .any(is_directory, &[Fault::IsADirectory, Fault::NotPermitted])
-            .settle()?;
+            .check()?;
         self.remove(at, false);
         self.drop_link(inode);
         Ok(())
@@ -188,7 +188,7 @@ impl Model {
         Objections::default()
             .when(!self.is_directory(inode), Fault::NotADirectory)
             .any(self.has_entries(inode), &[Fault::DirectoryNotEmpty, Fault::AlreadyExists])
-            .settle()?;
+            .check()?;
         self.remove(at, true);
         self.drop_link(inode);
         Ok(())
@@ -233,7 +233,7 @@ impl Model {
             let full = onto_directory && self.has_entries(target);
             objections.any(full, &[Fault::DirectoryNotEmpty, Fault::AlreadyExists]);
         }
-        objections.settle()?;
+        objections.check()?;
         let Some(source) = source else { return Ok(()) };
         if target == Some(source) {
             // For two names of one file, or the same name twice, POSIX requires that nothing
@@ -260,7 +260,7 @@ impl Model {
         self.object_to_name(at, &mut objections);
         let entry = self.state.entry(at.directory, at.name);
         objections.when(entry.is_none(), Fault::NotFound);
-        objections.settle()?;
+        objections.check()?;
         entry.ok_or_else(|| Fault::NotFound.into())
     }
 

@@ -40,7 +40,7 @@ impl Model {
             .when(name.is_empty(), Fault::InvalidName)
             .when(name.len() > NAME_MAX, Fault::NameTooLong)
             .when(self.state.snapshot(name).is_some(), Fault::AlreadyExists)
-            .settle()?;
+            .check()?;
         // The snapshots of a snapshot are not visible. It contains unnamed files that are held now.
         let state = State { snapshots: Arc::default(), ..self.state.clone() };
         let digest = state.digest();
@@ -54,9 +54,7 @@ impl Model {
     /// # Errors
     /// See [`Faults`].
     pub fn snapshot_delete(&mut self, name: &str) -> Result<(), Faults> {
-        Objections::default()
-            .when(self.state.snapshot(name).is_none(), Fault::NotFound)
-            .settle()?;
+        Objections::default().when(self.state.snapshot(name).is_none(), Fault::NotFound).check()?;
         Arc::make_mut(&mut self.state.snapshots).retain(|kept| kept.name != name);
         Ok(())
     }
@@ -72,7 +70,7 @@ impl Model {
         Objections::default()
             .when(at.is_none(), Fault::NotFound)
             .when(newer && !destroy_newer, Fault::NewerSnapshots)
-            .settle()?;
+            .check()?;
         let Some(at) = at else { return Ok(()) };
         let snapshots = self.state.snapshots[..=at].to_vec();
         let nodes = snapshots[at].state.nodes.clone();

@@ -104,7 +104,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         for run in &blocks.published {
             working.space.publish(*run, true);
         }
-        self.settle(working);
+        self.enter_nodes(working);
 
         working.inodes = working.inodes.saturating_add_signed(inodes);
         let counts = &mut working.snapshots;
@@ -152,7 +152,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     Err(Error::NoSpace) if now.len() > 1 => step = now.len() / 2,
                     Err(error) => return Err(error),
                 }
-                self.settle(working);
+                self.enter_nodes(working);
                 self.relieve_replay(working)?;
             }
         }
@@ -445,8 +445,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Enters the nodes that a change took and released into the bitmaps, which are in memory.
     /// Released nodes that a snapshot holds go to its dead list.
     #[inline(never)]
-    pub(super) fn settle(&self, working: &mut Working) {
-        let (taken, mut released) = working.pool.settle();
+    pub(super) fn enter_nodes(&self, working: &mut Working) {
+        let (taken, mut released) = working.pool.take_lists();
         let count = self.store.superblock.node_blocks();
         let run = |address: BlockAddress| BlockRun { start: address, count };
         released.retain(|pointer| {
@@ -470,7 +470,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             working.space.free_node(pointer, reusable);
         }
-        working.pool.settled(taken, released);
+        working.pool.return_lists(taken, released);
     }
 
     /// A fresh inode number.

@@ -166,7 +166,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         self.prepare_change(working, &roots, &plan, &[])?;
         self.change_tree(working, plan, |tree| keys.iter().try_for_each(|key| tree.touch(key)))?;
-        self.settle(working);
+        self.enter_nodes(working);
         Ok(())
     }
 

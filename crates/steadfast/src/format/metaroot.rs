@@ -122,15 +122,6 @@ impl Metaroot {
         }
     }
 
-    /// The metaroot in a cell that was read, if it is valid.
-    pub fn in_cell(
-        cell: &[u8],
-        superblock: &Superblock,
-        platform: &impl Platform,
-    ) -> Option<Metaroot> {
-        Self::decode(cell, superblock, platform)
-    }
-
     /// Whether a metaroot on the medium shows that another writer has overtaken the writer of this
     /// one. Such a metaroot is newer, or a different one of the same generation, or one of another
     /// volume. Unreadable copies show nothing.
@@ -156,7 +147,8 @@ impl Metaroot {
         })
     }
 
-    pub(super) fn decode(
+    /// The metaroot in a cell that was read, if it is valid.
+    pub fn decode(
         bytes: &[u8],
         superblock: &Superblock,
         platform: &impl Platform,

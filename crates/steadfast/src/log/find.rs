@@ -153,11 +153,11 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         let turned = second.age() > first.age();
         let newest = first.index().max(second.index());
         let (newer, older) = if turned { (second, first) } else { (first, second) };
-        let newer = match self.settle(newer)? {
+        let newer = match self.examine(newer)? {
             Candidate::Whole(newest) => return Ok(Ok(FoundGroup { newest, other: older })),
             remains => remains,
         };
-        match self.settle(older)? {
+        match self.examine(older)? {
             Candidate::Whole(newest) => Ok(Ok(FoundGroup { newest, other: newer })),
             older => {
                 let begins = if turned { older } else { newer };
@@ -167,14 +167,14 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
     }
 
     /// Determines what a candidate is that was not read in full.
-    pub fn settle(&mut self, candidate: Candidate) -> Result<Candidate> {
+    pub fn examine(&mut self, candidate: Candidate) -> Result<Candidate> {
         match candidate {
             Candidate::Unseen(at, start) => match self.look(at, &start, 1)? {
                 Candidate::Begun(begun) => self.read(begun),
                 seen => Ok(seen),
             },
             Candidate::Begun(begun) => self.read(begun),
-            settled => Ok(settled),
+            examined => Ok(examined),
         }
     }
 

@@ -208,14 +208,14 @@ fn accept_last<M: Medium, P: Platform>(
         let grouped = newest.record.index > 0;
         found.accept(store, newest, keep)?;
         if grouped {
-            found.note_remains(finder.settle(other)?);
+            found.note_remains(finder.examine(other)?);
         }
     } else {
         // The next record takes its place, in a later epoch.
         found.unfinished = true;
         let epoch = newest.record.epoch;
         let grouped = newest.record.index > 0;
-        match if grouped { finder.settle(other)? } else { Candidate::Nothing } {
+        match if grouped { finder.examine(other)? } else { Candidate::Nothing } {
             Candidate::Whole(before) if before.record.lsn.0 + 1 == newest.record.lsn.0 => {
                 found.accept(store, before, keep)?;
             }
@@ -242,7 +242,7 @@ impl LogContent {
                 self.unfinished = true;
                 self.unreadable = Some(error);
             }
-            // It has been settled.
+            // It has been examined.
             Candidate::Unseen(..) | Candidate::Begun(_) | Candidate::Whole(_) => {}
         }
     }

@@ -96,15 +96,15 @@ impl NodePool {
     }
 
     /// The addresses taken and nodes released since the last call. The caller
-    /// [returns](Self::settled) the lists.
-    pub fn settle(&mut self) -> (Vec<[BlockAddress; 2]>, Vec<NodePointer>) {
+    /// [returns](Self::return_lists) the lists.
+    pub fn take_lists(&mut self) -> (Vec<[BlockAddress; 2]>, Vec<NodePointer>) {
         // Otherwise a change that might have needed many nodes would keep them for ever.
         self.blank.truncate(BLANK_KEPT);
         (core::mem::take(&mut self.taken), core::mem::take(&mut self.released))
     }
 
-    /// Takes the memory of the lists of [`settle`](Self::settle) back.
-    pub fn settled(&mut self, taken: Vec<[BlockAddress; 2]>, released: Vec<NodePointer>) {
+    /// Takes the memory of the lists of [`take_lists`](Self::take_lists) back.
+    pub fn return_lists(&mut self, taken: Vec<[BlockAddress; 2]>, released: Vec<NodePointer>) {
         (self.taken, self.released) = (emptied(taken), emptied(released));
     }
 

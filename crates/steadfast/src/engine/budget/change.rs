@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::budget::{More, Unsettled};
+use crate::engine::budget::{More, Unfrozen};
 use crate::engine::keyspace::SpaceClass;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
@@ -109,7 +109,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let copies = u64::from(self.store.superblock.metadata_copies);
         let dead = wanted.dead as u64 + nodes.min(working.snapshots.shared_nodes) * copies;
         let more = More { groups: working.space.groups_of(wanted.runs)?.len() as u64, dead };
-        let freeze = self.freeze_cost_of(working, &roots.working, Unsettled::default(), more);
+        let freeze = self.freeze_cost_of(working, &roots.working, Unfrozen::default(), more);
         Ok(nodes.saturating_mul(self.node_cost()).saturating_add(freeze))
     }
 

@@ -21,7 +21,7 @@
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::budget::{More, Unsettled};
+use crate::engine::budget::{More, Unfrozen};
 use crate::engine::keyspace::{EXTENT_CHANGES_MAX, SpaceClass};
 use crate::engine::state::Working;
 use crate::error::Result;
@@ -91,14 +91,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn budget_after_checkpoint(&self, working: &Working, class: SpaceClass, groups: u64) -> u64 {
         let root = self.view.read().root;
         let reclaims = self.may_reclaim();
-        let (freed, unsettled) = match reclaims {
-            true => (working.space.almost_free(), Unsettled::default()),
-            false => (0, Unsettled::of(working)),
+        let (freed, unfrozen) = match reclaims {
+            true => (working.space.almost_free(), Unfrozen::default()),
+            false => (0, Unfrozen::of(working)),
         };
         let free = self.available(working).saturating_add(freed);
         let ahead = if reclaims { 0 } else { free / u64::from(self.store.superblock.group_blocks) };
         let more = More { groups: groups.saturating_add(ahead), dead: 0 };
-        let freeze = self.freeze_cost_of(working, &root, unsettled, more);
+        let freeze = self.freeze_cost_of(working, &root, unfrozen, more);
         let kept =
             self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
         free.saturating_sub(kept.saturating_add(freeze).saturating_add(self.way_cost(&root)))

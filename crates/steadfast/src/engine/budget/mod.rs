@@ -58,16 +58,16 @@ pub(crate) struct More {
 
 /// What waits for the next freeze; empty directly after one.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Unsettled {
+pub(crate) struct Unfrozen {
     /// Groups whose bitmap has changed.
     pub groups: u64,
     /// Entries of the newest snapshot's dead list.
     pub dead: u64,
 }
 
-impl Unsettled {
-    pub fn of(working: &Working) -> Unsettled {
-        Unsettled { groups: working.space.dirty_groups() as u64, dead: working.dying.len() as u64 }
+impl Unfrozen {
+    pub fn of(working: &Working) -> Unfrozen {
+        Unfrozen { groups: working.space.dirty_groups() as u64, dead: working.dying.len() as u64 }
     }
 }
 
@@ -88,19 +88,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Blocks that the next freeze may need to write the bitmaps of changed groups and the dead
     /// list. It is an estimate for any tree, without reading it.
     pub(crate) fn freeze_cost(&self, working: &Working, root: &Root, more: More) -> u64 {
-        self.freeze_cost_of(working, root, Unsettled::of(working), more)
+        self.freeze_cost_of(working, root, Unfrozen::of(working), more)
     }
 
-    /// As [`freeze_cost`](Self::freeze_cost), with `unsettled` waiting for the freeze.
+    /// As [`freeze_cost`](Self::freeze_cost), with `unfrozen` waiting for the freeze.
     pub(crate) fn freeze_cost_of(
         &self,
         working: &Working,
         root: &Root,
-        unsettled: Unsettled,
+        unfrozen: Unfrozen,
         more: More,
     ) -> u64 {
         let all = working.space.groups();
-        let groups = unsettled.groups.saturating_add(2).min(all);
+        let groups = unfrozen.groups.saturating_add(2).min(all);
         let more_groups = more.groups.min(all - groups);
         let height = u64::from(root.height);
         // Each changed group copies its path. Copying frees old nodes, which may change as many
@@ -110,7 +110,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // A group that was full or empty gets a bitmap, which may split its leaf.
         let splits = 3 * (groups + more_groups) / 2 + 2 * height + 1;
         let dead =
-            self.dead_list_cost(working, root, unsettled.dead.saturating_add(more.dead), copies);
+            self.dead_list_cost(working, root, unfrozen.dead.saturating_add(more.dead), copies);
         copies.saturating_add(splits).saturating_add(dead).saturating_mul(self.node_cost())
     }
 

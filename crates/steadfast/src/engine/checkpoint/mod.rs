@@ -107,7 +107,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             Ok(())
         })?;
-        self.settle(working);
+        self.enter_nodes(working);
         Ok(true)
     }
 }

@@ -80,7 +80,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.change_tree(working, plan, |tree| {
             puts.iter().try_for_each(|(key, value)| tree.put(key, value).map(drop))
         })?;
-        self.settle(working);
+        self.enter_nodes(working);
         Ok(true)
     }
 

@@ -217,7 +217,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         drop(pinned);
         working.snapshots.keys = working.snapshots.keys.saturating_sub(u64::from(unit.last));
         working.pending.set_overflow();
-        self.settle(working);
+        self.enter_nodes(working);
         Ok(true)
     }
 

@@ -95,7 +95,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             Some(value) => tree.put(key, value).map(drop),
             None => tree.remove(key).map(drop),
         })?;
-        self.settle(working);
+        self.enter_nodes(working);
         Ok(())
     }
 

@@ -187,7 +187,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.prepare_change(working, &roots, &plan, &[])?;
         self.change_tree(working, plan, |tree| tree.put(&key, &value).map(drop))?;
         working.pending.set_overflow();
-        self.settle(working);
+        self.enter_nodes(working);
         Ok(())
     }
 

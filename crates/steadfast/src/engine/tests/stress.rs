@@ -107,7 +107,7 @@ fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
         })
         .unwrap();
     let used = before - working.pool.len();
-    volume.engine.settle(&mut working);
+    volume.engine.enter_nodes(&mut working);
     (planned, used as u64)
 }
 

@@ -24,7 +24,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 None => tree.remove(&key).map(drop),
             })
             .unwrap();
-        self.engine.settle(&mut working);
+        self.engine.enter_nodes(&mut working);
         working.pending.set_overflow();
     }
 

@@ -73,7 +73,7 @@ pub fn metaroots(
                 lines(format!("{place}: cannot be read: {error}"));
                 continue;
             }
-            match Metaroot::in_cell(&cell, &superblock, platform) {
+            match Metaroot::decode(&cell, &superblock, platform) {
                 None if cell[..STRUCTURE_SIZE].iter().all(|byte| *byte == 0) => {
                     lines(format!("{place}: never written"));
                 }
