@@ -22,14 +22,19 @@
 //! that grow leave one more unit. A file that was emptied near full may take it until the file is
 //! as large as before. The emptying has brought back as much, so the unit stays.
 //!
+//! A new name takes room, too, and a tree that gets one level higher takes it for up to some 28
+//! nodes. A volume that keeps a unit for emptied files keeps an eighth of one for that. A smaller
+//! one, which has a write-back cache only on demand, keeps nothing: there a name that is made
+//! between a write and its write-back can take the room of the last unit.
+//!
 //! The last unit of room is only for writes that do not extend a file, so a full volume can be
 //! overwritten. A file that grows there gets ENOSPC. The last write of the file, or the flags of
 //! its open, show whether it grows. Some overwrites need new blocks all the same, so they get
 //! ENOSPC, too. Those are of a file that shares blocks with a snapshot or with another file. While
 //! no transaction point may bring the replaced blocks back, all of them need new blocks.
 //!
-//! Admission cannot bound two cases: a write(2) longer than a unit, and stores into a mapping. If
-//! the volume has no room for these, `filesystem/lost.rs` reports the loss.
+//! Admission cannot bound two more cases: a write(2) longer than a unit, and stores into a mapping.
+//! If the volume has no room for these, `filesystem/lost.rs` reports the loss.
 //!
 //! Invariants:
 //! - Near full, the kernel has no valid attributes of a file that is open for writing. A
@@ -116,7 +121,7 @@ enum Seen {
 #[derive(Debug, Default)]
 struct Units {
     given: u64,
-    /// Node ids of files with units: they may have dirty pages. Ordered, so the model repeats.
+    /// Node ids of files with units: they may have dirty pages.
     files: BTreeSet<u64>,
     last: HashMap<u64, Seen>,
     /// Files that were emptied while they were open for writing, and their bytes before.
@@ -146,6 +151,8 @@ pub(crate) struct Admission {
     unit: u64,
     /// Bytes of room that files leave when they grow beyond what they were.
     refilled: u64,
+    /// Bytes of these that all files leave, for names that are made meanwhile.
+    names: u64,
     /// The limit of dirty pages that the kernel had by default, in bytes.
     dirty_max: AtomicU64,
     /// The control thread looks again when the room falls below or rises above these values, in
@@ -162,13 +169,15 @@ impl Admission {
     pub(crate) fn new(write_back: bool, size: u64) -> Admission {
         // At least the size of one write of cp(1) and mv(1).
         let unit = (size / 64).clamp(MIB / 4, MIB).min(size / 8);
+        let names = if size < REFILLED_MIN { 0 } else { unit / 8 };
         Admission {
             write_back,
             near: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             near_below: AtomicU64::new((size / 8).clamp(NEAR_MIN, NEAR_MAX)),
             unit,
-            refilled: if size < REFILLED_MIN { 0 } else { unit },
+            refilled: if size < REFILLED_MIN { 0 } else { unit + names },
+            names,
             dirty_max: AtomicU64::new(0),
             look_below: AtomicU64::new(0),
             look_above: AtomicU64::new(u64::MAX),
@@ -197,6 +206,12 @@ impl Admission {
     #[cfg(test)]
     pub(crate) fn unit(&self) -> u64 {
         self.unit
+    }
+
+    /// Whether names may be made while pages wait.
+    #[cfg(test)]
+    pub(crate) fn leaves_room_for_names(&self) -> bool {
+        self.names > 0
     }
 
     /// A file that is open for writing had `before` bytes, and has none now.
@@ -329,7 +344,7 @@ impl Admission {
         }
         let size = around.size(nodeid)?;
         let refills = self.units().emptied.get(&nodeid).is_some_and(|before| size < *before);
-        if refills && self.take(nodeid, around, 0) {
+        if refills && self.take(nodeid, around, self.names) {
             return Ok(());
         }
         let overwrites = self.overwrites(nodeid, handle, size);

@@ -230,6 +230,9 @@ impl Run {
     }
 
     fn create(&mut self) {
+        if !self.admission.leaves_room_for_names() {
+            self.world.written().iter().for_each(|nodeid| self.world.pull(*nodeid));
+        }
         let nodeid = self.next;
         let name = format!("f{nodeid}");
         let made = self.world.volume.create(
@@ -438,6 +441,17 @@ impl Run {
     }
 }
 
+/// Reports the seed of a run that failed.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in the run with seed {}", self.0);
+        }
+    }
+}
+
 /// How many seeds to run.
 fn seeds(usual: u64) -> u64 {
     let given = std::env::var("STEADFAST_ADMISSION_SEEDS").ok().and_then(|text| text.parse().ok());
@@ -448,6 +462,7 @@ fn seeds(usual: u64) -> u64 {
 fn what_is_admitted_can_be_stored() {
     let mut refused = 0;
     for seed in 1..=seeds(60) {
+        let _seed = Seed(seed);
         let mut run = Run::new(seed);
         for _ in 0..3 {
             // Runs until the volume is full, and for a while afterwards.
