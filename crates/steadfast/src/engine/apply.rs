@@ -83,7 +83,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let inodes = match origin {
             Origin::Operation(_) => {
                 let batch = Batch { mutations: &mutations, runs: &runs, dead, origin };
-                self.change_keys(working, batch)?
+                self.change_keys(working, &roots, batch)?
             }
             Origin::Replay => self.change_keys_in_steps(working, &mutations, &runs, dead)?,
         };
@@ -141,10 +141,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let (mut rest, mut step) = (part, step_max);
             while !rest.is_empty() {
                 let (now, later) = rest.split_at(step.min(rest.len()));
-                let origin = Origin::Replay;
-                match self
-                    .change_keys(working, Batch { mutations: now, runs: &[], dead: 0, origin })
-                {
+                let batch = Batch { mutations: now, runs: &[], dead: 0, origin: Origin::Replay };
+                let roots = self.roots(working);
+                match self.change_keys(working, &roots, batch) {
                     Ok(change) => {
                         inodes += change;
                         rest = later;
@@ -165,13 +164,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Puts and removes keys in the tree, and returns by how much the number of inodes changes.
     /// Afterwards the groups of its runs are in memory, and so are the groups of every node that
     /// the tree took or released.
-    fn change_keys(&self, working: &mut Working, batch: Batch<'_>) -> Result<i64> {
-        let roots = self.roots(working);
-        if let Some(change) = self.change_leaves(working, &roots, batch)? {
+    fn change_keys(&self, working: &mut Working, roots: &Roots, batch: Batch<'_>) -> Result<i64> {
+        if let Some(change) = self.change_leaves(working, roots, batch)? {
             return Ok(change);
         }
-        let plan = self.plan(working, &roots, batch)?;
-        self.prepare_change(working, &roots, &plan, batch.runs)?;
+        let plan = self.plan(working, roots, batch)?;
+        self.prepare_change(working, roots, &plan, batch.runs)?;
         self.change_tree(working, plan, |tree| {
             let mut inodes = 0;
             for mutation in batch.mutations {

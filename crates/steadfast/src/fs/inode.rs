@@ -15,10 +15,7 @@ impl Inode {
     /// # Errors
     /// `Stale` if no inode has this number.
     pub fn load(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Inode> {
-        if inode == InodeNumber::SYSTEM {
-            return Err(Error::Stale(inode));
-        }
-        view.get_with(&Key::inode(inode), Inode::decode)?.ok_or(Error::Stale(inode))?
+        Inode::load_if(view, inode, |_| None)
     }
 
     /// Reads a directory.
@@ -26,11 +23,10 @@ impl Inode {
     /// # Errors
     /// `NotADirectory`, `Stale`.
     pub fn load_directory(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Inode> {
-        let found = Inode::load(view, inode)?;
-        if found.kind != FileKind::Directory {
-            return Err(Error::NotADirectory);
-        }
-        Ok(found)
+        Inode::load_if(view, inode, |kind| match kind {
+            FileKind::Directory => None,
+            _ => Some(Error::NotADirectory),
+        })
     }
 
     /// Reads a regular file.
@@ -38,12 +34,31 @@ impl Inode {
     /// # Errors
     /// `IsADirectory`, `NotARegularFile`, `Stale`.
     pub fn load_regular(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Inode> {
-        let found = Inode::load(view, inode)?;
-        match found.kind {
-            FileKind::Regular => Ok(found),
-            FileKind::Directory => Err(Error::IsADirectory),
-            _ => Err(Error::NotARegularFile),
+        Inode::load_if(view, inode, |kind| match kind {
+            FileKind::Regular => None,
+            FileKind::Directory => Some(Error::IsADirectory),
+            _ => Some(Error::NotARegularFile),
+        })
+    }
+
+    /// Reads an inode, unless its kind is refused. Each copy of an inode takes stack, so the kind
+    /// is looked at where the inode is decoded.
+    fn load_if(
+        view: &impl KeyspaceRead,
+        inode: InodeNumber,
+        refused: fn(FileKind) -> Option<Error>,
+    ) -> Result<Inode> {
+        if inode == InodeNumber::SYSTEM {
+            return Err(Error::Stale(inode));
         }
+        let take = |value: &[u8]| {
+            let found = Inode::decode(value);
+            match found.as_ref().ok().and_then(|found| refused(found.kind)) {
+                Some(error) => Err(error),
+                None => found,
+            }
+        };
+        view.get_with(&Key::inode(inode), take)?.ok_or(Error::Stale(inode))?
     }
 
     /// Writes the inode.

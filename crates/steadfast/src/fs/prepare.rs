@@ -19,6 +19,14 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
+/// What a file needs before it can grow.
+enum GrowthStep {
+    /// The end of a truncation.
+    Truncate,
+    /// Zeros behind its end, which is at this byte.
+    ZeroTail(u64),
+}
+
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Moves inline data to blocks, so that the file can have extents. An unfinished truncation to
     /// size 0 makes the file an inline one when it ends, so it is finished first.
@@ -48,8 +56,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Prepares a file for an end of `size` bytes. It finishes a pending truncation and zeroes a
-    /// stale tail, unless the blocks to be written include the tail. Returns the attributes; a
-    /// zeroed tail changes later only what concerns extents.
+    /// stale tail, unless the blocks to be written include the tail. Returns whether the file is
+    /// an inline one.
     // Its variables must not stay on the stack of the caller.
     #[inline(never)]
     pub(crate) fn prepare_growth(
@@ -57,26 +65,45 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         inode: InodeNumber,
         size: u64,
         blocks: Option<core::ops::Range<u64>>,
-    ) -> Result<Inode> {
+    ) -> Result<bool> {
         let parameters = self.parameters();
         loop {
-            let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;
-            if size <= attributes.size {
-                return Ok(attributes);
+            let (is_inline, step) = self.step_of_growth(&parameters, inode, size, &blocks)?;
+            match step {
+                None => {}
+                Some(GrowthStep::Truncate) => {
+                    self.finish_truncation(inode)?;
+                    continue;
+                }
+                Some(GrowthStep::ZeroTail(size)) => self.zero_tail(&parameters, inode, size)?,
             }
-            if attributes.has(FLAG_TRUNCATING) {
-                self.finish_truncation(inode)?;
-                continue;
-            }
-            let tail = parameters.block_of(attributes.size);
-            if !attributes.has(FLAG_TAIL_STALE)
-                || blocks.is_some_and(|blocks| blocks.contains(&tail))
-            {
-                return Ok(attributes);
-            }
-            self.zero_tail(&parameters, inode, attributes.size)?;
-            return Ok(attributes);
+            return Ok(is_inline);
         }
+    }
+
+    /// What must happen before the growth, and whether the file is an inline one. The attributes
+    /// do not stay on the stack of that step.
+    #[inline(never)]
+    fn step_of_growth(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        size: u64,
+        blocks: &Option<core::ops::Range<u64>>,
+    ) -> Result<(bool, Option<GrowthStep>)> {
+        let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;
+        let written = |tail| blocks.as_ref().is_some_and(|blocks| blocks.contains(&tail));
+        let step = if size <= attributes.size {
+            None
+        } else if attributes.has(FLAG_TRUNCATING) {
+            Some(GrowthStep::Truncate)
+        } else if attributes.has(FLAG_TAIL_STALE) && !written(parameters.block_of(attributes.size))
+        {
+            Some(GrowthStep::ZeroTail(attributes.size))
+        } else {
+            None
+        };
+        Ok((attributes.has(FLAG_INLINE), step))
     }
 
     /// Removes all extents that a truncation has left behind the end of the file.

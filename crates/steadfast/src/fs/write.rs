@@ -128,7 +128,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let end = offset.checked_add(data.len() as u64);
         let too_large = end.is_none_or(|end| end > FILE_SIZE_MAX);
         if too_large || data.is_empty() {
-            Inode::load_regular(&self.engine.reader()?, inode)?;
+            self.check_regular(inode)?;
             return if too_large { Err(Error::FileTooLarge) } else { Ok(()) };
         }
         let mut done = 0;
@@ -143,8 +143,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let end = offset + data.len() as u64;
         let blocks = parameters.block_of(offset)..parameters.blocks_for(end);
-        let attributes = self.prepare_growth(inode, end, Some(blocks))?;
-        let (inline_max, inline) = self.inline_data(&parameters, (inode, &attributes))?;
+        let is_inline = self.prepare_growth(inode, end, Some(blocks))?;
+        let (inline_max, inline) = self.inline_data(&parameters, inode, is_inline)?;
         if inline.is_some() && end <= inline_max as u64 {
             let grows = inline.flatten().is_none_or(|length| end > length as u64);
             let class = if grows { SpaceClass::Normal } else { SpaceClass::Rewrite };
@@ -155,10 +155,24 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         {
             // The write starts far behind the inline data. The inline data first goes to its own
             // blocks, which changes nothing visible.
-            let value = self.engine.reader()?.get(&Key::new(inode, Kind::Inline, 0))?;
-            self.write_extents(&parameters, inode, 0, &value.unwrap_or_default(), false)?;
+            self.move_inline_data(&parameters, inode)?;
         }
         self.write_extents(&parameters, inode, offset, data, true)
+    }
+
+    /// Fails unless the file is a regular one.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
+    fn check_regular(&self, inode: InodeNumber) -> Result<()> {
+        Inode::load_regular(&self.engine.reader()?, inode).map(drop)
+    }
+
+    /// Writes inline data to blocks.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
+    fn move_inline_data(&self, parameters: &Parameters, inode: InodeNumber) -> Result<()> {
+        let value = self.engine.reader()?.get(&Key::new(inode, Kind::Inline, 0))?;
+        self.write_extents(parameters, inode, 0, &value.unwrap_or_default(), false).map(drop)
     }
 
     /// Not inlined: what it needs would be on the stack below a write to blocks.
@@ -180,11 +194,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn inline_data(
         &self,
         parameters: &Parameters,
-        (inode, attributes): (InodeNumber, &Inode),
+        inode: InodeNumber,
+        is_inline: bool,
     ) -> Result<(usize, Option<Option<usize>>)> {
         let reader = self.engine.reader()?;
         let inline_max = parameters.inline_max.min(reader.value_len_max());
-        let inline = match attributes.has(FLAG_INLINE) {
+        let inline = match is_inline {
             true => Some(reader.get_with(&Key::new(inode, Kind::Inline, 0), <[u8]>::len)?),
             false => None,
         };

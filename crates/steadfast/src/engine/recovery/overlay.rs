@@ -46,22 +46,27 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.find_held_data(&mut self.working.lock());
             return Ok(());
         }
+        let left = if LOG_OVERLAY { self.show_beside_tree(found)? } else { Some(found) };
+        let Some(found) = left else { return Ok(()) };
+        let mut working = self.working.lock();
+        self.find_held_data(&mut working);
+        self.replay(&mut working, &found)
+    }
+
+    /// Shows the log beside the tree, or gives it back if that takes too much memory.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
+    fn show_beside_tree(&self, found: LogContent) -> Result<Option<LogContent>> {
         let check =
             |key: &Key, value: Option<&[u8]>| self.check_recorded(key, value.map(<[u8]>::len));
-        match if LOG_OVERLAY { LogOverlay::of(found, check)? } else { Err(found) } {
-            Ok(log) => {
-                let log = memory::shared(log)?;
-                self.store.lend(log.memory());
-                self.view.write().log = Some(log);
-                self.lifecycle.enter(Lifecycle::Overlaid);
-                Ok(())
-            }
-            Err(found) => {
-                let mut working = self.working.lock();
-                self.find_held_data(&mut working);
-                self.replay(&mut working, &found)
-            }
-        }
+        let log = match LogOverlay::of(found, check)? {
+            Ok(log) => memory::shared(log)?,
+            Err(found) => return Ok(Some(found)),
+        };
+        self.store.lend(log.memory());
+        self.view.write().log = Some(log);
+        self.lifecycle.enter(Lifecycle::Overlaid);
+        Ok(None)
     }
 
     /// Whether a record may hold this mutation.
