@@ -27,6 +27,12 @@ impl Mapped {
         self.index + u64::from(self.extent.length)
     }
 
+    /// Where its blocks end on the volume, or those before `index`, which is behind its first one.
+    pub fn end_before(&self, index: u64) -> BlockAddress {
+        let blocks = (index - self.index).min(u64::from(self.extent.length));
+        BlockAddress(self.extent.address.0 + blocks)
+    }
+
     /// The blocks of `from..end`, if it extends before and after them: a hole there splits it in
     /// two.
     pub fn split_by(&self, from: u64, end: u64) -> Option<BlockRun> {
@@ -60,6 +66,18 @@ fn decode(parameters: &Parameters, key: &Key, value: &[u8]) -> Result<Mapped> {
     Ok(Mapped { index, extent })
 }
 
+/// The last extent that starts at block `index` or before.
+pub(crate) fn reaching(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    inode: InodeNumber,
+    index: u64,
+) -> Result<Option<Mapped>> {
+    let (first, _) = Key::kind_range(inode, Kind::Extent);
+    let take = |key: &Key, value: &[u8]| decode(parameters, key, value);
+    view.previous_with(&first, &Key::extent(inode, index), take)?.transpose()
+}
+
 /// The first extent that holds a block of `from..end`.
 pub(crate) fn overlap(
     view: &impl KeyspaceRead,
@@ -71,10 +89,7 @@ pub(crate) fn overlap(
     if from >= end {
         return Ok(None);
     }
-    let (first, _) = Key::kind_range(inode, Kind::Extent);
-    let take = |key: &Key, value: &[u8]| decode(parameters, key, value);
-    if let Some(mapped) =
-        view.previous_with(&first, &Key::extent(inode, from), take)?.transpose()?
+    if let Some(mapped) = reaching(view, parameters, inode, from)?
         && mapped.end() > from
     {
         return Ok(Some(mapped));
@@ -104,12 +119,10 @@ pub(crate) fn preceding(
     inode: InodeNumber,
     index: u64,
 ) -> Result<Option<Mapped>> {
-    let Some(last) = index.checked_sub(1) else {
-        return Ok(None);
-    };
-    let (first, _) = Key::kind_range(inode, Kind::Extent);
-    let take = |key: &Key, value: &[u8]| decode(parameters, key, value);
-    view.previous_with(&first, &Key::extent(inode, last), take)?.transpose()
+    match index.checked_sub(1) {
+        Some(last) => reaching(view, parameters, inode, last),
+        None => Ok(None),
+    }
 }
 
 /// Makes `from..end` a hole, changing at most `budget` keys (at least 2). Returns the index up to

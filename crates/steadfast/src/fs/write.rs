@@ -259,12 +259,19 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             old.inline = length.unwrap_or(0);
             return Ok((old, self.engine.pin(Short::default())?));
         }
-        let before = extent_map::preceding(&reader, parameters, inode, from)?;
-        old.goal = before.map(|before| {
-            let into = (from - before.index).min(u64::from(before.extent.length));
-            BlockAddress(before.extent.address.0 + into)
-        });
-        let mut found = extent_map::overlap(&reader, parameters, inode, from, old.end)?;
+        // Where no extent starts at the range, one search finds what is before it and what reaches
+        // into it.
+        let mut found = extent_map::reaching(&reader, parameters, inode, from)?;
+        if found.as_ref().is_some_and(|mapped| mapped.index == from) {
+            let before = extent_map::preceding(&reader, parameters, inode, from)?;
+            old.goal = before.map(|before| before.end_before(from));
+        } else {
+            old.goal = found.as_ref().map(|before| before.end_before(from));
+            found = found.filter(|before| before.end() > from);
+            if found.is_none() {
+                found = extent_map::starting(&reader, parameters, inode, from, old.end)?;
+            }
+        }
         while let Some(mapped) = found {
             if old.extents.len() == OLD_EXTENTS_MAX {
                 old.end = mapped.index;
