@@ -78,6 +78,42 @@ pub(crate) fn limit(
     }
 }
 
+/// A file that an answer opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenedNode {
+    pub(crate) nodeid: u64,
+    /// Closes of it need not be told, see [`crate::cluster`]. [`limit`] takes that out.
+    pub(crate) no_flush: bool,
+}
+
+/// The file that an answer opens, if it is one that does.
+pub(crate) fn opened_node(request: &Request<'_>, answer: &[u8]) -> Option<OpenedNode> {
+    let (nodeid, start) = opens(request, answer)?;
+    let (open, _) = OpenOut::read_from_prefix(&answer[start..]).ok()?;
+    Some(OpenedNode { nodeid, no_flush: open.open_flags & fopen::NOFLUSH != 0 })
+}
+
+/// Marks the file that an answer opens as one whose closes need not be told.
+pub(crate) fn set_no_flush(request: &Request<'_>, answer: &mut [u8]) {
+    if let Some((_, start)) = opens(request, answer)
+        && let Ok((open, _)) = OpenOut::mut_from_prefix(&mut answer[start..])
+    {
+        open.open_flags |= fopen::NOFLUSH;
+    }
+}
+
+/// The node that an answer opens, and where the answer tells how.
+fn opens(request: &Request<'_>, answer: &[u8]) -> Option<(u64, usize)> {
+    match request.header.opcode {
+        opcode::OPEN => Some((request.header.nodeid, 0)),
+        opcode::CREATE | opcode::TMPFILE => {
+            let (entry, _) = EntryOut::read_from_prefix(answer).ok()?;
+            Some((entry.nodeid, size_of::<EntryOut>()))
+        }
+        _ => None,
+    }
+}
+
 /// Whether an answer tells the kernel attributes of a node that it may know.
 pub(crate) fn tells_attributes(opcode: u32) -> bool {
     matches!(
@@ -234,6 +270,44 @@ mod tests {
         for (valid, node) in [(setattr::MODE, Some(7)), (setattr::SIZE | setattr::MODE, None)] {
             let wanted = SetattrIn { valid, ..SetattrIn::new_zeroed() };
             assert_eq!(told(opcode::SETATTR, wanted.as_bytes(), &[]), node);
+        }
+    }
+
+    #[test]
+    fn the_file_that_an_answer_opens() {
+        let with = |opcode, answer: &[u8]| {
+            let mut header = InHeader::new_zeroed();
+            (header.len, header.opcode, header.nodeid) = (size_of::<InHeader>() as u32, opcode, 7);
+            let request = Request::parse(header.as_bytes()).unwrap();
+            let before = opened_node(&request, answer);
+            let mut answer = answer.to_vec();
+            set_no_flush(&request, &mut answer);
+            (before, opened_node(&request, &answer), answer)
+        };
+        let opened = |nodeid, no_flush| Some(OpenedNode { nodeid, no_flush });
+        let entry = EntryOut { nodeid: 9, ..EntryOut::default() };
+        let open = OpenOut { fh: 3, open_flags: fopen::DIRECT_IO, backing_id: 0 };
+        let (before, after, answer) = with(opcode::OPEN, open.as_bytes());
+        assert_eq!((before, after), (opened(7, false), opened(7, true)));
+        let marked = OpenOut { open_flags: fopen::DIRECT_IO | fopen::NOFLUSH, ..open };
+        assert_eq!(answer, marked.as_bytes());
+        let made = [entry.as_bytes(), open.as_bytes()].concat();
+        for opcode in [opcode::CREATE, opcode::TMPFILE] {
+            let (before, after, answer) = with(opcode, &made);
+            assert_eq!((before, after), (opened(9, false), opened(9, true)));
+            assert_eq!(answer, [entry.as_bytes(), marked.as_bytes()].concat());
+            // The kernel must not be told so.
+            let kernel = limited(opcode, &answer);
+            assert_eq!(kernel[size_of::<EntryOut>()..], *open.as_bytes());
+        }
+        // What is too short opens nothing, and other requests neither.
+        for (opcode, answer) in [
+            (opcode::CREATE, &made[..made.len() - 1]),
+            (opcode::CREATE, &made[..7]),
+            (opcode::OPEN, &[]),
+            (opcode::LOOKUP, &made),
+        ] {
+            assert_eq!(with(opcode, answer), (None, None, answer.to_vec()));
         }
     }
 

@@ -15,11 +15,13 @@
 //!
 //! [`SharedMount`] is the mount of a node, whatever its role. [`switch`] has the role. [`channel`]
 //! keeps what the owner has not answered, and [`unsynced`] what it may not have made durable.
+//! [`closes`] answers most closes without the owner.
 //! [`hub`] and [`session`] are the owner's side; [`hello`] and [`frame`] are on the wire.
 //! Elections, addresses and encryption are the caller's: it gives a [`Link`] for each connection,
 //! and an [`Authority`] to the owner.
 
 mod channel;
+mod closes;
 mod frame;
 mod hello;
 mod hub;

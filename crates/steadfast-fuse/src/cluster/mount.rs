@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use steadfast::{Platform, Volume};
 use steadfast_media::Medium;
@@ -418,6 +418,7 @@ impl MountState {
                 known.map_or_else(|| (pull::random(), false), |(_, id)| (*id, true));
             if !resumes {
                 self.switch.channel.lose_session();
+                self.switch.closes.lose();
                 self.switch.keeper.pages.lose();
                 self.switch.keeper.recall_all();
                 session = None;
@@ -490,7 +491,7 @@ impl MountState {
             if !hello.resumes {
                 log_info!("the owner at {} serves this node", target.address);
             }
-            let Switch { channel, keeper, .. } = &*self.switch;
+            let Switch { channel, keeper, closes, .. } = &*self.switch;
             let connection = channel.connect(writer, Arc::clone(&close));
             let lost = channel.lost();
             // Without a confirmation the owner waits for the end of what the kernel keeps.
@@ -518,7 +519,9 @@ impl MountState {
                     // Sending may wait for the owner, which may wait for this node to receive.
                     Told::Recall | Told::RecallNames => {
                         let names = answer.told == Told::RecallNames;
-                        keeper.recall(&answer.nodes(), names, confirms(answer.number));
+                        let mut nodes = answer.nodes();
+                        closes.recall(&mut nodes, Instant::now());
+                        keeper.recall(&nodes, names, confirms(answer.number));
                     }
                     Told::RecallPages => {
                         keeper.recall_pages(answer.nodes(), confirms(answer.number));

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::channel::Channel;
+use super::closes::Closes;
 use super::frame::AnswerFrame;
 use super::keeper::Keeper;
 use super::link::{Authority, wait_until_sure};
@@ -28,17 +29,20 @@ struct LocalService {
 pub(super) struct Switch {
     pub(super) channel: Channel,
     pub(super) keeper: Keeper,
+    pub(super) closes: Closes,
     here: OnceLock<LocalService>,
 }
 
 impl Switch {
     pub(super) fn new(keeper: Keeper) -> Switch {
-        Switch { channel: Channel::new(), keeper, here: OnceLock::new() }
+        let (channel, closes) = (Channel::new(), Closes::default());
+        Switch { channel, keeper, closes, here: OnceLock::new() }
     }
 
     /// An answer of the owner, see [`Channel::receive`].
     pub(super) fn answered(&self, answer: AnswerFrame, lost: u64) {
         self.channel.receive(answer, lost, |request, bytes, asked| {
+            self.closes.answered(request, bytes, asked);
             self.keeper.limit(request, bytes, asked);
         });
     }
@@ -46,6 +50,7 @@ impl Switch {
     /// This node is the owner from now on.
     pub(super) fn own(&self, service: Arc<dyn Service>, authority: Authority) {
         self.channel.lose_session();
+        self.closes.lose();
         self.keeper.pages.lose();
         self.keeper.recall_all();
         let _ = self.here.set(LocalService { service, authority });
@@ -133,6 +138,10 @@ impl Service for Switch {
         self.keeper.pages.asked(request);
         if let Some(here) = self.here.get() {
             return here.serve(self, later, request, out);
+        }
+        self.closes.asked(request);
+        if self.closes.answers(request, Instant::now()) {
+            return Ok(Answer::Ready);
         }
         match request.header.opcode {
             opcode::FORGET | opcode::BATCH_FORGET => self.channel.tell(request),

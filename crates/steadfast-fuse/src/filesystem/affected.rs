@@ -7,12 +7,17 @@ use steadfast::{InodeNumber, Platform};
 use steadfast_media::Medium;
 
 use super::Filesystem;
-use crate::abi::input::{CopyFileRangeIn, CreateIn, LinkIn, OpenIn, Rename2In, RenameIn};
+use crate::abi::input::{CopyFileRangeIn, CreateIn, IoctlIn, LinkIn, OpenIn, Rename2In, RenameIn};
 use crate::abi::opcode;
 use crate::errno::Errno;
+use crate::ioctl;
 use crate::node;
 use crate::request::{Arguments, Request};
 use crate::snapshots::is_snapshot;
+
+/// Stands for the closes of all files among the inodes: whether the node of a kernel may answer them
+/// itself. No file has this number.
+pub(crate) const CLOSES: InodeNumber = InodeNumber(3);
 
 /// See the module.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,7 +26,8 @@ pub(super) struct Affected {
     /// It changes names in directories, too.
     pub(super) names: bool,
     /// The kernel that sends the request must drop what it keeps, too. A moved name would take its
-    /// time along to a directory that is not delegated, and an ACL changes the mode.
+    /// time along to a directory that is not delegated, and an ACL changes the mode. A mask counts
+    /// for all closes.
     pub(super) own: bool,
 }
 
@@ -77,6 +83,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 self.add_named(&mut found, to, &mut arguments)?;
                 // Within a directory a name has the delegation that it had.
                 found.own = here != to;
+            }
+            opcode::IOCTL if arguments.take::<IoctlIn>()?.cmd == ioctl::MASK_SET => {
+                found.inodes.push(CLOSES);
+                found.own = true;
             }
             _ => {}
         }

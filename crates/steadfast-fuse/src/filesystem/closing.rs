@@ -5,12 +5,17 @@
 //! the mask does not have the event then, the answer is ENOSYS. From then on the kernel still
 //! writes back, but never sends FLUSH on this connection.
 //!
-//! With several kernels FLUSH also ends locks, so it is never answered so.
+//! With several kernels FLUSH also ends locks, so it is never answered so. Instead the owner tells
+//! the node of a peer, with the answer that opens a file, that a close does nothing at the owner.
+//! Where the node's programs have no locks, it then answers FLUSH itself ([`crate::cluster`]). That
+//! ends by time, and is recalled before the mask changes or nodes become stale. It stands among the
+//! delegations as those of [`CLOSES`](super::affected::CLOSES).
 //!
 //! Invariant: after that answer the mask of the mount cannot get `close`, because the daemon could
 //! not honour it. A rollback keeps the mask in force.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use steadfast::{Platform, TransactionMask};
 use steadfast_media::Medium;
@@ -20,6 +25,8 @@ use crate::abi::input::FlushIn;
 use crate::errno::Errno;
 use crate::open::Handle;
 use crate::request::Request;
+use crate::snapshots::is_snapshot;
+use crate::validity;
 
 /// Whether the kernel reports closes; `None` before the first FLUSH. The lock is held while this
 /// state or the mask changes.
@@ -49,6 +56,28 @@ impl Closing {
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
+    /// Marks the file that an answer opens, if its closes do nothing here but end locks. `asked`:
+    /// when the request was begun.
+    pub(super) fn delegate_close(&self, request: &Request<'_>, asked: Instant, answer: &mut [u8]) {
+        // This node's own kernel reaches the file system without a round trip.
+        if self.device.is_some() || self.recaller.get().is_none() || self.is_control_file(request) {
+            return;
+        }
+        let (Some(delegations), Some(opened)) =
+            (&self.kernels.delegations, validity::opened_node(request, answer))
+        else {
+            return;
+        };
+        // The order matters: a change of the mask behind this look is seen by the delegations.
+        if !is_snapshot(opened.nodeid)
+            && self.lost.peek(opened.nodeid).is_none()
+            && !self.volume.mask().contains(TransactionMask::CLOSE)
+            && delegations.grant_closes(self.id, asked)
+        {
+            validity::set_no_flush(request, answer);
+        }
+    }
+
     /// FLUSH: one descriptor of an open file is closed; others may remain.
     pub(super) fn flush(&self, request: &Request<'_>) -> Outcome {
         self.node(request)?;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use steadfast::InodeNumber;
 
-use super::affected::Affected;
+use super::affected::{Affected, CLOSES};
 use super::recall::{NODES_MAX, Reach, Recall, Recalled};
 use crate::metrics::Metrics;
 
@@ -31,6 +31,8 @@ const VALID: Duration = Duration::from_millis(500);
 pub(crate) const LATE: Duration = Duration::from_millis(100);
 /// The kernel counts in ticks of up to 10 ms, and rounds up.
 const TICKS: Duration = Duration::from_millis(20);
+/// How long a node may answer closes, behind the request that it is told with.
+pub(crate) const CLOSES_VALID: Duration = Duration::from_millis(300);
 /// Most inodes that are known. Beyond them there are no new delegations.
 const INODES_MAX: usize = 1 << 16;
 
@@ -118,6 +120,20 @@ impl Delegations {
         let granted = self.table().grant(kernel, inode, (asked, what), Instant::now(), valid);
         self.metrics.share(|sharing| &sharing.delegated, granted.into());
         granted.then_some(valid)
+    }
+
+    /// Whether the node of a kernel may answer closes for [`CLOSES_VALID`]. `asked`: from before the
+    /// mask was read.
+    pub(super) fn grant_closes(&self, kernel: u64, asked: Instant) -> bool {
+        // As for attributes: no change of the mask is under way, or was done since.
+        (self.lasting)() >= CLOSES_VALID + LATE + TICKS
+            && self.table().grant(
+                kernel,
+                CLOSES,
+                (asked, What::Attributes),
+                Instant::now(),
+                CLOSES_VALID,
+            )
     }
 
     /// Whether no other kernel is changing an inode, or has changed it in the last time before

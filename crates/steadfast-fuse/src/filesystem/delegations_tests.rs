@@ -73,6 +73,38 @@ fn nothing_is_delegated_while_all_of_it_is_stopped() {
     }
 }
 
+/// The mask must not change between the look at it and the end of what is told.
+#[test]
+fn closes_are_delegated_while_nothing_changes_the_mask() {
+    let metrics = Arc::new(Metrics::shared(1, 7));
+    let lasting = Arc::new(Mutex::new(Duration::from_secs(3600)));
+    let lasts = Arc::clone(&lasting);
+    let delegations = Delegations::new(Box::new(move || *lasts.lock().unwrap()), metrics);
+    delegations.table().forgotten = None;
+    let asked = Instant::now();
+    while !delegations.grant_closes(1, Instant::now()) {}
+    let until = delegations.table().by_inode[&CLOSES].holders[0].1;
+    assert!(until >= asked + CLOSES_VALID + LATE + TICKS);
+    // It does not outlast the owner's lease.
+    *lasting.lock().unwrap() = CLOSES_VALID + LATE + TICKS - ms(1);
+    assert!(!delegations.grant_closes(1, Instant::now()));
+    *lasting.lock().unwrap() = Duration::from_secs(3600);
+    let told = Mutex::new(Vec::new());
+    let affected = Affected { inodes: vec![CLOSES], names: false, own: true };
+    let change = delegations.change(1, affected, &|kernel, inodes, what, done| {
+        told.lock().unwrap().push((kernel, inodes.to_vec(), what));
+        drop(done);
+    });
+    // The node that changes the mask is told, too.
+    assert_eq!(*told.lock().unwrap(), [(1, vec![CLOSES], Recalled::Attributes)]);
+    let before = Instant::now();
+    assert!(!delegations.grant_closes(1, before));
+    drop(change);
+    assert!(!delegations.grant_closes(1, before), "the mask may be another one by now");
+    assert!(!delegations.grant_closes(2, Instant::now()), "another one has just changed it");
+    while !delegations.grant_closes(1, Instant::now()) {}
+}
+
 #[test]
 fn records_are_bounded() {
     let start = Instant::now();

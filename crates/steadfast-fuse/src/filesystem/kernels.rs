@@ -38,7 +38,7 @@ pub(crate) struct Kernels<M: Medium + 'static, P: Platform + Clone + 'static> {
     /// Whether there can be more than one.
     several: bool,
     /// What they may keep; none: nothing.
-    delegations: Option<Delegations>,
+    pub(super) delegations: Option<Delegations>,
     pub(super) page_holders: PageHolders,
     pub(crate) gate: RwLock<Phase>,
     pub(crate) lease: Lease,
@@ -240,6 +240,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         };
         let may_cache = |flags| self.may_cache(request.header.nodeid, flags, asked);
         validity::limit(request, answer, names, attributes, may_cache);
+        self.delegate_close(request, asked, answer);
     }
 
     /// Whether an open file is read through the kernel's pages: reads look at the attributes first,

@@ -9,7 +9,7 @@
 //! the phase in which no request reaches the volume (see [`rolling`]).
 
 mod admitting;
-mod affected;
+pub(crate) mod affected;
 pub(crate) mod attributes;
 mod closing;
 mod commands;

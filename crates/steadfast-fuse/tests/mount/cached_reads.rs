@@ -19,12 +19,6 @@ use crate::support::{Place, QUIET, can_mount, wait_for};
 /// Files are opened for cached reads when no other node has changed them for 0.5 s.
 const PAUSE: Duration = Duration::from_millis(700);
 
-impl Nodes {
-    fn count(&self, kind: Kind) -> u64 {
-        self.metrics.as_ref().unwrap().operations(kind).latency.count()
-    }
-}
-
 fn all(file: &File) -> Vec<u8> {
     let mut bytes = vec![1; SIZE];
     let length = file.read_at(&mut bytes, 0).unwrap();

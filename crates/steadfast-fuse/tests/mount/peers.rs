@@ -116,8 +116,17 @@ impl Nodes {
 
     /// Requests of all kernels for names and attributes so far.
     pub fn looks(&self) -> u64 {
-        let count = |kind| self.metrics.as_ref().unwrap().operations(kind).latency.count();
-        count(Kind::Lookup) + count(Kind::Getattr)
+        self.count(Kind::Lookup) + self.count(Kind::Getattr)
+    }
+
+    /// Requests of one kind that the owner has executed.
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.metrics.as_ref().unwrap().operations(kind).latency.count()
+    }
+
+    /// Transaction points so far.
+    pub fn points(&self) -> u64 {
+        self.volume.info().transaction_points
     }
 
     /// Breaks all connections.

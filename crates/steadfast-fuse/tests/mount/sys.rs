@@ -28,6 +28,15 @@ pub fn close(file: File) -> io::Result<()> {
     unsafe { check(libc::close(file.into_raw_fd())).map(drop) }
 }
 
+/// Tries to take an exclusive lock of a whole file for this process (fcntl).
+pub fn lock(file: &File) -> io::Result<()> {
+    // SAFETY: all zeroes are a valid value. It is a lock of the whole file.
+    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
+    wanted.l_type = libc::F_WRLCK as libc::c_short;
+    // SAFETY: the descriptor is open, and the structure lives as long as the call.
+    unsafe { check(libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &wanted)).map(drop) }
+}
+
 /// Gives a file without a name (O_TMPFILE) a name.
 pub fn link_file(file: &File, to: &Path) -> io::Result<()> {
     let from = c_path(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())));
