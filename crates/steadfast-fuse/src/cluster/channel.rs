@@ -15,9 +15,12 @@ use std::time::Instant;
 
 use super::frame::{AnswerFrame, FrameKind, NUMBERS_MAX, RequestFrame, Writer};
 use super::session::may_repeat;
+use super::spares::Spares;
 use super::unsynced::Unsynced;
 use crate::abi::opcode;
+use crate::abi::output::AttrOut;
 use crate::errno::Errno;
+use crate::filesystem::recall::RecalledNode;
 use crate::log::log_error;
 use crate::request::Request;
 use crate::service::Return;
@@ -82,6 +85,7 @@ struct ChannelState {
     /// How many sessions were lost.
     lost: u64,
     unsynced: Unsynced,
+    spares: Spares,
 }
 
 /// See the module.
@@ -97,6 +101,7 @@ impl Channel {
             connections: 0,
             lost: 0,
             unsynced: Unsynced::default(),
+            spares: Spares::default(),
         }))
     }
 
@@ -125,6 +130,7 @@ impl Channel {
             }
             state.number += 1;
             let number = state.number;
+            state.spares.asked(request, number);
             let sent = state.connection.is_some();
             let (unique, opcode) = (request.header.unique, request.header.opcode);
             let bytes = request.bytes.to_vec();
@@ -239,6 +245,8 @@ impl Channel {
             let mut state = self.state();
             state.unsynced.owner_changed();
             state.lost += 1;
+            let next = state.number + 1;
+            state.spares.lose(next);
             let sent: Vec<u64> = state
                 .pending
                 .iter()
@@ -301,6 +309,18 @@ impl Channel {
         }
     }
 
+    /// The attributes that the owner would tell of a node, if this node has them to spare.
+    pub(super) fn spare(&self, nodeid: u64) -> Option<AttrOut> {
+        self.state().spares.take(nodeid, Instant::now())
+    }
+
+    /// The owner recalls what is delegated of nodes.
+    pub(super) fn recall(&self, nodes: &[RecalledNode]) {
+        let mut state = self.state();
+        let next = state.number + 1;
+        state.spares.recall(nodes, next);
+    }
+
     /// How many sessions were lost.
     pub(super) fn lost(&self) -> u64 {
         self.state().lost
@@ -328,6 +348,10 @@ impl Channel {
             }
             if let Some(request) = Request::parse(&pending.bytes) {
                 state.unsynced.answered(&request, &answer);
+                let ChannelState { spares, pending: others, number, .. } = &mut *state;
+                let others = others.values().filter_map(|other| Request::parse(&other.bytes));
+                let told = (answer.error == 0).then_some((&answer.bytes[..], pending.asked));
+                spares.answered(&request, told, answer.number, *number + 1, others);
                 if answer.error == 0 {
                     limit(&request, &mut answer.bytes, pending.asked);
                 }

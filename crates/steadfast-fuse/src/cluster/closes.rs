@@ -4,8 +4,8 @@
 //! locks of the process, and sets a transaction point if the mask has `close`. It returns the error
 //! of mapped pages that could not be stored, and it refuses a file that is stale. Most closes need
 //! nothing of that. The owner knows the mask, the errors and the stale files, and tells with the
-//! answer that opens a file ([`crate::filesystem::closing`]). This node knows of locks and mappings,
-//! because all requests pass here.
+//! answer that opens a file ([`crate::filesystem::closing`]). This node knows of locks and
+//! mappings, because all requests pass here.
 //!
 //! The kernel still sends FLUSH to this node. Without (FOPEN_NOFLUSH) it would not write back
 //! mapped pages at a close, and a lock that is taken later could not bring FLUSH back.

@@ -521,10 +521,13 @@ impl MountState {
                         let names = answer.told == Told::RecallNames;
                         let mut nodes = answer.nodes();
                         closes.recall(&mut nodes, Instant::now());
+                        channel.recall(&nodes);
                         keeper.recall(&nodes, names, confirms(answer.number));
                     }
                     Told::RecallPages => {
-                        keeper.recall_pages(answer.nodes(), confirms(answer.number));
+                        let nodes = answer.nodes();
+                        channel.recall(&nodes);
+                        keeper.recall_pages(nodes, confirms(answer.number));
                     }
                 }
             }

@@ -15,8 +15,8 @@ use crate::node;
 use crate::request::{Arguments, Request};
 use crate::snapshots::is_snapshot;
 
-/// Stands for the closes of all files among the inodes: whether the node of a kernel may answer them
-/// itself. No file has this number.
+/// Stands for the closes of all files among the inodes: whether the node of a kernel may answer
+/// them itself. No file has this number.
 pub(crate) const CLOSES: InodeNumber = InodeNumber(3);
 
 /// See the module.

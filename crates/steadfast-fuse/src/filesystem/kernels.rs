@@ -230,10 +230,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             true => grant(request.header.nodeid, What::Names).unwrap_or_default(),
             false => Duration::ZERO,
         };
-        // Those of other answers the kernel must not keep, see `crate::cluster::keeper`.
+        // Those of other answers the kernel must not keep, see `crate::cluster::keeper`. The node
+        // of a peer may, for a moment (`crate::cluster::spares`).
         let attributes = |told: validity::Delegated| match request.header.opcode {
             opcode::LOOKUP if told.is_directory => Duration::ZERO,
             opcode::GETATTR | opcode::STATX | opcode::LOOKUP => {
+                grant(told.nodeid, What::Attributes).unwrap_or_default()
+            }
+            opcode::CREATE if self.device.is_none() => {
                 grant(told.nodeid, What::Attributes).unwrap_or_default()
             }
             _ => Duration::ZERO,

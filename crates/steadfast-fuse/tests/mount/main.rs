@@ -17,6 +17,7 @@ mod mixed;
 mod names;
 mod overlay;
 mod pages;
+mod peer_attributes;
 mod peer_closes;
 mod peers;
 mod rollback;
