@@ -13,6 +13,7 @@ use steadfast_fuse::metrics::Kind;
 
 use crate::peers::Nodes;
 use crate::support::{Place, QUIET, can_mount, wait_for};
+use crate::sys;
 
 #[test]
 fn a_peer_that_makes_a_file_asks_once_for_attributes() {
@@ -48,8 +49,8 @@ fn a_peer_that_makes_a_file_asks_once_for_attributes() {
 
 /// Mode, size and number of links of an open file.
 fn seen(file: &File) -> (u32, u64, u64) {
-    let found = file.metadata().unwrap();
-    (found.mode(), found.len(), found.nlink())
+    let found = sys::stat(file).unwrap();
+    (found.st_mode, found.st_size as u64, found.st_nlink)
 }
 
 /// Changes of `file`: each shows in what is [`seen`] of it.
@@ -124,8 +125,8 @@ fn no_program_finds_a_file_shorter_than_it_was() {
                             for open in [false, true] {
                                 let least = size.load(Ordering::SeqCst);
                                 let found = match open {
-                                    false => fs::metadata(&path).unwrap().len(),
-                                    true => file.metadata().unwrap().len(),
+                                    false => sys::stat_name(&path).unwrap().st_size as u64,
+                                    true => sys::stat(&file).unwrap().st_size as u64,
                                 };
                                 if found < least {
                                     wrong.lock().unwrap().push(format!(
@@ -144,7 +145,7 @@ fn no_program_finds_a_file_shorter_than_it_was() {
                         while !over.load(Ordering::Relaxed) {
                             let _mine = turn.lock().unwrap();
                             log.write_all(&[1]).unwrap();
-                            let length = log.metadata().unwrap().len();
+                            let length = sys::stat(&log).unwrap().st_size as u64;
                             let before = size.swap(length, Ordering::SeqCst);
                             assert_eq!(length, before + 1, "writer {number}");
                         }

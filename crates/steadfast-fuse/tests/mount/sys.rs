@@ -37,6 +37,23 @@ pub fn lock(file: &File) -> io::Result<()> {
     unsafe { check(libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &wanted)).map(drop) }
 }
 
+/// fstat(2). The standard library asks for the time of creation, too, which is another request.
+pub fn stat(file: &File) -> io::Result<libc::stat> {
+    // SAFETY: all zeroes are a valid value.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, and the structure lives as long as the call.
+    unsafe { check(libc::fstat(file.as_raw_fd(), &mut found)).map(|_| found) }
+}
+
+/// stat(2), in the same way.
+pub fn stat_name(path: &Path) -> io::Result<libc::stat> {
+    let path = c_path(path);
+    // SAFETY: all zeroes are a valid value.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a NUL-terminated path, and the structure lives as long as the call.
+    unsafe { check(libc::stat(path.as_ptr(), &mut found)).map(|_| found) }
+}
+
 /// Gives a file without a name (O_TMPFILE) a name.
 pub fn link_file(file: &File, to: &Path) -> io::Result<()> {
     let from = c_path(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())));
