@@ -162,7 +162,8 @@ fn id(inode: u64, tag: u16) -> u64 {
     u64::from(tag) << TAG_SHIFT | inode
 }
 
-fn tag_of(nodeid: u64) -> u16 {
+/// The tag in a node id: each rollback makes another one, and ids with an older one stale.
+pub(crate) fn tag_of(nodeid: u64) -> u16 {
     (nodeid >> TAG_SHIFT) as u16
 }
 

@@ -4,7 +4,7 @@
 //! locks of the process, and sets a transaction point if the mask has `close`. It returns the error
 //! of mapped pages that could not be stored, and it refuses a file that is stale. Most closes need
 //! nothing of that. The owner knows the mask, the errors and the stale files, and tells with the
-//! answer that opens a file ([`crate::filesystem::closing`]). This node knows of locks and
+//! answer that opens a file (`filesystem/closing.rs`). This node knows of locks and
 //! mappings, because all requests pass here.
 //!
 //! The kernel still sends FLUSH to this node. Without (FOPEN_NOFLUSH) it would not write back
@@ -13,6 +13,8 @@
 //! Invariants: a FLUSH is answered here only
 //! - for [`CLOSES_VALID`] behind the request that the owner has answered so, and until the owner
 //!   recalls that;
+//! - of a file whose node id has the tag of that answer, so it is of no state before a rollback.
+//!   The recall does not tell that where this node's time had ended, or the connection was lost;
 //! - of a file all of whose open descriptors were opened so since the last recall;
 //! - while no program of this node has asked for a lock of the file, or written to it through a
 //!   mapping, since it was closed everywhere on this node.
@@ -50,8 +52,8 @@ struct ClosesState {
     files: HashMap<u64, OpenHere>,
     /// Some open files are not in the table.
     incomplete: bool,
-    /// Until when closes are answered here.
-    until: Option<Instant>,
+    /// Until when closes are answered here, and the tag of the node ids of which they are.
+    until: Option<(Instant, u16)>,
     /// When the owner took that back last.
     recalled: Option<Instant>,
 }
@@ -121,7 +123,8 @@ impl ClosesState {
         file.handles += 1;
         file.forwarded |= !alone;
         if alone {
-            self.until = self.until.max(Some(asked + CLOSES_VALID));
+            // The later one, in order: a later request never has an older tag.
+            self.until = self.until.max(Some((asked + CLOSES_VALID, node::tag_of(nodeid))));
         }
     }
 
@@ -138,7 +141,7 @@ impl ClosesState {
 
     fn answers(&self, nodeid: u64, now: Instant) -> bool {
         !self.incomplete
-            && self.until.is_some_and(|until| now < until)
+            && self.until.is_some_and(|(until, tag)| now < until && node::tag_of(nodeid) == tag)
             && self.files.get(&nodeid).is_some_and(|file| !file.forwarded)
     }
 

@@ -80,6 +80,23 @@ fn a_close_is_answered_here_while_the_owner_has_nothing_to_do_for_it() {
     assert!(answers(&closes, now + CLOSES_VALID));
 }
 
+/// The recall behind a rollback does not come to a node whose time has ended, or over a connection
+/// that is lost.
+#[test]
+fn a_file_of_before_a_rollback_is_closed_by_the_owner_without_a_recall() {
+    const NEWER: u64 = 8 << 48 | 21;
+    let (closes, now) = (Closes::default(), Instant::now());
+    opened(&closes, true, now);
+    let later = now + QUIET;
+    with_request((opcode::OPEN, NEWER), &[], |request| {
+        closes.answered(request, open_out(true).as_bytes(), later);
+    });
+    assert!(answers_for(&closes, NEWER, later) && !answers(&closes, later));
+    // An answer of before the rollback that comes late.
+    opened(&closes, true, now + QUIET / 2);
+    assert!(answers_for(&closes, NEWER, later) && !answers(&closes, later));
+}
+
 #[test]
 fn the_owner_hears_of_each_close_of_a_file_with_locks() {
     for lock in [opcode::SETLK, opcode::SETLKW] {
