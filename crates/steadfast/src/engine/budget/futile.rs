@@ -48,18 +48,39 @@ impl Shortage {
 /// A checkpoint that freed too little.
 #[derive(Debug, Clone, Copy)]
 struct Futile {
-    /// Blocks that there were room for behind it.
+    /// Blocks that there was room for behind it.
     room: u64,
     /// Blocks that were wanted.
     blocks: u64,
 }
 
-/// Checkpoints that freed too little: the last one for each kind of [`Shortage`].
-#[derive(Debug, Clone, Copy, Default)]
+/// Nothing is in vain by it.
+const NONE: Futile = Futile { room: 0, blocks: u64::MAX };
+
+impl Futile {
+    /// Whether everything that is in vain by `other` is so by this one.
+    fn covers(&self, other: &Futile) -> bool {
+        self.room >= other.room && self.blocks <= other.blocks
+    }
+}
+
+/// How many are remembered for each kind: two needs may take turns, each with the larger room or
+/// the smaller need.
+const REMEMBERED: usize = 3;
+
+/// Checkpoints that freed too little: the last ones for each kind of [`Shortage`], newest first.
+/// None of them covers another one.
+#[derive(Debug, Clone, Copy)]
 pub struct FutileCheckpoints {
     /// Whether one was made since the last [`note`](Self::note).
     made: bool,
-    last: [Option<Futile>; 5],
+    last: [[Futile; REMEMBERED]; 5],
+}
+
+impl Default for FutileCheckpoints {
+    fn default() -> FutileCheckpoints {
+        FutileCheckpoints { made: false, last: [[NONE; REMEMBERED]; 5] }
+    }
 }
 
 impl FutileCheckpoints {
@@ -71,8 +92,9 @@ impl FutileCheckpoints {
     /// Whether a checkpoint for this would free too little, too: as much or more is wanted, and
     /// there are no more than `room` blocks for it.
     pub fn again(&self, wanted: Shortage, room: u64) -> bool {
-        let last = wanted.place().and_then(|place| self.last[place]);
-        last.is_some_and(|last| room <= last.room && wanted.blocks() >= last.blocks)
+        let this = Futile { room, blocks: wanted.blocks() };
+        let last = wanted.place().map(|place| &self.last[place]);
+        last.is_some_and(|last| last.iter().any(|futile| futile.room > 0 && futile.covers(&this)))
     }
 
     /// Notes that there was no space after the last checkpoint, with room for `room` blocks.
@@ -80,7 +102,17 @@ impl FutileCheckpoints {
         if core::mem::take(&mut self.made)
             && let Some(place) = wanted.place()
         {
-            self.last[place] = Some(Futile { room, blocks: wanted.blocks() });
+            let this = Futile { room: room.max(1), blocks: wanted.blocks() };
+            let last = &mut self.last[place];
+            // The new one takes the first place that is empty or that it covers, or the oldest.
+            let covered = last.iter().position(|old| this.covers(old));
+            last[..=covered.unwrap_or(REMEMBERED - 1)].rotate_right(1);
+            last[0] = this;
+            for old in &mut last[1..] {
+                if this.covers(old) {
+                    *old = NONE;
+                }
+            }
         }
     }
 }
@@ -105,6 +137,27 @@ mod tests {
         assert!(!futile.again(Shortage::Data(SpaceClass::Normal, 60), 50));
         let removal = Shortage::Change(SpaceClass::Freeing, Some(60));
         assert!(!noted(removal, 50).again(removal, 50));
+    }
+
+    #[test]
+    fn two_needs_that_take_turns_are_both_remembered() {
+        let mut futile = FutileCheckpoints::default();
+        let change = |needed| Shortage::Change(SpaceClass::Normal, Some(needed));
+        for (needed, room) in [(60, 100), (50, 99)] {
+            assert!(!futile.again(change(needed), room));
+            futile.begin();
+            futile.note(change(needed), room);
+        }
+        assert!(futile.again(change(60), 100) && futile.again(change(50), 99));
+        assert!(!futile.again(change(59), 100));
+        // One that covers both leaves places for others.
+        for (needed, room) in [(50, 100), (40, 60), (30, 50)] {
+            futile.begin();
+            futile.note(change(needed), room);
+        }
+        for (needed, room) in [(50, 100), (40, 60), (30, 50)] {
+            assert!(futile.again(change(needed), room) && !futile.again(change(needed), room + 1));
+        }
     }
 
     #[test]
