@@ -22,8 +22,8 @@
 //! that grow leave one more unit. A file that was emptied near full may take it until the file is
 //! as large as before. The emptying has brought back as much, so the unit stays.
 //!
-//! A new name takes room, too, and a tree that gets one level higher takes it for up to some 28
-//! nodes. A volume that keeps a unit for emptied files keeps an eighth of one for that. A smaller
+//! A new name takes room, too, and a tree that gets one level higher takes it for some ten
+//! nodes. A volume that keeps a unit for emptied files keeps half of one for that. A smaller
 //! one, which has a write-back cache only on demand, keeps nothing: there a name that is made
 //! between a write and its write-back can take the room of the last unit.
 //!
@@ -169,7 +169,7 @@ impl Admission {
     pub(crate) fn new(write_back: bool, size: u64) -> Admission {
         // At least the size of one write of cp(1) and mv(1).
         let unit = (size / 64).clamp(MIB / 4, MIB).min(size / 8);
-        let names = if size < REFILLED_MIN { 0 } else { unit / 8 };
+        let names = if size < REFILLED_MIN { 0 } else { unit / 2 };
         Admission {
             write_back,
             near: AtomicBool::new(false),
