@@ -120,7 +120,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     ) -> Result<u64, Errno> {
         let mut entry =
             self.entry(attributes).inspect_err(|_| self.volume.release(attributes.inode))?;
-        if Handle::new(flags).is_writable() && self.admission.asks() {
+        let truncates = flags as i32 & libc::O_TRUNC != 0;
+        if truncates || Handle::new(flags).is_writable() && self.admission.asks() {
             entry.attr_valid = 0;
         }
         out.put(&entry);
