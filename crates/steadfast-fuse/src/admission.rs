@@ -22,10 +22,10 @@
 //! that grow leave one more unit. A file that was emptied near full may take it until the file is
 //! as large as before. The emptying has brought back as much, so the unit stays.
 //!
-//! A new name takes room, too, and a tree that gets one level higher takes it for some ten
-//! nodes. A volume that keeps a unit for emptied files keeps half of one for that. A smaller
-//! one, which has a write-back cache only on demand, keeps nothing: there a name that is made
-//! between a write and its write-back can take the room of the last unit.
+//! A new name takes room, too, and a tree that gets one level higher takes it for some ten nodes. A
+//! volume that keeps a unit for emptied files keeps half of one for that. A smaller one, which has a
+//! write-back cache only on demand, keeps nothing: there a name that is made between a write and its
+//! write-back can take the room of the last unit.
 //!
 //! The last unit of room is only for writes that do not extend a file, so a full volume can be
 //! overwritten. A file that grows there gets ENOSPC. The last write of the file, or the flags of
@@ -33,8 +33,8 @@
 //! ENOSPC, too. Those are of a file that shares blocks with a snapshot or with another file. While
 //! no transaction point may bring the replaced blocks back, all of them need new blocks.
 //!
-//! Admission cannot bound two more cases: a write(2) longer than a unit, and stores into a mapping.
-//! If the volume has no room for these, `filesystem/lost.rs` reports the loss.
+//! Nor can admission bound a write(2) longer than a unit, or stores into a mapping. If the volume
+//! has no room for any of these, `filesystem/lost.rs` reports the loss.
 //!
 //! Invariants:
 //! - Near full, the kernel has no valid attributes of a file that is open for writing. A
@@ -151,7 +151,7 @@ pub(crate) struct Admission {
     unit: u64,
     /// Bytes of room that files leave when they grow beyond what they were.
     refilled: u64,
-    /// Bytes of these that all files leave, for names that are made meanwhile.
+    /// Bytes of these that emptied files leave, too, for names that are made meanwhile.
     names: u64,
     /// The limit of dirty pages that the kernel had by default, in bytes.
     dirty_max: AtomicU64,

@@ -6,8 +6,8 @@
 //!
 //! The count can be wrong: a node needs free blocks that lie side by side, and the count does not
 //! show whether they do. So a checkpoint can be in vain. The same or a larger request then makes no
-//! other one until there is room for more
-//! blocks ([`FutileCheckpoints`](super::futile::FutileCheckpoints)).
+//! other one until there is room for more blocks
+//! ([`FutileCheckpoints`](super::futile::FutileCheckpoints)).
 //!
 //! The blocks of deleted snapshots come back in steps. The background makes these steps, and an
 //! operation without space makes some itself, here. `fs/reclaim.rs` does the same for removed
