@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use steadfast_media::MemoryMedium;
 
+use crate::engine::Shortage;
+use crate::engine::keyspace::SpaceClass;
 use crate::engine::tests::{TestPlatform, TestVolume, make};
 use crate::error::{Error, Result};
 use crate::fs::{AllocateMode, SetAttributes};
@@ -127,6 +129,32 @@ fn a_full_volume_takes_rewrites_and_what_was_allocated() {
         while volume.background().unwrap() {}
         assert_eq!(volume.statistics().unwrap().inodes, 1);
     }
+}
+
+/// A snapshot leaves far more room than a write. So a checkpoint that was in vain for a snapshot says
+/// nothing about writes.
+#[test]
+fn a_snapshot_without_space_leaves_checkpoints_to_writes() {
+    let (medium, volume) = format(16 << 20, 512);
+    let [old, rest] = ["old", "rest"].map(|name| make(&volume, name));
+    let piece = vec![1; 16 * 512];
+    let replace = || volume.write(old, 0, &piece, false).unwrap();
+    replace();
+    loop {
+        volume.append(rest, &piece, false).unwrap();
+        // What this frees comes back with the next checkpoint only.
+        replace();
+        match volume.snapshot_create("some") {
+            Ok(_) => volume.snapshot_delete("some").unwrap(),
+            Err(error) => break assert_eq!(error, Error::NoSpace),
+        }
+        while volume.background().unwrap() {}
+    }
+    replace();
+    let wanted = Shortage::Change(SpaceClass::Normal, Some(1));
+    assert_eq!(volume.engine.bring_back(Shortage::Snapshot), Ok(false), "it was in vain");
+    assert_eq!(volume.engine.bring_back(wanted), Ok(true));
+    assert_clean(&medium);
 }
 
 /// Blocks that two files share are no reason to refuse overwrites of other files, or holes in them.
