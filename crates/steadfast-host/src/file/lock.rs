@@ -95,15 +95,23 @@ fn lock_bytes(file: &File, part: Part, exclusive: bool) -> bool {
         )
 }
 
+/// How often the kernel's table of locks is read in search of one.
+const READS_OF_TABLE: usize = 16;
+
 /// The process that holds the lock of a file, if the kernel's table lists it and the process still
 /// exists.
 pub(crate) fn owner(file: &File) -> Option<Owner> {
     let metadata = file.metadata().ok()?;
     let device = metadata.st_dev();
-    let table = fs::read_to_string("/proc/locks").ok()?;
     let place = format!("{:02x}:{:02x}:{}", major(device), minor(device), metadata.st_ino());
+    // The kernel gives the table in pieces of a page and counts lines to continue. A lock that ends
+    // between two pieces hides the line behind them, but hardly twice.
+    (0..READS_OF_TABLE).find_map(|_| owner_in(&fs::read_to_string("/proc/locks").ok()?, &place))
+}
+
+fn owner_in(table: &str, place: &str) -> Option<Owner> {
     table.lines().find_map(|line| {
-        let pid = holder(line, &place)?;
+        let pid = holder(line, place)?;
         // The table lists a daemon's lock under the process that took it, which may be the daemon's
         // dead parent.
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
@@ -125,7 +133,38 @@ fn holder(line: &str, place: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, holder};
+    use std::fs::File;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::{Part, holder, lock_file, owner};
+
+    /// Other programs take and release their locks all the time.
+    #[test]
+    fn finds_the_owner_while_other_locks_come_and_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let locked = |name: &str| {
+            let file = File::create(directory.path().join(name)).unwrap();
+            assert!(lock_file(&file, true).unwrap());
+            file
+        };
+        // The newest are the first in the table, and these fill several of its pieces.
+        let watched = locked("watched");
+        let others: Vec<File> = (0..200).map(|index| locked(&index.to_string())).collect();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for some in others.chunks(40) {
+                        some.iter().for_each(|file| file.unlock().unwrap());
+                        some.iter().for_each(|file| assert!(lock_file(file, true).unwrap()));
+                    }
+                }
+            });
+            let found = (0..2000).filter(|_| owner(&watched).is_some()).count();
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(found, 2000);
+        });
+    }
 
     #[test]
     fn a_part_of_a_part_stays_inside() {
