@@ -44,8 +44,10 @@ def look_for_a_while(names, fd):
 
 
 def small(place, other, number):
-    """Rows of single operations at `place`; `other` is another node of the same volume."""
-    base = f"{place}/{number}-"
+    """Rows of single operations at `place`; `other` is another node of the same volume, and idle.
+    Programs on it use no names of the directory, which is of this round and place."""
+    os.mkdir(f"{place}/{number}")
+    base = f"{place}/{number}/"
     yield "create", each(lambda n: make(f"{base}{n}"))
     yield "stat", each(lambda n: os.stat(f"{base}{n}"))
     fd = os.open(f"{base}0", os.O_RDWR)
@@ -80,7 +82,7 @@ def small(place, other, number):
 def changed_by_another(names, other, number):
     took = 0
     for n, name in enumerate(names):
-        os.utime(f"{other}/{number}-{n}", (n, n))
+        os.utime(f"{other}/{number}/{n}", (n, n))
         begin = time.perf_counter()
         found = os.stat(name)
         took += time.perf_counter() - begin

@@ -44,7 +44,7 @@ pub fn turns<M: Medium, P: Platform>(
 
 /// A turn at this time after the volume was opened.
 fn turn<M: Medium, P: Platform>(volume: &Volume<M, P>, since_open: Duration) -> Result<bool> {
-    if since_open < CALM && volume.log_waits() {
+    if since_open < CALM && volume.replay_pending() {
         return Ok(false);
     }
     let more = volume.background()?;
@@ -308,11 +308,11 @@ mod tests {
         let volume = open(medium);
         create(&volume, b"one");
         volume.transact().unwrap();
-        assert!(!volume.log_waits());
+        assert!(!volume.replay_pending());
         drop(volume);
         for changed in [false, true] {
             let volume = open(FileMedium::open(&path, &FileOptions::default()).unwrap());
-            assert!(volume.log_waits());
+            assert!(volume.replay_pending());
             let before = requests(&volume);
             for since_open in [Duration::ZERO, INTERVAL, CALM - INTERVAL] {
                 assert!(!turn(&volume, since_open).unwrap());
@@ -325,7 +325,7 @@ mod tests {
                 while turn(&volume, CALM).unwrap() {}
                 assert_ne!(requests(&volume), before);
             }
-            assert!(!volume.log_waits());
+            assert!(!volume.replay_pending());
         }
     }
 

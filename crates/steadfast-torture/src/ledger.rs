@@ -1,8 +1,9 @@
 //! The states that a power cut may leave.
 //!
 //! The contract: after a cut the volume is exactly at the last acknowledged transaction point, or
-//! at a later one whose mark was in flight. The ledger keeps every transaction point with two
-//! positions on the tape: where its mark may have begun, and where it was acknowledged.
+//! at a later one whose commit record was in flight. The ledger keeps every transaction point with
+//! two positions on the tape: where its commit record may have begun, and where it was
+//! acknowledged.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,8 +27,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// A point whose mark begins after `begun` events and is acknowledged after `acknowledged`
-    /// events.
+    /// A point whose commit record begins after `begun` events and is acknowledged after
+    /// `acknowledged` events.
     pub fn new(
         state: Arc<State>,
         label: String,

@@ -81,7 +81,7 @@ pub enum Discards {
     Never,
     /// Discards of the blocks that a checkpoint has freed.
     BehindCheckpoints,
-    /// Discards of data as soon as the log mark is durable after which the data is unneeded;
+    /// Discards of data as soon as the commit record is durable after which the data is unneeded;
     /// discards of the rest as above.
     Early,
 }

@@ -27,7 +27,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 35] = [
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
     (Sabotage::OneMetarootSlot, 10),
-    (Sabotage::SkipFlushOfMark, 10),
+    (Sabotage::SkipFlushOfCommit, 10),
     (Sabotage::SkipFlushOfData, 20),
     (Sabotage::ReuseFreedBlocks, 100),
     (Sabotage::AcceptTornRecord, 30),
@@ -79,7 +79,7 @@ const BY_POWER_CUTS_WITH_RESIZES: [(Sabotage, u64); 1] = [(Sabotage::GrowBeforeC
 
 /// Bugs in discards, in worlds whose medium asks for them.
 const BY_POWER_CUTS_WITH_DISCARDS: [(Sabotage, u64); 2] =
-    [(Sabotage::DiscardGivenOut, 40), (Sabotage::DiscardBeforeMark, 40)];
+    [(Sabotage::DiscardGivenOut, 40), (Sabotage::DiscardBeforeCommit, 40)];
 
 /// Bugs in trims, in worlds where each background step is followed by one.
 const BY_POWER_CUTS_WITH_TRIMS: [(Sabotage, u64); 1] = [(Sabotage::TrimDurable, 40)];

@@ -460,8 +460,8 @@ fn explore_with(bug: Sabotage, count: usize, test: fn()) {
 
 #[test]
 #[should_panic(expected = "acknowledged and lost")]
-fn a_mark_that_is_not_flushed_is_noticed() {
-    explore_with(Sabotage::SkipFlushOfMark, 40, || commits_are_kept(LOG, false));
+fn a_commit_that_is_not_flushed_is_noticed() {
+    explore_with(Sabotage::SkipFlushOfCommit, 40, || commits_are_kept(LOG, false));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Two writers of one shared volume, interleaved at every request of the first, then a power cut.
 //!
-//! No second passes, so only the check around every mark and metaroot can find the other writer.
+//! No second passes, so only the check around every commit record and metaroot can find the other
+//! writer.
 
 use std::sync::{Arc, Mutex};
 

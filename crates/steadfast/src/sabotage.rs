@@ -19,7 +19,7 @@ pub enum Sabotage {
     /// Every metaroot goes to the same slot.
     OneMetarootSlot,
     /// A transaction point is acknowledged before its record is durable.
-    SkipFlushOfMark,
+    SkipFlushOfCommit,
     /// Data that replay will not check is not flushed before the record that names it.
     SkipFlushOfData,
     /// Freed blocks are reused before the next checkpoint is durable.
@@ -28,8 +28,8 @@ pub enum Sabotage {
     DiscardGivenOut,
     /// A trim discards blocks that only the last durable state uses.
     TrimDurable,
-    /// Data that a transaction freed is discarded before its log mark is durable.
-    DiscardBeforeMark,
+    /// Data that a transaction freed is discarded before its commit record is durable.
+    DiscardBeforeCommit,
     /// A record that does not match its digest counts.
     AcceptTornRecord,
     /// A record counts although the data that was in flight with it is not there.

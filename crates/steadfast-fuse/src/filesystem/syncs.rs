@@ -83,7 +83,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             return self.sync(sync).map(|()| Answer::Ready);
         }
         let ticket = self.ticket(later, request)?;
-        self.volume.announce();
+        self.volume.announce_committer();
         if self.syncs.add(sync, ticket) {
             self.lead();
         }
@@ -95,7 +95,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             // A panic fails only the request of its own operation.
             let result = self.guarded(opcode::FSYNC, || self.sync(sync));
             ticket.answer(result.map(|()| &[][..]));
-            self.volume.withdraw();
+            self.volume.withdraw_committer();
         }
     }
 

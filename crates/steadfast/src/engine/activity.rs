@@ -109,7 +109,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// What the volume is doing.
     pub(crate) fn activity(&self) -> Result<Activity> {
         self.check_open()?;
-        self.catch_up()?;
+        self.replay_overlay()?;
         let superblock = &self.store.superblock_now();
         let block_size = u64::from(superblock.block_size);
         let (transaction_points, checkpoints) = {

@@ -32,8 +32,8 @@ pub(crate) enum Turn {
 pub(super) struct BackgroundWork {
     /// Orphans may wait to be reclaimed.
     orphans: AtomicBool,
-    /// Log marks since background work last ran.
-    marks: AtomicU32,
+    /// Commit records since background work last ran.
+    commits: AtomicU32,
     /// Deleted snapshots may wait for their blocks to be freed.
     pub snapshots: AtomicBool,
     /// Deleted snapshots wait for a transaction point.
@@ -45,24 +45,24 @@ impl BackgroundWork {
     pub fn after_opening() -> Self {
         BackgroundWork {
             orphans: AtomicBool::new(true),
-            marks: AtomicU32::new(0),
+            commits: AtomicU32::new(0),
             snapshots: AtomicBool::new(true),
             snapshots_starve: AtomicBool::new(false),
         }
     }
 
-    /// Counts a log mark. If the count wraps, background work counts as attended for a moment.
-    pub fn count_mark(&self) {
-        self.marks.fetch_add(1, Ordering::AcqRel);
+    /// Counts a commit record. If the count wraps, background work counts as attended for a moment.
+    pub fn count_commit(&self) {
+        self.commits.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Log marks since background work last ran.
-    pub fn marks(&self) -> u32 {
-        self.marks.load(Ordering::Acquire)
+    /// Commit records since background work last ran.
+    pub fn commits(&self) -> u32 {
+        self.commits.load(Ordering::Acquire)
     }
 
     fn attend(&self) {
-        self.marks.store(0, Ordering::Release);
+        self.commits.store(0, Ordering::Release);
     }
 }
 
@@ -70,14 +70,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// One bounded step of background work: the timer, a step of a checkpoint of up to `bytes`,
     /// discards, deleting snapshots.
     pub(crate) fn background_step(&self, bytes: u64) -> Result<Turn> {
-        if !self.may_heal() {
+        if !self.may_repair() {
             return Ok(Turn::Stopped);
         }
         self.background.attend();
-        self.catch_up()?;
+        self.replay_overlay()?;
         let writing = self.checkpoint_step(bytes)?;
         if self.timer_due() {
-            self.transact_now()?;
+            self.commit_for_event()?;
         }
         if writing || self.discard_step(bytes) {
             return Ok(Turn::Busy);
@@ -124,7 +124,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let sequence = self.working.lock().sequence;
         let commit = self.commit.lock();
         let elapsed = self.store.platform.monotonic_ms().saturating_sub(commit.last_ms);
-        commit.marked < sequence && elapsed >= u64::from(self.timer_ms())
+        commit.committed < sequence && elapsed >= u64::from(self.timer_ms())
     }
 
     /// Deleted files may be waiting to be reclaimed: the next background step checks.

@@ -105,7 +105,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Parameters and state.
     pub(crate) fn info(&self) -> VolumeInfo {
-        let marked = self.commit.lock().marked;
+        let committed = self.commit.lock().committed;
         let points = self.tally.lock().points;
         let (generation, log_used, sequence) = {
             let working = self.working.lock();
@@ -129,7 +129,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             replayed_records: u64::from(self.replayed_records),
             log_used: log_used * u64::from(superblock.block_size),
             transaction_points: points,
-            uncommitted: sequence.saturating_sub(marked),
+            uncommitted: sequence.saturating_sub(committed),
             repaired_reads: u64::from(self.store.bad_copies()),
             superblock_damaged: self.superblock_damaged,
             mask: self.mask(),
@@ -144,7 +144,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn set_label(&self, label: &str) -> Result<()> {
         // All that writes a superblock holds this lock.
         let _commit = self.commit.lock();
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.check_not_held()?;
         self.check_alone(true)?;
         let (store, old) = (&self.store, self.store.superblock_now());
@@ -155,17 +155,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// The numbers of the last accepted batch and of the last marked one.
+    /// The numbers of the last accepted batch and of the last committed one.
     pub(crate) fn progress(&self) -> (u64, u64) {
         let accepted = self.working.lock().sequence;
-        (accepted, self.commit.lock().marked)
+        (accepted, self.commit.lock().committed)
     }
 
     /// Space and counts.
     pub(crate) fn statistics(&self) -> Result<Statistics> {
         self.check_open()?;
         self.check_shown()?;
-        self.catch_up()?;
+        self.replay_overlay()?;
         let superblock = &self.store.superblock_now();
         let working = self.working.lock();
         let blocks = superblock.usable_blocks();

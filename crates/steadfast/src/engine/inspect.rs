@@ -31,7 +31,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Whether bad copies may be rewritten.
-    pub(crate) fn may_heal(&self) -> bool {
+    pub(crate) fn may_repair(&self) -> bool {
         !self.read_only && !self.has_failed() && self.lifecycle.now() != Lifecycle::Closed
     }
 
@@ -61,7 +61,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     == SlotCopy::Valid(durable)
             };
             if !good() {
-                let written = self.may_heal()
+                let written = self.may_repair()
                     && durable
                         .write_copy(&store.medium, superblock, &store.platform, offset)
                         .is_ok();

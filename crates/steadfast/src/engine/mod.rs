@@ -4,13 +4,14 @@
 //!
 //! # States
 //! - *working*: what operations see and change, in memory and in nodes of the working generation;
-//! - *marked*: the newest log mark. A power cut or a rollback returns to it;
+//! - *committed*: the newest commit record. A power cut or a rollback returns to it;
 //! - *frozen*: the state that a checkpoint is writing;
-//! - *durable*: the newest metaroot. Durable plus the log is the marked state. Right after opening,
-//!   readers combine the two, because the log is not yet in the tree ([`recovery::overlay`]).
+//! - *durable*: the newest metaroot. Durable plus the log is the committed state. Right after
+//!   opening, readers combine the two, because the log is not yet in the tree
+//!   ([`recovery::overlay`]).
 //!
-//! A freeze happens at a mark. Otherwise it becomes a transaction point itself: its caller holds
-//! the commit lock until the checkpoint is durable.
+//! A freeze happens at a commit record. Otherwise it becomes a transaction point itself: its caller
+//! holds the commit lock until the checkpoint is durable.
 //!
 //! # Locks
 //! docs/ARCHITECTURE.md ("Threads and locks") has their order.

@@ -12,11 +12,11 @@
 //! - at the end of the log there is no record that continues it.
 //!
 //! The check runs before the first and the last step of a checkpoint. It also runs before an
-//! operation, or before the mark of a transaction point, if the last check is [`LOOK_EVERY_MS`]
-//! old. So a writer that resumes after a pause checks before it writes anything. The check cannot
-//! prevent what two writers do to each other within that time. A volume opened as
-//! [shared](crate::OpenOptions::shared) checks before and after every mark and metaroot. See
-//! docs/decisions/0032-two-openers.md.
+//! operation, or before the commit record of a transaction point, if the last check is
+//! [`LOOK_EVERY_MS`] old. So a writer that resumes after a pause checks before it writes anything.
+//! The check cannot prevent what two writers do to each other within that time. A volume opened as
+//! [shared](crate::OpenOptions::shared) checks before and after every commit record and metaroot.
+//! See docs/decisions/0032-two-openers.md.
 //!
 //! Unreadable blocks prove nothing here. Checksums detect rot.
 
@@ -33,7 +33,7 @@ use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::Generation;
 
-/// How long a check is valid for operations and marks, milliseconds.
+/// How long a check is valid for operations and commit records, milliseconds.
 const LOOK_EVERY_MS: u32 = 1000;
 
 /// Number of log blocks that are checked: those of a group, which its writer changes by turns.
@@ -117,7 +117,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         looked == 0 || self.now_ms().wrapping_sub(looked) >= LOOK_EVERY_MS
     }
 
-    /// Whether a check surrounds every mark and metaroot.
+    /// Whether a check surrounds every commit record and metaroot.
     fn looks_always(&self) -> bool {
         self.shared && !planted(Sabotage::TrustForASecond)
     }
@@ -194,8 +194,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Runs `restore` if there is no other writer. `restore` reads the marked state again and may
-    /// erase what follows it.
+    /// Runs `restore` if there is no other writer. `restore` reads the committed state again and
+    /// may erase what follows it.
     ///
     /// # Errors
     /// `Poisoned`, and those of `restore`.

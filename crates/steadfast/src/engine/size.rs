@@ -22,7 +22,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// space and a reserve. A little more may be needed.
     pub(crate) fn size_least(&self) -> u64 {
         // If this fails, the operation that needs the result fails too.
-        let _ = self.catch_up();
+        let _ = self.replay_overlay();
         let superblock = self.store.superblock_now();
         let working = self.working.lock();
         let used = working.space.used();
@@ -41,7 +41,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// volume may be in use.
     pub(crate) fn enlarge(&self, new: &Superblock) -> Result<()> {
         let mut commit = self.commit.lock();
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.check_not_held()?;
         self.finish_checkpoint()?;
         {
@@ -49,7 +49,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let roots = self.roots(&working);
             working.space.spell_out_last_group(&self.store, &roots)?;
         }
-        let grown = self.freeze_and_finish(&mut commit).and_then(|()| {
+        let grown = self.commit_by_checkpoint(&mut commit).and_then(|()| {
             let _checkpoint = self.checkpoint.lock();
             // No operation may look for room between the old size and the new one. The lock is held
             // only for a few writes.

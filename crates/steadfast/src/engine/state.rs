@@ -27,15 +27,15 @@ pub struct Frozen {
     pub log_used: u64,
     /// Blocks that could be allocated at the freeze.
     pub available: u64,
-    /// It has changes that no log record has: nothing can be marked before it is durable.
-    pub unmarked: bool,
+    /// It has changes that no log record has: nothing can be committed before it is durable.
+    pub uncommitted: bool,
 }
 
 /// Keys for which [`Pending`] keeps memory.
 const KEYS_KEPT: usize = 64;
 
-/// Keys changed since the last mark: the next record of the log. Their values are taken from the
-/// tree when the record is built, so a key that changes often is logged once.
+/// Keys changed since the last commit record: the next record of the log. Their values are taken
+/// from the tree when the record is built, so a key that changes often is logged once.
 #[derive(Default)]
 pub struct Pending {
     /// Each key, with the size of its mutation in the record.
@@ -165,8 +165,8 @@ pub struct LastPoint {
 /// The committer's state, under the commit lock.
 #[derive(Debug, Default)]
 pub struct CommitState {
-    /// The [`Working::sequence`] up to which everything is marked.
-    pub marked: u64,
+    /// The [`Working::sequence`] up to which everything is committed.
+    pub committed: u64,
     /// Time of the last transaction point,
     /// [`Platform::monotonic_ms`](crate::platform::Platform::monotonic_ms).
     pub last_ms: u64,

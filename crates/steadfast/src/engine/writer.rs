@@ -33,12 +33,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// # Errors
     /// `ReadOnly`, `Poisoned`; those of the medium.
     pub(crate) fn writer(&self) -> Result<Writer<'_, M, P>> {
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.look_now_and_then()?;
-        self.relieve()?;
+        self.throttle()?;
         let writer = Writer { engine: self, working: RefCell::new(self.working.lock()) };
         // A rollback that was waited for may have failed.
-        self.check_going_on()?;
+        self.check_not_failed()?;
         writer.working.borrow_mut().needs_later = None;
         Ok(writer)
     }
@@ -53,7 +53,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         goal: Option<BlockAddress>,
         class: SpaceClass,
     ) -> Result<BlockRun> {
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.look_now_and_then()?;
         self.reserve_in(&mut self.working.lock(), blocks, goal, class)
     }
@@ -117,7 +117,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// opened for reading has nothing to make durable.
     pub(crate) fn event(&self, event: TransactionMask) -> Result<()> {
         let wanted = !self.read_only && self.active_mask().contains(event);
-        if wanted { self.transact_now() } else { self.check_open() }
+        if wanted { self.commit_for_event() } else { self.check_open() }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -138,22 +138,22 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// As for a change, but after a failed rollback another rollback may be tried.
     pub(crate) fn check_rollback(&self) -> Result<()> {
-        if self.lifecycle.now() == Lifecycle::Lost { Ok(()) } else { self.ready_for_change() }
+        if self.lifecycle.now() == Lifecycle::Lost { Ok(()) } else { self.ensure_writable() }
     }
 
     /// Checks that changes are accepted. Replays the log if that is not done yet.
-    pub(crate) fn ready_for_change(&self) -> Result<()> {
+    pub(crate) fn ensure_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        self.check_going_on()?;
-        self.catch_up()
+        self.check_not_failed()?;
+        self.replay_overlay()
     }
 
     /// Checks that the volume has not failed. What makes a state durable calls this under the
     /// writer's or the checkpoint lock: a failure may come while a caller waits for locks.
-    pub(crate) fn check_going_on(&self) -> Result<()> {
+    pub(crate) fn check_not_failed(&self) -> Result<()> {
         if self.has_failed() { Err(self.poisoned()) } else { Ok(()) }
     }
 

@@ -34,7 +34,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if !self.engine.take_reclaim() {
             return Ok(deleting);
         }
-        let more = self.reclaim_step()?;
+        let more = self.orphan_step()?;
         if more {
             self.engine.wake_reclaim();
         }

@@ -68,7 +68,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if !SNAPSHOTS {
             return Err(NO_SNAPSHOTS);
         }
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         let length = {
             let _guards = self.two_inode_locks(from, to);
             self.clone_locked((from, from_offset), (to, to_offset), length)?
@@ -154,7 +154,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         to: (InodeNumber, u64),
         length: u64,
     ) -> Result<Option<(Inode, u64)>> {
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         let parameters = self.parameters();
         let reader = self.engine.reader()?;
         let (source, target) =

@@ -78,7 +78,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// Those of a commit. A damaged orphan is skipped; the others are processed.
-    pub(crate) fn reclaim_step(&self) -> Result<bool> {
+    pub(crate) fn orphan_step(&self) -> Result<bool> {
         let parameters = self.parameters();
         let mut behind = 0;
         for _ in 0..HELD_MAX {
@@ -94,7 +94,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
             let step = self.update(SpaceClass::Freeing, |tx| {
                 let acquired = self.is_acquired(inode);
-                orphan::reclaim(tx, &parameters, inode, acquired)
+                orphan::delete_step(tx, &parameters, inode, acquired)
             });
             match step {
                 Ok(Progress::Done | Progress::More) => return Ok(true),

@@ -112,7 +112,7 @@ pub(crate) fn bury<K: Keyspace>(
 }
 
 /// One step for one orphan.
-pub(crate) fn reclaim<K: Keyspace>(
+pub(crate) fn delete_step<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
     inode: InodeNumber,

@@ -22,15 +22,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Space ran out: reclaims some if possible. `tries` counts the earlier attempts. `true`:
     /// retry.
     pub(super) fn reclaim(&self, wanted: Shortage, tries: u32) -> Result<bool> {
-        let again = tries < RECLAIM_TRIES && self.bring_back(wanted)?;
+        let again = tries < RECLAIM_TRIES && self.free_space_for(wanted)?;
         if !again && tries > 0 {
             self.engine.note_in_vain(wanted);
         }
         Ok(again)
     }
 
-    fn bring_back(&self, wanted: Shortage) -> Result<bool> {
-        if self.engine.bring_back(wanted)? {
+    fn free_space_for(&self, wanted: Shortage) -> Result<bool> {
+        if self.engine.checkpoint_for_space(wanted)? {
             return Ok(true);
         }
         if !self.engine.may_reclaim() {
@@ -39,14 +39,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if matches!(wanted, Shortage::Change(SpaceClass::Freeing, _)) {
             return self.engine.delete_for_space();
         }
-        Ok(self.give_back_files(wanted)? || self.engine.delete_for_space()?)
+        Ok(self.free_removed_files(wanted)? || self.engine.delete_for_space()?)
     }
 
     /// Frees the blocks of removed files until the wanted change fits after a checkpoint. `true`:
     /// some were freed.
-    fn give_back_files(&self, wanted: Shortage) -> Result<bool> {
+    fn free_removed_files(&self, wanted: Shortage) -> Result<bool> {
         let mut any = false;
-        while self.reclaim_step()? {
+        while self.orphan_step()? {
             any = true;
             if self.engine.fits_later(wanted) {
                 break;
@@ -70,9 +70,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// Those of the medium; `ReadOnly`, `Poisoned`.
     pub fn make_room(&self, bytes: u64) -> Result<()> {
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         while self.available_bytes()? < bytes && self.engine.may_reclaim() {
-            if !(self.reclaim_step()? || self.engine.delete_for_space()?) {
+            if !(self.orphan_step()? || self.engine.delete_for_space()?) {
                 break;
             }
         }
@@ -92,7 +92,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             // What a step of either frees counts at once: the caller that takes the blocks makes
             // the checkpoint.
             if !self.engine.may_reclaim()
-                || !(self.reclaim_step()? || self.engine.delete_for_space()?)
+                || !(self.orphan_step()? || self.engine.delete_for_space()?)
             {
                 return Err(Error::NoSpace);
             }

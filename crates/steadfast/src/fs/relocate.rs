@@ -89,7 +89,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         inode: InodeNumber,
         cursor: DefragmentCursor,
     ) -> Result<Option<DefragmentCursor>> {
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         self.engine.check_not_held()?;
         let _guard = self.inode_lock(inode);
         let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;

@@ -336,7 +336,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     // Its variables must not stay on the stack of the caller.
     #[inline(never)]
     fn class_of_write(&self, from: u64, old: &Old) -> Result<SpaceClass> {
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         if old.mapped(from) < old.end.saturating_sub(from) {
             return Ok(SpaceClass::Normal);
         }

@@ -1,8 +1,8 @@
 //! The intent log: the key mutations committed since the last checkpoint.
 //!
-//! The log is a ring of blocks. Every record is one *mark*: all mutations since the previous mark,
-//! made durable with one flush. So a record is a transaction point. Small records share two blocks
-//! in a [group].
+//! The log is a ring of blocks. Every record is one commit: all mutations since the record before
+//! it, made durable with one flush. So a record is a transaction point. Small records share two
+//! blocks in a [group].
 //!
 //! Records are chained. Each holds the LSN after its predecessor's, the digest of the record before
 //! its group, and the epoch (mount) that wrote it, which never decreases. So neither a torn record
@@ -172,7 +172,7 @@ impl Log {
 
     /// The frozen state is durable, so its records are no longer needed. A medium that wants
     /// discards gets one. A discard is advice: its failure loses nothing.
-    pub fn thaw<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
+    pub fn complete_checkpoint<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
         if store.medium.wants_discards() && self.frozen > 0 {
             let first = (self.position.block + self.region.count - self.used) % self.region.count;
             let head = self.frozen.min(self.region.count - first);

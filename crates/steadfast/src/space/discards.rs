@@ -1,17 +1,18 @@
 //! Blocks that may be discarded: their content is no longer needed.
 //!
 //! A block becomes one of these in two ways. A block that stops being busy at a
-//! [`thaw`](super::Space::thaw) is *waiting* at once. A medium that [wants discards
-//! early](steadfast_media::Medium::wants_discards_early) gets discards of data sooner. A block of
-//! such data is *unmarked* until a log mark is made of the operations that freed it. It is
-//! *marking* until that mark is durable, and *early* then.
+//! [`complete_checkpoint`](super::Space::complete_checkpoint) is *waiting* at once. A medium that
+//! [wants discards early](steadfast_media::Medium::wants_discards_early) gets discards of data
+//! sooner. A block of such data is *uncommitted* until a commit record is written of the operations
+//! that freed it. It is *committing* until that commit record is durable, and *early* then.
 //!
 //! The durable tree still names such blocks. But a rollback to that tree, or opening it, also
-//! applies the log up to the mark before any data is read. No early block is reserved before the
-//! next durable checkpoint. A thaw skips blocks that were already *told* to the medium.
+//! applies the log up to the commit record before any data is read. No early block is reserved
+//! before the next durable checkpoint. A complete_checkpoint skips blocks that were already *told*
+//! to the medium.
 //!
 //! Invariants:
-//! - nothing that is waiting or early is used by the marked state or a later one, a reader or an
+//! - nothing that is waiting or early is used by the committed state or a later one, a reader or an
 //!   operation;
 //! - a block leaves all sets before it is reserved again, or before it falls behind the end of a
 //!   volume that becomes smaller;
@@ -27,8 +28,8 @@ use crate::types::{BlockAddress, BlockRun};
 #[derive(Default)]
 pub(super) struct Discards {
     waiting: RangeSet,
-    unmarked: RangeSet,
-    marking: RangeSet,
+    uncommitted: RangeSet,
+    committing: RangeSet,
     early: RangeSet,
     told: RangeSet,
     ranges_max: usize,
@@ -60,7 +61,7 @@ impl Discards {
 
     /// A checkpoint has made `start..end` free.
     pub(super) fn add(&mut self, start: u64, end: u64) {
-        for set in [&mut self.unmarked, &mut self.marking, &mut self.early] {
+        for set in [&mut self.uncommitted, &mut self.committing, &mut self.early] {
             remove(set, start, end);
         }
         let mut at = start;
@@ -80,8 +81,11 @@ impl Discards {
 
     /// An operation has freed `start..end`, which no snapshot holds and no reader has pinned.
     fn note_freed(&mut self, start: u64, end: u64) {
-        let set =
-            if planted(Sabotage::DiscardBeforeMark) { &mut self.early } else { &mut self.unmarked };
+        let set = if planted(Sabotage::DiscardBeforeCommit) {
+            &mut self.early
+        } else {
+            &mut self.uncommitted
+        };
         add(set, self.ranges_max, start, end);
     }
 
@@ -89,8 +93,8 @@ impl Discards {
     pub(super) fn remove(&mut self, start: u64, end: u64) {
         for set in [
             &mut self.waiting,
-            &mut self.unmarked,
-            &mut self.marking,
+            &mut self.uncommitted,
+            &mut self.committing,
             &mut self.early,
             &mut self.told,
         ] {
@@ -123,15 +127,15 @@ impl Space {
         }
     }
 
-    /// A log mark was made of all operations so far. The previous mark is durable.
-    pub fn mark_discards(&mut self) {
-        self.discards.marking = core::mem::take(&mut self.discards.unmarked);
+    /// A commit record was made of all operations so far. The previous commit record is durable.
+    pub fn commit_discards(&mut self) {
+        self.discards.committing = core::mem::take(&mut self.discards.uncommitted);
     }
 
-    /// That mark is durable.
-    pub fn mark_is_durable(&mut self) {
-        let marking = core::mem::take(&mut self.discards.marking);
-        for (start, end) in marking.iter() {
+    /// That commit record is durable.
+    pub fn commit_is_durable(&mut self) {
+        let committing = core::mem::take(&mut self.discards.committing);
+        for (start, end) in committing.iter() {
             add(&mut self.discards.early, self.discards.ranges_max, start, end);
         }
     }

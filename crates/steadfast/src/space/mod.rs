@@ -6,11 +6,11 @@
 //! checkpoint. They are used in the durable state and not in the working one ("almost free"). In
 //! addition, a block is busy while it is
 //! - *reserved*: not yet part of any state;
-//! - *held*: freed since the last freeze after a log mark may have named it, so a replay of the log
-//!   may need it;
+//! - *held*: freed since the last freeze after a commit record may have named it, so a replay of
+//!   the log may need it;
 //! - *pinned* by a reader when it was freed.
 //!
-//! A block that was allocated and freed between two marks (*fresh*) is free again at once.
+//! A block that was allocated and freed between two commit records (*fresh*) is free again at once.
 //!
 //! Bitmaps are loaded one group at a time. A full group is remembered by one bit. Nothing here
 //! scans in the foreground: the search continues where it stopped and skips groups that are known

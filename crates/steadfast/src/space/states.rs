@@ -1,4 +1,4 @@
-//! Effects of marks, replays and checkpoints on free space.
+//! Effects of commit records, replays and checkpoints on free space.
 
 use alloc::vec::Vec;
 
@@ -17,8 +17,8 @@ use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 
 impl Space {
-    /// A log mark is about to name everything published so far, so nothing is fresh any more.
-    pub fn mark(&mut self) {
+    /// A commit record is about to name everything published so far, so nothing is fresh any more.
+    pub fn commit(&mut self) {
         self.fresh.clear();
     }
 
@@ -85,8 +85,8 @@ impl Space {
         if planted(Sabotage::ForgetBitmap) { Ok(Vec::new()) } else { Ok(taken) }
     }
 
-    /// Makes room for the ranges of [`freeze`](Self::freeze) and of the [`thaw`](Self::thaw) after
-    /// it.
+    /// Makes room for the ranges of [`freeze`](Self::freeze) and of the
+    /// [`complete_checkpoint`](Self::complete_checkpoint) after it.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -114,7 +114,7 @@ impl Space {
     ///
     /// An unreadable bitmap causes no failure here. It is read again when it is needed. If its
     /// group must stay in memory, the blocks freed in it wait for the next checkpoint.
-    pub fn thaw<M: Medium, P: Platform>(
+    pub fn complete_checkpoint<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
         durable: &Root,

@@ -84,7 +84,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         from: InodeNumber,
         limit: usize,
     ) -> Result<SnapshotDiff> {
-        self.engine.catch_up()?;
+        self.engine.replay_overlay()?;
         // While it is held, the live tree does not change.
         let reader = self.engine.reader()?;
         let root_of =

@@ -77,7 +77,7 @@ pub fn space<M: Medium, P: Platform>(
     groups_max: u32,
 ) -> Result<Option<u64>> {
     volume.engine.check_open()?;
-    volume.engine.catch_up()?;
+    volume.engine.replay_overlay()?;
     if cell_blocks == 0 || start > from {
         return Err(Error::InvalidArgument("a map needs cells of at least one block"));
     }
@@ -120,7 +120,7 @@ pub fn nodes<M: Medium, P: Platform>(
     leaves_max: usize,
     visit: &mut dyn FnMut(u8, [BlockAddress; 2]),
 ) -> Result<Option<Key>> {
-    volume.engine.catch_up()?;
+    volume.engine.replay_overlay()?;
     let reader = volume.engine.reader()?;
     let root = reader.root();
     let mut pointer: NodePointer = root.pointer;
@@ -164,7 +164,7 @@ pub fn dead<M: Medium, P: Platform>(
     visit: &mut dyn FnMut(BlockRun),
 ) -> Result<Option<Key>> {
     volume.engine.check_open()?;
-    volume.engine.catch_up()?;
+    volume.engine.replay_overlay()?;
     if *from == Key::MIN {
         let dying = volume.engine.dying(DYING_MAX)?;
         dying.iter().for_each(|entry| visit(entry.run));

@@ -44,7 +44,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// medium's error. Before the last step nothing has changed. After an error in the last step
     /// the volume is read-only, and has either size when it is opened again.
     pub fn grow(&self, size: u64) -> Result<()> {
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         self.engine.check_not_held()?;
         let old = self.engine.store().superblock_now();
         let new = old.resized(size)?;
@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Busy`: a snapshot holds blocks behind the new end, so they cannot move. The volume then
     /// keeps its old size and remains usable.
     pub fn shrink(&self, size: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         self.engine.check_not_held()?;
         let old = self.engine.store().superblock_now();
         let new = old.resized(size)?;
@@ -142,7 +142,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         for part in keys.chunks(NODES_PER_STEP) {
             self.engine.with_room(|| self.engine.touch(part))?;
-            self.engine.relieve()?;
+            self.engine.throttle()?;
             *moved += part.len() as u64 * self.engine.node_cost();
             progress(*moved);
         }

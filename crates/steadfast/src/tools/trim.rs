@@ -39,7 +39,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `ReadOnly`, `Poisoned`; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
     pub fn trim_step(&self, from: u64, to: u64, least: u64) -> Result<(u64, Option<u64>)> {
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         let superblock = self.engine.store().superblock_now();
         let block_size = u64::from(superblock.block_size);
         let from = from.div_ceil(block_size).max(superblock.first_block());
@@ -49,7 +49,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         self.engine.with_survey(from, |group| {
             // A volume that has failed does not know which state is the durable one.
-            self.engine.check_going_on()?;
+            self.engine.check_not_failed()?;
             // No state uses anything in the groups before it.
             let begin = group.as_ref().map_or(end, |group| group.start.clamp(from, end));
             let behind = group.as_ref().map_or(end, |group| group.end().min(end)).max(from + 1);

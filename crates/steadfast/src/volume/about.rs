@@ -28,8 +28,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.info()
     }
 
-    /// Changes the label. It is durable when this returns, whatever the transaction mask says, and a
-    /// rollback leaves it. It has at most 32 bytes without NUL; an empty one means none.
+    /// Changes the label. It is durable when this returns, whatever the transaction mask says, and
+    /// a rollback leaves it. It has at most 32 bytes without NUL; an empty one means none.
     ///
     /// # Errors
     /// `InvalidArgument`, `ReadOnly`, `Poisoned`, `Held`; `Unsupported` where the medium tears 512
@@ -102,8 +102,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Whether the log is still beside the tree: since open nothing has been changed, and no caller
     /// has needed facts that only the tree has. [`background`](Self::background) replays it.
-    pub fn log_waits(&self) -> bool {
-        self.engine.log_waits()
+    pub fn replay_pending(&self) -> bool {
+        self.engine.replay_pending()
     }
 
     /// Reads that were repeated because their data did not match its checksum. Valid causes are a

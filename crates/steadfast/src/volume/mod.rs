@@ -111,7 +111,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Returns the volume to its last durable transaction point: the newest metaroot and the log up
-    /// to the last mark.
+    /// to the last commit record.
     ///
     /// Everything accepted since, from all writers, is dropped. Callers must forget every cached
     /// fact. An inode number that they hold may no longer exist; it then answers `Stale` or

@@ -16,7 +16,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error. After a failed write or flush the
     /// volume is read-only; acknowledged changes stay.
     pub fn transact(&self) -> Result<()> {
-        self.engine.transact()
+        self.engine.commit()
     }
 
     /// Sets a transaction point and empties the log.
@@ -109,14 +109,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Announces a committer that the caller serves later: a point that is set meanwhile waits
-    /// briefly for it. The caller takes this back with [`withdraw`](Self::withdraw) when that
-    /// committer is served.
-    pub fn announce(&self) {
-        self.engine.announce()
+    /// briefly for it. The caller takes this back with
+    /// [`withdraw_committer`](Self::withdraw_committer) when that committer is served.
+    pub fn announce_committer(&self) {
+        self.engine.announce_committer()
     }
 
-    /// Takes one [`announce`](Self::announce) back.
-    pub fn withdraw(&self) {
-        self.engine.withdraw()
+    /// Takes one [`announce_committer`](Self::announce_committer) back.
+    pub fn withdraw_committer(&self) {
+        self.engine.withdraw_committer()
     }
 }

@@ -38,7 +38,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `NoSpace`, and errors of reading the snapshot's tree: the volume is then at its last
     /// transaction point.
     pub fn snapshot_rollback(&self, name: &str, destroy_newer: bool) -> Result<()> {
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         let _writers = self.lock_all_inodes()?;
         self.engine.snapshot_rollback(name, destroy_newer)
     }

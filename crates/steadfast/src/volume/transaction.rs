@@ -50,7 +50,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `InvalidArgument` if no transaction is open; `Poisoned`.
     pub fn resume(&self) -> Result<Transaction<'_, M, P>> {
-        self.engine.ready_for_change()?;
+        self.engine.ensure_writable()?;
         if !self.is_held() {
             return Err(NO_TRANSACTION);
         }

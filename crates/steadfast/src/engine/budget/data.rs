@@ -62,7 +62,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn available_bytes(&self) -> Result<u64> {
         self.check_open()?;
         self.check_shown()?;
-        self.catch_up()?;
+        self.replay_overlay()?;
         let blocks = self.data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::SINGLE);
         Ok(blocks.saturating_mul(u64::from(self.store.superblock.block_size)))
     }

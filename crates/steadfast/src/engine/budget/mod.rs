@@ -169,7 +169,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// so it is no removal.
     pub(crate) fn class_of_hole(&self, split: Option<BlockRun>) -> Result<SpaceClass> {
         let Some(run) = split else { return Ok(SpaceClass::Freeing) };
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         let snapshots = self.working.lock().snapshots;
         let held = snapshots.newest.0 > 0
             || snapshots.shared_extents > 0 && self.is_shared(self.reader()?.root(), run)?;

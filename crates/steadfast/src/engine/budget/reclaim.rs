@@ -36,7 +36,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Space ran out: waits for the checkpoint that is under way, or makes one where it is known to
     /// help. `true`: try again.
-    pub(crate) fn bring_back(&self, wanted: Shortage) -> Result<bool> {
+    pub(crate) fn checkpoint_for_space(&self, wanted: Shortage) -> Result<bool> {
         let (frozen, worth_it) = {
             let working = self.working.lock();
             (working.frozen.is_some(), self.is_worth_a_checkpoint(&working, wanted))

@@ -24,8 +24,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// The working state must be at a transaction point: nothing is pending. Otherwise the caller
     /// finishes the checkpoint before it releases the commit lock. The freeze then skips a log
-    /// sequence number for the pending changes, so a mark before the checkpoint is durable would
-    /// not continue the log.
+    /// sequence number for the pending changes, so a commit record before the checkpoint is durable
+    /// would not continue the log.
     ///
     /// # Errors
     /// `Poisoned`: the working state of a volume that failed may be half of something. Nodes and
@@ -33,7 +33,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// the tree.
     pub(crate) fn freeze(&self, working: &mut Working) -> Result<()> {
         debug_assert!(working.frozen.is_none());
-        self.check_going_on()?;
+        self.check_not_failed()?;
         // Bitmaps and dead list change each other. A node is copied once a generation, so this
         // ends.
         while self.put_bitmaps_into_tree(working)? || self.put_dead_into_tree(working)? {}
@@ -50,8 +50,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
         // They are taken from the end, so neighbours on the medium go in one request.
         sort_by_key(&mut nodes, |sealed| Reverse(sealed.pointer.addresses[0]));
-        let unmarked = !working.pending.is_empty();
-        if unmarked {
+        let uncommitted = !working.pending.is_empty();
+        if uncommitted {
             working.pending.clear();
             working.log.skip();
         }
@@ -73,7 +73,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         };
         let (all, log_used, available) =
             (nodes.len(), working.log.used(), working.space.available());
-        working.frozen = Some(Frozen { metaroot, nodes, all, log_used, available, unmarked });
+        working.frozen = Some(Frozen { metaroot, nodes, all, log_used, available, uncommitted });
         working.generation = Generation(working.generation.0 + 1);
         working.parameters_changed = false;
         working.space.freeze();

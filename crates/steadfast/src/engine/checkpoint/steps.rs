@@ -73,7 +73,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let working = self.working.lock();
             let Some(frozen) = &working.frozen else { return Ok(false) };
             // After a failed write or flush, a later one says nothing about the data before it.
-            self.check_going_on()?;
+            self.check_not_failed()?;
             let first = frozen.nodes.len().saturating_sub(self.nodes_of(bytes));
             let begins = frozen.nodes.len() == frozen.all;
             (frozen.metaroot, memory::collect(frozen.nodes[first..].iter().cloned())?, begins)
@@ -89,7 +89,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             error => self.fail("a checkpoint could not be written", error),
         })?;
         if nodes.is_empty() {
-            self.thaw(metaroot);
+            self.complete_checkpoint(metaroot);
             return Ok(true);
         }
         let mut working = self.working.lock();
@@ -160,13 +160,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.write_alone(true, write, |others| others.written(metaroot))
     }
 
-    fn thaw(&self, metaroot: Metaroot) {
+    fn complete_checkpoint(&self, metaroot: Metaroot) {
         let mut working = self.working.lock();
         working.frozen = None;
         working.durable = metaroot;
-        self.discard_alone(|| working.log.thaw(&self.store));
+        self.discard_alone(|| working.log.complete_checkpoint(&self.store));
         self.tally.lock().checkpoints += 1;
         let pins = self.pins.lock();
-        working.space.thaw(&self.store, &metaroot.root(), &pins);
+        working.space.complete_checkpoint(&self.store, &metaroot.root(), &pins);
     }
 }

@@ -83,8 +83,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Whether only operations keep the log short, without background work, where a mount should
     /// read little.
     fn is_unattended(&self, log: &Log) -> bool {
-        let marks = u64::from(self.background.marks());
-        self.store.medium.flushes_cheaply() && marks > log.blocks() / 4
+        let commits = u64::from(self.background.commits());
+        self.store.medium.flushes_cheaply() && commits > log.blocks() / 4
     }
 
     /// Blocks of the log in use when a checkpoint begins, and when the log is full. The checkpoint
@@ -99,7 +99,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// # Errors
     /// Nodes and bitmaps that cannot be read. The medium's write errors, after which the volume is
     /// read-only.
-    pub(crate) fn relieve(&self) -> Result<()> {
+    pub(crate) fn throttle(&self) -> Result<()> {
         let usage = self.store.cache_use();
         let owed = {
             let mut working = self.working.lock();
@@ -108,7 +108,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 while self.put_dead_into_tree(&mut working)? {}
             }
             if crowded(&usage) && working.frozen.is_none() {
-                self.pay_out(&mut working)?;
+                self.write_owed(&mut working)?;
             }
             self.owed(&working, &usage)
         };
@@ -143,7 +143,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Writes out some of the dirty nodes: the share of one operation.
-    fn pay_out(&self, working: &mut Working) -> Result<()> {
+    fn write_owed(&self, working: &mut Working) -> Result<()> {
         let upkeep = self.upkeep();
         if !upkeep.is_any() {
             return self.write_out(working, PAID_NODES);

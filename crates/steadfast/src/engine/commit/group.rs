@@ -56,26 +56,26 @@ impl Drop for Present<'_> {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Announces a committer that the caller serves later: a point that is set meanwhile waits
-    /// briefly for it. The caller takes this back with [`withdraw`](Self::withdraw) when that
-    /// committer is served.
-    pub(crate) fn announce(&self) {
+    /// briefly for it. The caller takes this back with
+    /// [`withdraw_committer`](Self::withdraw_committer) when that committer is served.
+    pub(crate) fn announce_committer(&self) {
         self.committers.add();
     }
 
-    /// Takes one [`announce`](Self::announce) back.
-    pub(crate) fn withdraw(&self) {
+    /// Takes one [`announce_committer`](Self::announce_committer) back.
+    pub(crate) fn withdraw_committer(&self) {
         self.committers.remove();
     }
 
-    /// Sets a transaction point as [`lead_commit`](Self::lead_commit) does, after waiting for more
-    /// committers if more are expected.
+    /// Sets a transaction point as [`commit_locked`](Self::commit_locked) does, after waiting for
+    /// more committers if more are expected.
     pub(crate) fn lead_group_commit(&self, commit: &mut CommitState) -> crate::error::Result<()> {
         let LastPoint { present, duration } = commit.last_point;
         if self.committers.count() < present {
             self.store.platform.wait_for(&|| self.committers.count() >= present, duration / 2);
         }
         let begun = self.store.platform.monotonic_us();
-        let result = self.lead_commit(commit);
+        let result = self.commit_locked(commit);
         let duration = self.store.platform.monotonic_us().saturating_sub(begun);
         commit.last_point = LastPoint { present: self.committers.count(), duration };
         result
@@ -152,14 +152,14 @@ mod tests {
             waits.load(Ordering::Relaxed) - before
         };
         assert_eq!((waits_of_a_point(), waits_of_a_point()), (0, 0), "alone");
-        volume.announce();
+        volume.announce_committer();
         assert_eq!((waits_of_a_point(), waits_of_a_point()), (0, 0), "all are there");
-        volume.withdraw();
+        volume.withdraw_committer();
         assert_eq!((waits_of_a_point(), waits_of_a_point()), (1, 0), "one has gone");
         // Nothing to make durable, so no wait.
-        volume.announce();
+        volume.announce_committer();
         assert_eq!(waits_of_a_point(), 0);
-        volume.withdraw();
+        volume.withdraw_committer();
         volume.transact().unwrap();
         assert_eq!(waits.load(Ordering::Relaxed), 1);
     }

@@ -1,4 +1,5 @@
-//! Setting transaction points: by a log mark, or by a checkpoint where a mark is not possible.
+//! Setting transaction points: by a commit record, or by a checkpoint where a commit record is not
+//! possible.
 
 pub(crate) mod group;
 pub(crate) mod transaction;
@@ -29,7 +30,7 @@ const CHECKED_DATA_MAX: u32 = 256 << 10;
 const READ_DATA_MAX: u64 = 4 << 20;
 
 /// A record that is ready to be written.
-struct Mark {
+struct CommitRecord {
     at: u64,
     bytes: Vec<u8>,
     /// Log position after it.
@@ -41,7 +42,7 @@ struct Mark {
 
 enum CommitStep {
     Nothing,
-    Write(Mark),
+    Write(CommitRecord),
     /// The log cannot take it: a checkpoint makes it durable.
     Checkpoint,
     /// A checkpoint has to finish first.
@@ -50,29 +51,29 @@ enum CommitStep {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes everything accepted so far durable: a transaction point.
-    pub(crate) fn transact(&self) -> Result<()> {
-        self.ready_for_change()?;
+    pub(crate) fn commit(&self) -> Result<()> {
+        self.ensure_writable()?;
         self.check_not_held()?;
-        self.join_point(Err(Error::Held))
+        self.group_commit(Err(Error::Held))
     }
 
-    /// As [`transact`](Self::transact), for an event of the mask: nothing happens while the volume
+    /// As [`commit`](Self::commit), for an event of the mask: nothing happens while the volume
     /// is held.
-    pub(crate) fn transact_now(&self) -> Result<()> {
-        self.join_point(Ok(()))
+    pub(crate) fn commit_for_event(&self) -> Result<()> {
+        self.group_commit(Ok(()))
     }
 
     /// `held` is the result while the volume is held.
-    fn join_point(&self, held: Result<()>) -> Result<()> {
-        self.ready_for_change()?;
+    fn group_commit(&self, held: Result<()>) -> Result<()> {
+        self.ensure_writable()?;
         let _present = self.committers.join();
         let target = self.working.lock().sequence;
         let mut commit = self.commit.lock();
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         if self.is_held() && !planted(Sabotage::IgnoreHold) {
             return if planted(Sabotage::HoldBehindPoint) { Ok(()) } else { held };
         }
-        if commit.marked >= target && !self.parameters_changed() {
+        if commit.committed >= target && !self.parameters_changed() {
             return Ok(());
         }
         self.lead_group_commit(&mut commit)
@@ -83,24 +84,25 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Makes the present state durable, for every caller that waits for the commit lock.
-    pub(crate) fn lead_commit(&self, commit: &mut CommitState) -> Result<()> {
+    pub(crate) fn commit_locked(&self, commit: &mut CommitState) -> Result<()> {
         loop {
             let step = self.next_step(&mut self.working.lock())?;
             match step {
                 CommitStep::Nothing => break,
                 CommitStep::Wait => self.finish_checkpoint()?,
                 CommitStep::Checkpoint => {
-                    self.freeze_and_finish(commit)?;
+                    self.commit_by_checkpoint(commit)?;
                     break;
                 }
-                CommitStep::Write(mark) => {
-                    let written = self.write_mark(&mark);
+                CommitStep::Write(record) => {
+                    let written = self.write_record(&record);
                     written
                         .map_err(|error| self.fail("the intent log could not be written", error))?;
                     let late = planted(Sabotage::CountLatecomers);
-                    commit.marked = if late { self.working.lock().sequence } else { mark.sequence };
+                    commit.committed =
+                        if late { self.working.lock().sequence } else { record.sequence };
                     if self.wants_discards_early() {
-                        self.working.lock().space.mark_is_durable();
+                        self.working.lock().space.commit_is_durable();
                     }
                     self.tally.lock().points += 1;
                     break;
@@ -112,8 +114,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     fn next_step(&self, working: &mut Working) -> Result<CommitStep> {
-        self.check_going_on()?;
-        if working.frozen.as_ref().is_some_and(|frozen| frozen.unmarked) {
+        self.check_not_failed()?;
+        if working.frozen.as_ref().is_some_and(|frozen| frozen.uncommitted) {
             return Ok(CommitStep::Wait);
         }
         if working.pending.is_empty() && !working.parameters_changed {
@@ -133,18 +135,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 CommitStep::Checkpoint
             });
         };
-        let mark = self.take_mark(working, next, data);
+        let record = self.seal_record(working, next, data);
         // The state is at a transaction point now, so a background checkpoint can be frozen.
         if self.wants_checkpoint(working) {
-            // If the freeze fails, the mark is still written, and a later point tries again.
+            // If the freeze fails, the commit record is still written, and a later point tries
+            // again.
             let _ = self.freeze(working);
         }
-        Ok(CommitStep::Write(mark))
+        Ok(CommitStep::Write(record))
     }
 
     /// The next record, and the bytes of data that opening would read to check it. `None` if the
-    /// log cannot take it. Not inlined, as [`write_mark`](Self::write_mark): a checkpoint of the
-    /// same transaction point would have their variables on the stack.
+    /// log cannot take it. Not inlined, as [`write_record`](Self::write_record): a checkpoint of
+    /// the same transaction point would have their variables on the stack.
     #[inline(never)]
     fn next_record(&self, working: &mut Working) -> Result<Option<(Next, u64)>> {
         let root: Root = self.view.read().root;
@@ -171,7 +174,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Fixes the record's place in the log and its content.
-    fn take_mark(&self, working: &mut Working, next: Next, data: u64) -> Mark {
+    fn seal_record(&self, working: &mut Working, next: Next, data: u64) -> CommitRecord {
         let unflushed = self.store.unflushed();
         let block_size = self.store.superblock.block_size;
         let (unflushed_max, data_max) = match self.store.medium.flushes_cheaply() {
@@ -182,38 +185,38 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let flush_data_first = self.store.take_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
         let (at, bytes) = working.log.seal(&self.store, next, check_data);
-        self.background.count_mark();
+        self.background.count_commit();
         working.pending.clear();
-        working.space.mark();
-        working.space.mark_discards();
+        working.space.commit();
+        working.space.commit_discards();
         let next = working.log.position();
-        Mark { at, bytes, next, flush_data_first, sequence: working.sequence }
+        CommitRecord { at, bytes, next, flush_data_first, sequence: working.sequence }
     }
 
     #[inline(never)]
-    fn write_mark(&self, mark: &Mark) -> Result<()> {
-        if mark.flush_data_first && !planted(Sabotage::SkipFlushOfData) {
+    fn write_record(&self, record: &CommitRecord) -> Result<()> {
+        if record.flush_data_first && !planted(Sabotage::SkipFlushOfData) {
             self.store.flush()?;
         }
         let write = || {
-            log::write(&self.store, mark.at, &mark.bytes)?;
-            if planted(Sabotage::SkipFlushOfMark) { Ok(()) } else { self.store.flush() }
+            log::write(&self.store, record.at, &record.bytes)?;
+            if planted(Sabotage::SkipFlushOfCommit) { Ok(()) } else { self.store.flush() }
         };
         self.write_alone(false, write, |others| {
-            self.note_record(others, mark.at, &mark.bytes, &mark.next);
+            self.note_record(others, record.at, &record.bytes, &record.next);
         })
     }
 
     /// Sets a transaction point and empties the log.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.check_not_held()?;
         self.checkpoint_now()
     }
 
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
         let mut commit = self.commit.lock();
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.finish_checkpoint()?;
         if self.is_held() {
             return Ok(());
@@ -225,12 +228,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 && !working.parameters_changed
                 && working.space.almost_free() == 0
         };
-        if clean { Ok(()) } else { self.freeze_and_finish(&mut commit) }
+        if clean { Ok(()) } else { self.commit_by_checkpoint(&mut commit) }
     }
 
     /// A checkpoint of the present state, in the foreground. The caller holds the commit lock;
     /// nothing is frozen.
-    pub(crate) fn freeze_and_finish(&self, commit: &mut CommitState) -> Result<()> {
+    pub(crate) fn commit_by_checkpoint(&self, commit: &mut CommitState) -> Result<()> {
         let sequence = {
             let mut working = self.working.lock();
             self.delete_unit(&mut working);
@@ -238,7 +241,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             working.sequence
         };
         self.finish_checkpoint()?;
-        commit.marked = sequence;
+        commit.committed = sequence;
         self.tally.lock().points += 1;
         commit.last_ms = self.store.platform.monotonic_ms();
         Ok(())
@@ -251,7 +254,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Changes the live mask at once, and the stored mask at the next transaction point.
     pub(crate) fn set_mask(&self, mask: TransactionMask) -> Result<()> {
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.check_not_held()?;
         if !TransactionMask::ALL.contains(mask) {
             return Err(Error::InvalidArgument("transaction mask has unknown bits"));
@@ -269,7 +272,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Changes the interval of the transaction timer at once, and the stored interval at the next
     /// transaction point.
     pub(crate) fn set_timer_ms(&self, milliseconds: u32) -> Result<()> {
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.check_not_held()?;
         if milliseconds == 0 {
             return Err(Error::InvalidArgument("the timer needs at least one millisecond"));
@@ -302,9 +305,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// since the last transaction point become durable too. Without it, and with such changes
     /// present, nothing is done and the result is `false`.
     fn keep_parameters(&self, with_changes: bool) -> Result<bool> {
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         let mut commit = self.commit.lock();
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.finish_checkpoint()?;
         let sequence = {
             let mut working = self.working.lock();
@@ -318,7 +321,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             working.sequence
         };
         self.finish_checkpoint()?;
-        commit.marked = sequence;
+        commit.committed = sequence;
         self.tally.lock().points += 1;
         commit.last_ms = self.store.platform.monotonic_ms();
         Ok(true)

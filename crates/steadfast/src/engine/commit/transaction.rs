@@ -28,7 +28,7 @@ pub(crate) const NO_TRANSACTION: Error = Error::InvalidArgument("no transaction 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Sets a transaction point and holds the volume.
     pub(crate) fn begin_transaction(&self) -> Result<()> {
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         let mut commit = self.commit.lock();
         self.check_not_held()?;
         // The state is entered first. A caller that saw the mask without the hold was accepted
@@ -36,7 +36,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !planted(Sabotage::HoldBehindPoint) {
             self.lifecycle.enter(Lifecycle::Held);
         }
-        let result = self.ready_for_change().and_then(|()| self.lead_commit(&mut commit));
+        let result = self.ensure_writable().and_then(|()| self.commit_locked(&mut commit));
         if planted(Sabotage::HoldBehindPoint) {
             self.lifecycle.enter(Lifecycle::Held);
         }
@@ -56,11 +56,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn commit_transaction(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let was_held = self.is_held() && self.lifecycle.enter(Lifecycle::Open);
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         if !was_held {
             return Err(NO_TRANSACTION);
         }
-        let committed = self.lead_commit(&mut commit);
+        let committed = self.commit_locked(&mut commit);
         if committed.is_err() {
             // Changes that the holder may still roll back must not be committed by another caller.
             self.lifecycle.enter(Lifecycle::Held);

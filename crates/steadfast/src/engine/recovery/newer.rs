@@ -47,7 +47,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes the opened state the newest one for good.
     #[inline(never)]
     pub(crate) fn give_up_newer(&self) -> Result<()> {
-        self.catch_up()?;
+        self.replay_overlay()?;
         let lsn = lsn_behind_the_past(&self.store.medium, &self.store.superblock)?;
         {
             let mut working = self.working.lock();

@@ -109,7 +109,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         drop(slots);
         engine.replayed_records = found.points();
         engine.commit.get_mut().last_ms = engine.store.platform.monotonic_ms();
-        engine.go_on_behind(&mut engine.working.lock(), &found)?;
+        engine.continue_log_after(&mut engine.working.lock(), &found)?;
         engine.begin_to_watch(&engine.working.lock());
         engine.show(found)?;
         if engine.newer_state.is_some() && !options.read_only {
@@ -191,7 +191,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working_state(&self.store, &self.store.superblock_now(), metaroot, self.space_memory)
     }
 
-    /// Reads the intent log after `metaroot` up to its last mark.
+    /// Reads the intent log after `metaroot` up to its last commit record.
     #[inline(never)]
     pub(crate) fn read_log(&self, metaroot: &Metaroot) -> Result<LogContent> {
         if self.store.superblock.log.count == 0 {
@@ -202,7 +202,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Sets the end of the log after what [`read_log`](Self::read_log) found.
     #[inline(never)]
-    pub(crate) fn go_on_behind(&self, working: &mut Working, found: &LogContent) -> Result<()> {
+    pub(crate) fn continue_log_after(
+        &self,
+        working: &mut Working,
+        found: &LogContent,
+    ) -> Result<()> {
         let atomic_unit = self.store.medium.geometry().atomic_unit;
         working.log = Log::new(&self.store.superblock, atomic_unit, found.end, found.blocks);
         if found.unfinished && !self.read_only && !planted(Sabotage::KeepUnfinishedRecord) {
@@ -222,7 +226,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.pass_births(working, found.birth_max)?;
         for index in 0..found.len() {
             self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
-            working.space.mark();
+            working.space.commit();
             while working.dying.len() > self.dying_max() && self.put_dead_into_tree(working)? {}
         }
         if planted(Sabotage::ReplayTwice) && found.len() > 1 {

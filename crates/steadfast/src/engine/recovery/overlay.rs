@@ -8,9 +8,9 @@
 //! bitmaps). Otherwise it happens in the background.
 //!
 //! Invariants:
-//! - the log together with the tree below is the marked state, before, during and after the replay.
-//!   For each of its keys the log is asked first, and nothing else that readers see depends on it.
-//!   So readers continue during the replay;
+//! - the log together with the tree below is the committed state, before, during and after the
+//!   replay. For each of its keys the log is asked first, and nothing else that readers see depends
+//!   on it. So readers continue during the replay;
 //! - until then nothing is changed. So the tree is the durable one, and of the state beside it only
 //!   the log's end must be known;
 //! - if a replay fails, its changes are dropped: the tree is the durable one again, and readers see
@@ -87,14 +87,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// Those of reading nodes and bitmaps; nothing has changed then. `Poisoned`.
-    pub(crate) fn catch_up(&self) -> Result<()> {
+    pub(crate) fn replay_overlay(&self) -> Result<()> {
         if !LOG_OVERLAY || !matches!(self.lifecycle.now(), Lifecycle::Overlaid | Lifecycle::Failed)
         {
             return Ok(());
         }
         let mut working = self.working.lock();
         let Some(log) = self.view.read().log.clone() else { return Ok(()) };
-        self.check_going_on()?;
+        self.check_not_failed()?;
         let mut before = self.working_at(&working.durable)?;
         self.find_held_data(&mut working);
         match self.replay(&mut working, log.log()) {
@@ -118,7 +118,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Whether the log is still beside the tree: since open nothing has been changed, and no caller
     /// has needed facts that only the tree has. [Background work](Self::background_step) replays
     /// it.
-    pub(crate) fn log_waits(&self) -> bool {
+    pub(crate) fn replay_pending(&self) -> bool {
         self.lifecycle.now() == Lifecycle::Overlaid
     }
 

@@ -15,8 +15,8 @@ use crate::platform::Platform;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Returns the volume to its last durable transaction point: the newest metaroot and the log up
-    /// to the last mark. The caller holds the locks of all inodes, so that no writer is between
-    /// reserving and publishing blocks.
+    /// to the last commit record. The caller holds the locks of all inodes, so that no writer is
+    /// between reserving and publishing blocks.
     pub(crate) fn rollback(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         self.check_not_held()?;
@@ -59,26 +59,27 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     fn rollback_under(&self, commit: &mut CommitState) -> Result<()> {
         self.check_rollback()?;
-        // A checkpoint of unmarked changes that was refused for lack of memory is not finished now:
-        // the rollback drops those changes.
-        let unmarked = self.working.lock().frozen.as_ref().is_some_and(|frozen| frozen.unmarked);
-        if !unmarked {
+        // A checkpoint of uncommitted changes that was refused for lack of memory is not finished
+        // now: the rollback drops those changes.
+        let uncommitted =
+            self.working.lock().frozen.as_ref().is_some_and(|frozen| frozen.uncommitted);
+        if !uncommitted {
             self.finish_checkpoint()?;
         }
         let _nobody_finishes_it = self.checkpoint.lock();
-        self.restore_marked(commit)?;
+        self.restore_committed(commit)?;
         self.incarnation.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Makes the marked state the working one. The caller holds the inode locks and the commit
+    /// Makes the committed state the working one. The caller holds the inode locks and the commit
     /// lock; nothing is frozen.
-    pub(crate) fn restore_marked(&self, commit: &mut CommitState) -> Result<()> {
-        self.restore_marked_in(commit, &mut self.working.lock())
+    pub(crate) fn restore_committed(&self, commit: &mut CommitState) -> Result<()> {
+        self.restore_committed_in(commit, &mut self.working.lock())
     }
 
-    /// As [`restore_marked`](Self::restore_marked), under the writer's lock.
-    pub(crate) fn restore_marked_in(
+    /// As [`restore_committed`](Self::restore_committed), under the writer's lock.
+    pub(crate) fn restore_committed_in(
         &self,
         commit: &mut CommitState,
         working: &mut Working,
@@ -116,7 +117,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         self.find_held_data(working);
         let replayed =
-            self.go_on_behind(working, &found).and_then(|()| self.replay(working, &found));
+            self.continue_log_after(working, &found).and_then(|()| self.replay(working, &found));
         working.log.raise_epoch(epoch);
         // The numbers of batches continue, so an old batch is never taken for a new one.
         working.sequence = sequence + 1;
@@ -130,7 +131,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             .map_err(|error| self.fail("the state to roll back to could not be restored", error));
         self.lifecycle.end_rollback(replayed.is_ok());
         replayed?;
-        commit.marked = working.sequence;
+        commit.committed = working.sequence;
         commit.last_ms = self.store.platform.monotonic_ms();
         self.wake_reclaim();
         Ok(())

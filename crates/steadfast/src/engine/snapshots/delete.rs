@@ -60,9 +60,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !SNAPSHOTS {
             return Err(NO_SNAPSHOTS);
         }
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         let mut commit = self.commit.lock();
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.check_not_held()?;
         self.finish_checkpoint()?;
         {
@@ -74,15 +74,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let before = (working.snapshots, working.held_data);
             let without = self.counts_without(&root, &record, &working)?;
             (working.snapshots, working.held_data) = without;
-            let marked =
+            let written =
                 self.put_record(&mut working, &SnapshotRecord { deleting: true, ..record });
-            if let Err(error) = marked {
+            if let Err(error) = written {
                 (working.snapshots, working.held_data) = before;
                 return Err(error);
             }
         }
         self.wake_snapshots();
-        self.freeze_and_finish(&mut commit)
+        self.commit_by_checkpoint(&mut commit)
     }
 
     /// The counts, and the data shared with the newest snapshot, when `record` is no longer a
@@ -129,7 +129,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(false);
         }
         let mut commit = self.commit.lock();
-        self.check_going_on()?;
+        self.check_not_failed()?;
         // Changes of the holder must not become durable with the unit.
         if self.is_held() {
             return Ok(false);
@@ -147,7 +147,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 return Ok(false);
             }
         }
-        self.freeze_and_finish(&mut commit)?;
+        self.commit_by_checkpoint(&mut commit)?;
         Ok(self.snapshots_wait())
     }
 

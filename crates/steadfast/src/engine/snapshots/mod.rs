@@ -64,9 +64,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !SNAPSHOTS {
             return Err(NO_SNAPSHOTS);
         }
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         let mut commit = self.commit.lock();
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         // A snapshot is a transaction point.
         self.check_not_held()?;
         self.finish_checkpoint()?;
@@ -95,7 +95,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // Needed even without a snapshot: the freeze may have skipped a log sequence number.
         self.finish_checkpoint()?;
         entered?;
-        self.freeze_and_finish(&mut commit)?;
+        self.commit_by_checkpoint(&mut commit)?;
         record.to_snapshot()
     }
 

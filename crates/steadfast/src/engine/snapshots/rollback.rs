@@ -38,12 +38,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Err(NO_SNAPSHOTS);
         }
         let mut commit = self.commit.lock();
-        self.ready_for_change()?;
+        self.ensure_writable()?;
         self.check_not_held()?;
         self.finish_checkpoint()?;
         let (record, older) = self.rollback_target(name, destroy_newer)?;
-        self.restore_marked(&mut commit)?;
-        self.freeze_and_finish(&mut commit)?;
+        self.restore_committed(&mut commit)?;
+        self.commit_by_checkpoint(&mut commit)?;
         let sequence = {
             let mut working = self.working.lock();
             self.lifecycle.begin_rollback();
@@ -55,7 +55,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 Err(error) => {
                     // If this fails too, there is no state to show; another rollback may find one.
                     // No writer comes in between.
-                    self.restore_marked_in(&mut commit, &mut working).map_err(|error| {
+                    self.restore_committed_in(&mut commit, &mut working).map_err(|error| {
                         let error =
                             self.fail("the state to roll back to could not be restored", error);
                         self.lifecycle.end_rollback(false);
@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.finish_checkpoint()?;
         // Groups that were full in the previous durable state may no longer be full.
         self.working.lock().space.forget_full();
-        commit.marked = sequence;
+        commit.committed = sequence;
         self.tally.lock().points += 1;
         commit.last_ms = self.store.platform.monotonic_ms();
         self.wake_reclaim();

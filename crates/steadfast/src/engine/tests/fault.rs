@@ -107,7 +107,7 @@ fn what_was_accepted_before_a_failure_is_not_made_durable_after_it() {
     let poisoned = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))));
     poisoned(volume.engine.delete_in_background(true).map(drop));
     poisoned(volume.engine.freeze(&mut volume.engine.working.lock()));
-    poisoned(volume.engine.lead_commit(&mut volume.engine.commit.lock()));
+    poisoned(volume.engine.commit_locked(&mut volume.engine.commit.lock()));
     drop(transaction);
     let after = open(&medium);
     assert!(after.lookup(InodeNumber::ROOT, b"before").is_ok());

@@ -300,9 +300,9 @@ fn records_do_not_continue_an_older_metaroot() {
     assert_eq!(contents(&volume), before);
 }
 
-/// A record removes a key that was made and removed between two marks. It also removes the last key
-/// of the leaf where that key would be. Without the leaf, the path to the absent key leads to a
-/// neighbour without a planned copy. Such a volume could not be opened any more.
+/// A record removes a key that was made and removed between two commit records. It also removes the
+/// last key of the leaf where that key would be. Without the leaf, the path to the absent key leads
+/// to a neighbour without a planned copy. Such a volume could not be opened any more.
 #[test]
 fn a_record_removes_a_key_that_is_not_there() {
     for gone in (0..40).step_by(2) {

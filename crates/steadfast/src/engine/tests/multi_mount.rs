@@ -103,7 +103,7 @@ fn assert_stopped<T: core::fmt::Debug>(result: Result<T>, volume: &TestVolume) {
 
 /// The first transaction point of one writer stops the other before the other has acknowledged any.
 #[test]
-fn a_mark_of_another_stops_the_first_point() {
+fn a_commit_of_another_stops_the_first_point() {
     let bench = Bench::new();
     let (one, two) = (bench.open(), bench.open());
     create(&two, "lost").unwrap();

@@ -112,12 +112,12 @@ fn what_is_shown_does_not_depend_on_the_replay() {
         drop(volume);
 
         let volume = open(&medium);
-        assert!(volume.log_waits(), "seed {seed}");
+        assert!(volume.replay_pending(), "seed {seed}");
         assert_eq!(volume.engine.store.cache_use().misses, 0, "opening reads nothing of the tree");
         assert!(items(&volume) == expected, "seed {seed}: before the replay");
-        assert!(volume.log_waits(), "looking replays nothing");
+        assert!(volume.replay_pending(), "looking replays nothing");
         assert_eq!(volume.statistics().unwrap().inodes, statistics.inodes);
-        assert!(!volume.log_waits());
+        assert!(!volume.replay_pending());
         assert!(items(&volume) == expected, "seed {seed}: after the replay");
         drop(volume);
 

@@ -131,8 +131,8 @@ fn a_full_volume_takes_rewrites_and_what_was_allocated() {
     }
 }
 
-/// A snapshot leaves far more room than a write. So a checkpoint that was in vain for a snapshot says
-/// nothing about writes.
+/// A snapshot leaves far more room than a write. So a checkpoint that was in vain for a snapshot
+/// says nothing about writes.
 #[test]
 fn a_snapshot_without_space_leaves_checkpoints_to_writes() {
     let (medium, volume) = format(16 << 20, 512);
@@ -152,8 +152,8 @@ fn a_snapshot_without_space_leaves_checkpoints_to_writes() {
     }
     replace();
     let wanted = Shortage::Change(SpaceClass::Normal, Some(1));
-    assert_eq!(volume.engine.bring_back(Shortage::Snapshot), Ok(false), "it was in vain");
-    assert_eq!(volume.engine.bring_back(wanted), Ok(true));
+    assert_eq!(volume.engine.checkpoint_for_space(Shortage::Snapshot), Ok(false), "it was in vain");
+    assert_eq!(volume.engine.checkpoint_for_space(wanted), Ok(true));
     assert_clean(&medium);
 }
 

@@ -97,7 +97,7 @@ fn births_of_the_log_are_not_above_the_working_generation() {
         decode_birth(&found).unwrap()
     };
     let birth = extent(&volume);
-    volume.engine.catch_up().unwrap();
+    volume.engine.replay_overlay().unwrap();
     let working = volume.engine.working.lock().generation;
     assert!(birth.0 == durable + 2 && working >= birth && working.0 % 2 != durable % 2);
     let snapshot = volume.snapshot_create("s").unwrap();

@@ -243,7 +243,7 @@ fn clones_share_blocks_until_the_last_one_goes() {
     volume.clone_range(copies[2], 0, copies[2], 512 * 100, 512 * 20).unwrap();
     assert_eq!(data_blocks(&volume, &medium).0, 37);
     volume.unlink(InodeNumber::ROOT, b"2").unwrap();
-    while volume.reclaim_step().unwrap() {}
+    while volume.orphan_step().unwrap() {}
     assert_eq!(data_blocks(&volume, &medium), (0, 0));
 }
 

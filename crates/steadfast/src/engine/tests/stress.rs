@@ -250,7 +250,7 @@ fn error_of_record(key: &Key, value: &[u8]) -> Option<Error> {
     log::write(&volume.engine.store, position.block, &bytes).unwrap();
     drop(volume);
     let opened = Volume::open(medium, OpenOptions::default(), TestPlatform);
-    opened.and_then(|volume| volume.engine.catch_up()).err()
+    opened.and_then(|volume| volume.engine.replay_overlay()).err()
 }
 
 /// A value that no node can hold is damage of the log.
@@ -322,7 +322,7 @@ fn pinned_blocks_come_back_after_the_reader() {
         (volume.engine.pin(Short::of(&[run]).unwrap()), run.count * 512)
     };
     volume.unlink(InodeNumber::ROOT, b"file").unwrap();
-    while volume.reclaim_step().unwrap() {}
+    while volume.orphan_step().unwrap() {}
     volume.checkpoint().unwrap();
     let first = grow(0);
     drop(pin);

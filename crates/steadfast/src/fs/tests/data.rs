@@ -289,7 +289,7 @@ fn large_truncations_go_on_in_the_background() {
     assert_eq!(volume.contents(inode), b"small again");
     volume.write(inode, 0, &pattern(5, 4 << 20), false).unwrap();
     volume.unlink(ROOT, b"f").unwrap();
-    while volume.reclaim_step().unwrap() {
+    while volume.orphan_step().unwrap() {
         volume.assert_clean();
     }
     assert!(volume.free_blocks() >= before);

@@ -71,7 +71,7 @@ impl TestVolume {
 
     /// Runs background work until there is none left.
     pub(super) fn settle_orphans(&self) {
-        while self.reclaim_step().expect("reclaim") {}
+        while self.orphan_step().expect("reclaim") {}
     }
 
     /// Checks that everything on the medium is consistent.

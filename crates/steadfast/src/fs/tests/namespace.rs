@@ -340,7 +340,7 @@ impl World {
         while let Some(inode) = orphan::following(&self.keyspace, behind).unwrap() {
             let acquired = self.model.acquired.contains(&inode);
             let progress =
-                self.run(|tx| orphan::reclaim(tx, &self.parameters, inode, acquired)).unwrap();
+                self.run(|tx| orphan::delete_step(tx, &self.parameters, inode, acquired)).unwrap();
             if progress != Progress::More {
                 behind = inode.0;
             }

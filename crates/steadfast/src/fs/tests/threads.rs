@@ -136,7 +136,7 @@ fn an_inode_is_acquired_or_gone() {
         volume.write(f, 0, b"data", false).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| volume.unlink(ROOT, b"f").unwrap());
-            scope.spawn(|| while volume.reclaim_step().unwrap() {});
+            scope.spawn(|| while volume.orphan_step().unwrap() {});
             scope.spawn(|| match volume.acquire(f) {
                 Ok(()) => {
                     thread::yield_now();

@@ -66,7 +66,7 @@ pub fn check<M: Medium, P: Platform>(
     let found = (superblock.clone(), superblock_damaged);
     let opened = Volume::open_found(medium, open_options.clone(), platform, found);
     let opens = opened.is_ok();
-    let volume = match opened.and_then(|volume| volume.engine.catch_up().map(|()| volume)) {
+    let volume = match opened.and_then(|volume| volume.engine.replay_overlay().map(|()| volume)) {
         Ok(volume) => volume,
         Err(
             error @ (Error::CorruptMetadata { .. } | Error::CorruptLog { .. } | Error::Medium(_)),

@@ -79,7 +79,7 @@ pub fn repair<M: Medium, P: Platform>(
         ..OpenOptions::default()
     };
     let opened = Volume::open_found(medium, open_options, platform, found);
-    let volume = match opened.and_then(|volume| volume.engine.catch_up().map(|()| volume)) {
+    let volume = match opened.and_then(|volume| volume.engine.replay_overlay().map(|()| volume)) {
         // Something that opening needs is lost; the check has reported it.
         Err(
             Error::NewerStateLost(_) | Error::CorruptMetadata { .. } | Error::CorruptLog { .. },

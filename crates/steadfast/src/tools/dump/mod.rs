@@ -95,7 +95,7 @@ pub fn inode<M: Medium, P: Platform>(
     inode: InodeNumber,
     lines: &mut Lines<'_>,
 ) -> Result<()> {
-    let _ = volume.engine.catch_up();
+    let _ = volume.engine.replay_overlay();
     let mut from = Key::inode(inode);
     from.0[8..].fill(0);
     let mut last = from;
@@ -119,7 +119,7 @@ pub fn inode<M: Medium, P: Platform>(
 /// None but `OutOfMemory`; damage is reported in the text.
 pub fn tree<M: Medium, P: Platform>(volume: &Volume<M, P>, lines: &mut Lines<'_>) -> Result<()> {
     // If the log cannot be replayed, the tree is that of the checkpoint.
-    let _ = volume.engine.catch_up();
+    let _ = volume.engine.replay_overlay();
     let store = volume.engine.store();
     let root = volume.engine.working_root();
     let mut left = store.superblock_now().usable_blocks() / store.superblock.node_blocks();

@@ -23,7 +23,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             read += superblock.cell_size();
             let medium = &self.engine.store().medium;
             if superblock.verify_copy(medium, self.platform(), offset).is_err() {
-                let healed = self.engine.may_heal()
+                let healed = self.engine.may_repair()
                     && superblock.write_copy(medium, self.platform(), offset).is_ok()
                     && superblock.verify_copy(medium, self.platform(), offset).is_ok();
                 self.found_fixed(

@@ -37,7 +37,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// error is a finding.
     pub fn scrub_step(&self, scrub: &mut Scrub) -> Result<u64> {
         self.engine.check_open()?;
-        self.engine.catch_up()?;
+        self.engine.replay_overlay()?;
         let read = match scrub.phase {
             Phase::Fixed => {
                 let space = self.statistics()?;
@@ -235,7 +235,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// tree.
     fn heal(&self, pointer: &NodePointer, copy: BlockAddress, node: &Node) -> bool {
         let run = BlockRun { start: copy, count: self.engine.superblock().node_blocks() };
-        self.engine.may_heal()
+        self.engine.may_repair()
             && self.engine.store().contains(run)
             && self.engine.store().write_blocks(copy, &[node.bytes()]).is_ok()
             && self.engine.store().read_node_copy(pointer, copy).is_ok()
