@@ -301,7 +301,7 @@ fn dumps() {
     scratch.ok("image build a.img one --label shown");
     let text = scratch.ok("dump a.img superblock");
     assert!(text.contains("both copies") && text.contains("shown"), "{text}");
-    assert!(scratch.ok("dump a.img metaroot").contains("(the durable state)"));
+    assert!(scratch.ok("dump a.img metaroot").contains("(the checkpointed state)"));
     let tree = scratch.ok("dump a.img tree");
     let block = tree.split("blocks ").nth(1).unwrap().split(' ').next().unwrap();
     assert!(scratch.ok(&format!("dump a.img node {block}")).contains("items"));

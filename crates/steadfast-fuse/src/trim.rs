@@ -37,7 +37,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 return Err(Errno(libc::EINVAL));
             }
             // A command of the system's timer must not publish half of a change. The first
-            // checkpoint frees blocks, the second makes that the durable state.
+            // checkpoint frees blocks, the second makes that the checkpointed state.
             if self.volume.mask().contains(TransactionMask::TIMER) {
                 self.volume.checkpoint()?;
                 self.volume.checkpoint()?;

@@ -263,12 +263,12 @@ pub extern "C" fn sfk_trim_begin(volume: &Core) -> c_int {
     if !volume.mask().contains(TransactionMask::TIMER) {
         return 0;
     }
-    // The first one frees blocks, the second makes that the durable state.
+    // The first one frees blocks, the second makes that the checkpointed state.
     code(volume.checkpoint().and_then(|()| volume.checkpoint()))
 }
 
-/// Discards free runs of at least `least` bytes from byte `at` on, in a bounded step that stays below
-/// `to`. Moves `at`, and adds to `discarded`. 1: there is more.
+/// Discards free runs of at least `least` bytes from byte `at` on, in a bounded step that stays
+/// below `to`. Moves `at`, and adds to `discarded`. 1: there is more.
 #[unsafe(no_mangle)]
 pub extern "C" fn sfk_trim_step(
     volume: &Core,

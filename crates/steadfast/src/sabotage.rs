@@ -26,7 +26,7 @@ pub enum Sabotage {
     ReuseFreedBlocks,
     /// A block that waits to be discarded is discarded although it has been reserved again.
     DiscardGivenOut,
-    /// A trim discards blocks that only the last durable state uses.
+    /// A trim discards blocks that only the last checkpointed state uses.
     TrimDurable,
     /// Data that a transaction freed is discarded before its commit record is durable.
     DiscardBeforeCommit,

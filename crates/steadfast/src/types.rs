@@ -26,7 +26,7 @@ impl InodeNumber {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Generation(pub u64);
 
-/// Log sequence number: counts intent-log records since the volume was formatted.
+/// Log sequence number: grows with each record of the intent log. There may be gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(pub u64);
 

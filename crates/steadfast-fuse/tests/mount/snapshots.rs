@@ -192,7 +192,7 @@ fn the_volume_goes_back_to_a_snapshot() {
     assert_eq!(names(&mounted), ["first"]);
     assert_eq!(errno(seen.metadata()), libc::ESTALE);
 
-    // The durable state is the one that was rolled back to.
+    // The checkpointed state is the one that was rolled back to.
     drop(held);
     drop(mounted);
     let mounted = place.mount(&MountOptions::default());

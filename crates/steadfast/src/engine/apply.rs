@@ -55,7 +55,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Roots {
             working: self.view.read().root,
             frozen: working.frozen_root(),
-            durable: working.durable.root(),
+            durable: working.checkpointed.root(),
         }
     }
 
@@ -98,8 +98,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         drop(pinned);
         for entry in &blocks.dead {
-            working.held_data = working.held_data.saturating_sub(entry.run.count);
-            working.bury(*entry);
+            working.shared_data = working.shared_data.saturating_sub(entry.run.count);
+            working.add_dead(*entry);
         }
         for run in &blocks.published {
             working.space.publish(*run, true);
@@ -157,7 +157,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let roots = self.roots(working);
         self.prepare_runs(working, &roots, runs)?;
-        working.dying.reserve(dead)?;
+        working.pending_dead.reserve(dead)?;
         Ok(inodes)
     }
 
@@ -260,11 +260,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         if nodes == 0 {
             self.prepare_runs(working, roots, runs)?;
-            working.dying.reserve(*dead)?;
+            working.pending_dead.reserve(*dead)?;
             return Ok(true);
         }
         self.prepare_nodes(working, roots, nodes, None, runs)?;
-        working.dying.reserve(dead + nodes * copies)?;
+        working.pending_dead.reserve(dead + nodes * copies)?;
         working.pool.reserve(nodes, nodes)?;
         self.prepare_new_nodes(working, nodes)?;
         self.store.reserve(nodes)?;
@@ -333,7 +333,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         if SNAPSHOTS && working.snapshots.newest.0 > 0 {
             let copies = usize::from(self.store.superblock.metadata_copies);
-            working.dying.reserve(plan.buried + plan.released * copies)?;
+            working.pending_dead.reserve(plan.buried + plan.released * copies)?;
         }
         working.scratch.reserve(roots.working.height)?;
         self.store.reserve(nodes + plan.visited.len())
@@ -452,7 +452,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             if held {
                 working.snapshots.shared_nodes = working.snapshots.shared_nodes.saturating_sub(1);
                 for start in pointer.copies() {
-                    working.bury(DeadEntry { run: run(start), birth: pointer.generation });
+                    working.add_dead(DeadEntry { run: run(start), birth: pointer.generation });
                 }
             }
             !held

@@ -109,7 +109,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let points = self.tally.lock().points;
         let (generation, log_used, sequence) = {
             let working = self.working.lock();
-            (working.durable.generation.0, working.log.used(), working.sequence)
+            (working.checkpointed.generation.0, working.log.used(), working.sequence)
         };
         let superblock = &self.store.superblock_now();
         let label = superblock.label.split(|byte| *byte == 0).next().unwrap_or_default();

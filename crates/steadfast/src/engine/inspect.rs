@@ -26,8 +26,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// The first `limit` runs that only snapshots hold and that no dead list has yet.
-    pub(crate) fn dying(&self, limit: usize) -> Result<Vec<DeadEntry>> {
-        self.working.lock().dying.first(limit)
+    pub(crate) fn pending_dead(&self, limit: usize) -> Result<Vec<DeadEntry>> {
+        self.working.lock().pending_dead.first(limit)
     }
 
     /// Whether bad copies may be rewritten.
@@ -51,7 +51,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         read: &mut u64,
     ) -> Vec<(u64, Generation, bool)> {
         let _no_checkpoint = self.checkpoint.lock();
-        let durable = self.working.lock().durable;
+        let durable = self.working.lock().checkpointed;
         let store = &self.store;
         let mut bad = Vec::new();
         for offset in superblock.metaroot_offsets(durable.generation.0) {

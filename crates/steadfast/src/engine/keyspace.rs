@@ -18,7 +18,7 @@ pub const BATCH_MUTATIONS_MAX: usize = 64;
 /// and for extents that are merged or split beside them.
 pub const EXTENT_CHANGES_MAX: usize = 58;
 
-/// Which of the space may be used that is kept back so that a full volume can always be cleared.
+/// How much of the space budget an operation may use. The budget keeps a full volume clearable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceClass {
     /// An operation that makes the volume fuller.

@@ -6,8 +6,8 @@
 //! - *working*: what operations see and change, in memory and in nodes of the working generation;
 //! - *committed*: the newest commit record. A power cut or a rollback returns to it;
 //! - *frozen*: the state that a checkpoint is writing;
-//! - *durable*: the newest metaroot. Durable plus the log is the committed state. Right after
-//!   opening, readers combine the two, because the log is not yet in the tree
+//! - *checkpointed*: the newest metaroot. The log after it leads to the committed state. Right
+//!   after opening, readers combine the two, because the log is not yet in the tree
 //!   ([`recovery::overlay`]).
 //!
 //! A freeze happens at a commit record. Otherwise it becomes a transaction point itself: its caller
@@ -54,7 +54,7 @@ pub use activity::{Activity, CacheUse, SpaceUse};
 use background::BackgroundWork;
 pub(crate) use background::Turn;
 pub(crate) use budget::Shortage;
-use commit::group::Committers;
+use commit::group_commit::Committers;
 pub(crate) use commit::transaction::NO_TRANSACTION;
 pub(crate) use data::PinGuard;
 pub use info::{Statistics, VolumeInfo};

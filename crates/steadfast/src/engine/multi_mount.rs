@@ -83,7 +83,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let next = working.log.position();
         let count = working.log.blocks();
         let at = |back| self.beginning_of(block_before(&next, back, count)?);
-        MountWatch { durable: working.durable, next, tail: core::array::from_fn(at) }
+        MountWatch { durable: working.checkpointed, next, tail: core::array::from_fn(at) }
     }
 
     /// Before an operation: checks if the last check is too old.

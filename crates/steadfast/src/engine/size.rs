@@ -115,7 +115,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// holds the checkpoint lock, or has exclusive use of the volume.
     fn write_structures(&self, working: &Working, new: &Superblock) -> Result<()> {
         let (medium, platform) = (&self.store.medium, &self.store.platform);
-        let newest = &working.durable;
+        let newest = &working.checkpointed;
         // The other slot is erased, because its blocks may hold file data that looks like a
         // metaroot.
         let [_, newest_at] = new.metaroot_offsets(newest.generation.0);
@@ -132,7 +132,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let working = self.working.lock();
         // The metaroot before the newest one can count more blocks than there will be. It would
         // then look damaged, so it is erased.
-        let [other_at, _] = new.metaroot_offsets(working.durable.generation.0 + 1);
+        let [other_at, _] = new.metaroot_offsets(working.checkpointed.generation.0 + 1);
         let erased = memory::filled(ERASED, new.cell_size() as usize)?;
         self.store.medium.write(other_at, &erased)?;
         self.write_structures(&working, new)
@@ -144,7 +144,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.store.flush()
     }
 
-    /// Whether neither the working nor the durable state has anything at or behind block `limit`.
+    /// Whether neither the working nor the checkpointed state has anything at or behind block
+    /// `limit`.
     pub(crate) fn is_empty_behind(&self, limit: u64) -> Result<bool> {
         let mut working = self.working.lock();
         let roots = self.roots(&working);

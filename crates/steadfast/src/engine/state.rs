@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 use crate::engine::budget::futile::FutileCheckpoints;
-use crate::engine::snapshots::dying::Dying;
+use crate::engine::snapshots::pending_dead::PendingDead;
 use crate::error::Result;
 use crate::format::key::Key;
 use crate::format::{Metaroot, NodePointer, Root, SnapshotCounts};
@@ -109,8 +109,8 @@ impl Pending {
 
 /// The working state beside its tree, under the writer's lock.
 pub struct Working {
-    /// Counts the freezes: one more than that of the newest frozen or durable state. Nodes that
-    /// change get it, and the next metaroot has it.
+    /// Counts the freezes: one more than that of the newest frozen or checkpointed state. Nodes
+    /// that change get it, and the next metaroot has it.
     pub generation: Generation,
     pub nodes: u64,
     pub inodes: u64,
@@ -131,17 +131,17 @@ pub struct Working {
     /// ignored.
     pub leaving: Vec<NodePointer>,
     /// The newest metaroot on the medium: the state of the last complete checkpoint.
-    pub durable: Metaroot,
-    /// Mask or timer have changed since the durable metaroot.
+    pub checkpointed: Metaroot,
+    /// Mask or timer have changed since that metaroot.
     pub parameters_changed: bool,
     /// Counts of snapshots and clones; the next metaroot has them.
     pub snapshots: SnapshotCounts,
     /// Upper bound of the data blocks that the live tree shares with the newest snapshot.
-    pub held_data: u64,
+    pub shared_data: u64,
     /// Entries that the newest snapshot's dead list takes at the next freeze.
-    pub dying: Dying,
-    /// Blocks that the last change that found no space needs after a checkpoint, beside what its
-    /// class must leave, if they were counted.
+    pub pending_dead: PendingDead,
+    /// Blocks that the last failed change needs after a checkpoint, without those that its class
+    /// must leave. `None`: they were not counted.
     pub needs_later: Option<u64>,
     /// Checkpoints that freed too little.
     pub futile: FutileCheckpoints,

@@ -1,4 +1,5 @@
-//! The metaroot: one committed state of the whole volume. The newest valid one wins at open.
+//! The metaroot: the state of the whole volume at one checkpoint. The newest valid one wins at
+//! open.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -78,8 +79,8 @@ pub enum SlotCopy {
     Invalid,
 }
 
-/// Bytes that are read for a metaroot: no more than the atomic unit. The bytes behind it in its
-/// cell must not decide whether it can be read. Otherwise a write of the cell that was interrupted
+/// Bytes that are read for a metaroot: no more than the atomic unit. Unreadable bytes behind it in
+/// its cell must not make it unreadable. Otherwise a write of the cell that was interrupted
 /// twice could bring it back.
 pub(super) fn read_size(medium: &impl Medium) -> usize {
     STRUCTURE_SIZE.next_multiple_of(medium.geometry().atomic_unit.max(1) as usize)

@@ -64,7 +64,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 let guard = self.inode_lock(inode);
                 let old = Inode::load_regular(&self.engine.reader()?, inode)?.size;
                 if size > old {
-                    self.prepare_growth(inode, size, None)?;
+                    self.prepare_write(inode, size, None)?;
                 } else {
                     class = SpaceClass::Freeing;
                 }

@@ -196,7 +196,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut share_all = || {
             self.spill(to.0)?;
             let blocks = range.to_at..parameters.blocks_for(range.size);
-            self.prepare_growth(to.0, range.size, Some(blocks))?;
+            self.prepare_write(to.0, range.size, Some(blocks))?;
             if source.has(FLAG_INLINE) && from.0 != to.0 {
                 let done = self.copy_inline(&parameters, from, to, end)?;
                 range.from_at += done;

@@ -27,7 +27,7 @@ impl Mapped {
         self.index + u64::from(self.extent.length)
     }
 
-    /// Where its blocks end on the volume, or those before `index`, which is behind its first one.
+    /// The address behind its last block, or that of block `index` of the file where that is lower.
     pub fn end_before(&self, index: u64) -> BlockAddress {
         let blocks = (index - self.index).min(u64::from(self.extent.length));
         BlockAddress(self.extent.address.0 + blocks)
@@ -67,7 +67,7 @@ fn decode(parameters: &Parameters, key: &Key, value: &[u8]) -> Result<Mapped> {
 }
 
 /// The last extent that starts at block `index` or before.
-pub(crate) fn reaching(
+pub(crate) fn at_or_before(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
     inode: InodeNumber,
@@ -89,7 +89,7 @@ pub(crate) fn overlap(
     if from >= end {
         return Ok(None);
     }
-    if let Some(mapped) = reaching(view, parameters, inode, from)?
+    if let Some(mapped) = at_or_before(view, parameters, inode, from)?
         && mapped.end() > from
     {
         return Ok(Some(mapped));
@@ -120,7 +120,7 @@ pub(crate) fn preceding(
     index: u64,
 ) -> Result<Option<Mapped>> {
     match index.checked_sub(1) {
-        Some(last) => reaching(view, parameters, inode, last),
+        Some(last) => at_or_before(view, parameters, inode, last),
         None => Ok(None),
     }
 }

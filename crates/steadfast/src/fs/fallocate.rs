@@ -89,7 +89,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         // Extents that a truncation has left behind the end of the file are no allocation.
         self.finish_truncation(inode)?;
         let new_size = if keep_size { 0 } else { end };
-        self.prepare_growth(inode, new_size, None)?;
+        self.prepare_write(inode, new_size, None)?;
         if self.zero_at_once(inode, offset, end, Whole::Unwritten, new_size)? {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn finish(&self, inode: InodeNumber, size: u64, end: u64, keep_size: bool) -> Result<()> {
         let grow = !keep_size && end > size;
         if grow {
-            self.prepare_growth(inode, end, None)?;
+            self.prepare_write(inode, end, None)?;
         }
         self.update(SpaceClass::Normal, |tx| {
             publish::finish_allocation(tx, inode, grow.then_some(end))

@@ -133,7 +133,7 @@ pub(crate) fn drop_link<K: Keyspace>(
         _ => attributes.links.saturating_sub(1),
     };
     attributes.changed = tx.now();
-    if attributes.links == 0 && orphan::bury(tx, inode, &attributes, acquired(inode))? {
+    if attributes.links == 0 && orphan::delete_or_record(tx, inode, &attributes, acquired(inode))? {
         return Ok(());
     }
     attributes.store(tx, inode)

@@ -86,7 +86,7 @@ fn keys<K: Keyspace>(
 /// Ends an inode that has just lost its last name: deletes it if that is little work and it is not
 /// open. Otherwise it stays as an orphan. Returns whether it is deleted. The caller stores its
 /// attributes if not.
-pub(crate) fn bury<K: Keyspace>(
+pub(crate) fn delete_or_record<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,
     attributes: &Inode,

@@ -60,7 +60,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// an inline one.
     // Its variables must not stay on the stack of the caller.
     #[inline(never)]
-    pub(crate) fn prepare_growth(
+    pub(crate) fn prepare_write(
         &self,
         inode: InodeNumber,
         size: u64,

@@ -89,8 +89,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Err(Error::NoSpace);
         }
         while !self.engine.has_space_for_data(blocks) {
-            // What a step of either frees counts at once: the caller that takes the blocks makes
-            // the checkpoint.
+            // Freed blocks count at once. The caller that takes them makes the checkpoint that
+            // releases them.
             if !self.engine.may_reclaim()
                 || !(self.orphan_step()? || self.engine.delete_for_space()?)
             {

@@ -1,9 +1,9 @@
 //! Writing data: prepare, reserve, write with only the inode's data lock held, publish in a batch.
 //!
-//! Blocks that the committed state refers to are never overwritten. New data goes to newly reserved
-//! blocks, or into blocks of an unwritten extent, which nothing refers to as data. The inode's data
-//! lock is held from the first read of the old state until the batch is applied. So partial blocks
-//! can be read, changed and replaced.
+//! Blocks that the checkpointed state or the log names are never overwritten. New data goes to
+//! newly reserved blocks, or into blocks of an unwritten extent, which nothing refers to as data.
+//! The inode's data lock is held from the first read of the old state until the batch is applied.
+//! So partial blocks can be read, changed and replaced.
 //!
 //! One call of up to [`STEP_BYTES`] is one batch. If the old or the new data is in too many extents
 //! for one batch ([`EXTENT_CHANGES_MAX`]), the call is split at block boundaries, in order.
@@ -36,13 +36,13 @@ const OLD_EXTENTS_MAX: usize = 48;
 
 /// The new content of whole blocks. The first and the last blocks, which also keep old bytes, are
 /// copies; between them are the caller's bytes.
-struct Image<'a> {
+struct WriteBuffer<'a> {
     head: Vec<u8>,
     middle: &'a [u8],
     tail: Vec<u8>,
 }
 
-impl Image<'_> {
+impl WriteBuffer<'_> {
     /// The bytes `from..to` of the image, in up to three slices.
     fn slices(&self, from: usize, to: usize) -> [&[u8]; 3] {
         let mut start = 0;
@@ -97,7 +97,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let _guard = self.inode_lock(inode);
             self.write_locked(inode, offset, data)?;
         }
-        self.written(sync)
+        self.commit_if_masked(sync)
     }
 
     /// O_APPEND: writes at the end. Returns the offset used. Otherwise like [`write`](Self::write).
@@ -111,11 +111,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.write_locked(inode, offset, data)?;
             offset
         };
-        self.written(sync)?;
+        self.commit_if_masked(sync)?;
         Ok(offset)
     }
 
-    fn written(&self, sync: bool) -> Result<()> {
+    fn commit_if_masked(&self, sync: bool) -> Result<()> {
         self.engine.event(TransactionMask::WRITE)?;
         let sync = sync
             && (!planted(Sabotage::SyncWriteNeedsFsync)
@@ -143,7 +143,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let end = offset + data.len() as u64;
         let blocks = parameters.block_of(offset)..parameters.blocks_for(end);
-        let is_inline = self.prepare_growth(inode, end, Some(blocks))?;
+        let is_inline = self.prepare_write(inode, end, Some(blocks))?;
         let (inline_max, inline) = self.inline_data(&parameters, inode, is_inline)?;
         if inline.is_some() && end <= inline_max as u64 {
             let grows = inline.flatten().is_none_or(|length| end > length as u64);
@@ -261,7 +261,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         // Where no extent starts at the range, one search finds what is before it and what reaches
         // into it.
-        let mut found = extent_map::reaching(&reader, parameters, inode, from)?;
+        let mut found = extent_map::at_or_before(&reader, parameters, inode, from)?;
         if found.as_ref().is_some_and(|mapped| mapped.index == from) {
             let before = extent_map::preceding(&reader, parameters, inode, from)?;
             old.goal = before.map(|before| before.end_before(from));
@@ -298,7 +298,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         from: u64,
         offset: u64,
         data: &'a [u8],
-    ) -> Result<Image<'a>> {
+    ) -> Result<WriteBuffer<'a>> {
         let block = parameters.block();
         let start = from * block;
         let end = offset + data.len() as u64;
@@ -328,7 +328,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             new.copy_from_slice(&data[(tail_start - offset) as usize..]);
             self.read_data(inode, end, behind)?;
         }
-        Ok(Image { head, middle: middle.unwrap_or_default(), tail })
+        Ok(WriteBuffer { head, middle: middle.unwrap_or_default(), tail })
     }
 
     /// Space class of a write. A write that replaces blocks of this file alone frees as many as it
@@ -423,7 +423,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         &self,
         parameters: &Parameters,
         plan: &mut WritePlan,
-        image: &Image<'_>,
+        image: &WriteBuffer<'_>,
     ) -> Result<()> {
         let block = parameters.block_size as usize;
         let granule = parameters.granule as usize;

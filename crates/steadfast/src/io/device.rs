@@ -157,14 +157,14 @@ impl<M: Medium, P: Platform> Device<M, P> {
     }
 
     /// Notes that blocks were written that were allocated earlier. Call it after the write and
-    /// before the extent is published. Opening recognises data that may have been in flight by its
-    /// birth, so it cannot recognise this data.
+    /// before the extent is published. Opening finds unflushed data by its birth. This data has an
+    /// old birth, so opening would miss it.
     pub fn note_in_place(&self) {
         self.written_in_place.store(true, Ordering::Release);
     }
 
     /// Whether [`note_in_place`](Self::note_in_place) was called since the last time.
-    pub fn take_in_place(&self) -> bool {
+    pub fn test_and_clear_in_place(&self) -> bool {
         self.written_in_place.swap(false, Ordering::AcqRel)
     }
 

@@ -23,7 +23,7 @@ use crate::types::Lsn;
 pub struct RecordPlace {
     /// Number of the record.
     pub lsn: Lsn,
-    /// Its number in its group: it includes this many earlier transaction points.
+    /// Its position in its group, which is the number of earlier commits that it repeats.
     pub index: u32,
     /// First block, counted from the start of the log.
     pub block: u64,
@@ -98,7 +98,7 @@ impl Candidate {
     }
 
     /// Sort order: newer records of a group are greater, and non-records come first.
-    fn age(&self) -> Option<(u64, u32)> {
+    fn recency(&self) -> Option<(u64, u32)> {
         match self {
             Candidate::Begun(Begun { header, .. }) => Some((header.epoch, header.index)),
             _ => None,
@@ -150,7 +150,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
             }
             _ => self.look(second, start, 1)?,
         };
-        let turned = second.age() > first.age();
+        let turned = second.recency() > first.recency();
         let newest = first.index().max(second.index());
         let (newer, older) = if turned { (second, first) } else { (first, second) };
         let newer = match self.examine(newer)? {

@@ -13,23 +13,23 @@
 //! tree of the newest metaroot.
 
 mod find;
-mod group;
 mod headers;
 mod overlay;
 mod past;
+mod record_group;
 mod ring;
 mod scan;
 
 use crate::format::RECORD_HEADER;
 use crate::format::record::Header;
-pub use group::Next;
 pub use overlay::LogOverlay;
 pub use past::lsn_behind_the_past;
+pub use record_group::Next;
 pub use scan::{LogContent, Stranded, scan, stranded};
 
 use alloc::vec::Vec;
 
-use group::RecordGroup;
+use record_group::RecordGroup;
 use steadfast_media::{Medium, Temperature};
 
 use crate::error::Result;
@@ -158,8 +158,8 @@ impl Log {
         (next.at, bytes)
     }
 
-    /// Skips an LSN: the frozen state has changes that no record has, so later records must not
-    /// seem to continue the metaroot before it.
+    /// Skips an LSN: the frozen state has changes that no record has. The gap keeps later records
+    /// from following the metaroot before it.
     pub fn skip(&mut self) {
         self.position.lsn = Lsn(self.position.lsn.0 + 1);
     }
@@ -172,7 +172,7 @@ impl Log {
 
     /// The frozen state is durable, so its records are no longer needed. A medium that wants
     /// discards gets one. A discard is advice: its failure loses nothing.
-    pub fn complete_checkpoint<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
+    pub fn release_checkpointed<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
         if store.medium.wants_discards() && self.frozen > 0 {
             let first = (self.position.block + self.region.count - self.used) % self.region.count;
             let head = self.frozen.min(self.region.count - first);

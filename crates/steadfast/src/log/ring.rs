@@ -10,8 +10,8 @@ use crate::platform::Platform;
 use crate::tree::Store;
 
 /// Reads bytes `from..to` of what begins at block `at` of the ring, rounded up to the atomic unit
-/// and no further. The bytes behind a record in its last block must not decide whether the record
-/// can be read. Otherwise a half-done erasure could bring it back.
+/// and no further. Unreadable bytes behind a record in its last block must not make it unreadable.
+/// Otherwise a half-done erasure could bring it back.
 pub(super) fn read_ring<M: Medium, P: Platform>(
     store: &Store<M, P>,
     at: u64,

@@ -116,7 +116,8 @@ impl Space {
     }
 
     /// Holds those blocks of a freed run that no bitmap holds, because the log may name them.
-    /// Without memory to list them it holds all of them: a bitmap holds the others as long.
+    /// If memory is short, it holds the whole run. That is safe: bitmaps hold the other blocks as
+    /// long.
     fn hold(&mut self, run: BlockRun) {
         let zeros = |space: &Space, index: u64, at: u64, to: u64| {
             space.groups.get(&index)?.base.zeros_in(at, to)

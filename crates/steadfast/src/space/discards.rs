@@ -1,14 +1,14 @@
 //! Blocks that may be discarded: their content is no longer needed.
 //!
 //! A block becomes one of these in two ways. A block that stops being busy at a
-//! [`complete_checkpoint`](super::Space::complete_checkpoint) is *waiting* at once. A medium that
+//! [`release_checkpointed`](super::Space::release_checkpointed) is *waiting* at once. A medium that
 //! [wants discards early](steadfast_media::Medium::wants_discards_early) gets discards of data
 //! sooner. A block of such data is *uncommitted* until a commit record is written of the operations
 //! that freed it. It is *committing* until that commit record is durable, and *early* then.
 //!
 //! The durable tree still names such blocks. But a rollback to that tree, or opening it, also
 //! applies the log up to the commit record before any data is read. No early block is reserved
-//! before the next durable checkpoint. A complete_checkpoint skips blocks that were already *told*
+//! before the next durable checkpoint. It skips blocks that were already *told*
 //! to the medium.
 //!
 //! Invariants:
@@ -128,7 +128,7 @@ impl Space {
     }
 
     /// A commit record was made of all operations so far. The previous commit record is durable.
-    pub fn commit_discards(&mut self) {
+    pub fn seal_discards(&mut self) {
         self.discards.committing = core::mem::take(&mut self.discards.uncommitted);
     }
 

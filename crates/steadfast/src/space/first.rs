@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::error::Result;
 use crate::format::Superblock;
 use crate::memory;
-use crate::space::group::{self, Bitmap};
+use crate::space::allocation_group::{self, Bitmap};
 use crate::types::BlockRun;
 
 /// The groups of a volume of which only `runs` are used, and their values in the tree.
@@ -25,7 +25,7 @@ pub fn first_groups(superblock: &Superblock, runs: &[BlockRun]) -> Result<Vec<(u
                 used.set(within(run.start.0), within(run.end()), true);
             }
             let known = values.iter().any(|(known, _)| *known == index);
-            if let Some(value) = group::encode(&used, &allocatable)?.filter(|_| !known) {
+            if let Some(value) = allocation_group::encode(&used, &allocatable)?.filter(|_| !known) {
                 memory::push(&mut values, (index, value))?;
             }
         }

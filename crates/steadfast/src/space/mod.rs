@@ -3,8 +3,8 @@
 //! A block is free if no state that may still be needed uses it. Those states are the durable one
 //! (newest metaroot), the one that a checkpoint is writing (frozen), and the working one. Each has
 //! its own bitmaps, in its own tree. So there is no list of blocks that become reusable at the next
-//! checkpoint. They are used in the durable state and not in the working one ("almost free"). In
-//! addition, a block is busy while it is
+//! checkpoint. They are used in the checkpointed state and not in the working one ("almost free").
+//! In addition, a block is busy while it is
 //! - *reserved*: not yet part of any state;
 //! - *held*: freed since the last freeze after a commit record may have named it, so a replay of
 //!   the log may need it;
@@ -16,10 +16,10 @@
 //! scans in the foreground: the search continues where it stopped and skips groups that are known
 //! to be full.
 
+mod allocation_group;
 mod change;
 mod discards;
 mod first;
-mod group;
 mod ranges;
 mod resize;
 mod search;
@@ -39,11 +39,11 @@ use crate::platform::Platform;
 use crate::sort::sort;
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
+use allocation_group::AllocationGroup;
+pub use allocation_group::Bitmap;
+pub use allocation_group::decode as decode_group;
 use discards::Discards;
 pub use first::first_groups;
-use group::AllocationGroup;
-pub use group::Bitmap;
-pub use group::decode as decode_group;
 pub use ranges::RangeSet;
 pub(crate) use survey::Survey;
 

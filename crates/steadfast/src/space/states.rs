@@ -12,13 +12,13 @@ use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::sort::sort;
 use crate::space::change::overlaps_any;
-use crate::space::{RangeSet, Space, group, read_group};
+use crate::space::{RangeSet, Space, allocation_group, read_group};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};
 
 impl Space {
     /// A commit record is about to name everything published so far, so nothing is fresh any more.
-    pub fn commit(&mut self) {
+    pub fn note_sealed(&mut self) {
         self.fresh.clear();
     }
 
@@ -43,7 +43,7 @@ impl Space {
     pub fn end_replay(&mut self) {
         self.reserved.clear();
         // A reserved block may still be part of a state: a split or joined extent names blocks that
-        // the durable state uses. So the bitmaps decide what is free, not the list.
+        // the checkpointed state uses. So the bitmaps decide what is free, not the list.
         self.fill_busy_all();
         self.full.fill(0);
         self.fresh.clear();
@@ -72,8 +72,8 @@ impl Space {
             let allocatable = self.allocatable(*index)?;
             if let Some(group) = self.groups.get(index) {
                 let value = match self.spelled_out == Some(*index) {
-                    true => group::encode_bitmap(&group.used),
-                    false => group::encode(&group.used, &allocatable),
+                    true => allocation_group::encode_bitmap(&group.used),
+                    false => allocation_group::encode(&group.used, &allocatable),
                 };
                 memory::push(&mut taken, (Key::group(*index), value?))?;
             }
@@ -86,7 +86,7 @@ impl Space {
     }
 
     /// Makes room for the ranges of [`freeze`](Self::freeze) and of the
-    /// [`complete_checkpoint`](Self::complete_checkpoint) after it.
+    /// [`release_checkpointed`](Self::release_checkpointed) after it.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -114,7 +114,7 @@ impl Space {
     ///
     /// An unreadable bitmap causes no failure here. It is read again when it is needed. If its
     /// group must stay in memory, the blocks freed in it wait for the next checkpoint.
-    pub fn complete_checkpoint<M: Medium, P: Platform>(
+    pub fn release_checkpointed<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
         durable: &Root,

@@ -17,7 +17,7 @@ use crate::volume::Volume;
 
 /// Limit of runs freed since the last checkpoint that a map reports. Runs beyond it count as live
 /// until the next checkpoint.
-const DYING_MAX: usize = 100;
+const PENDING_DEAD_MAX: usize = 100;
 
 /// Where the fixed parts of a volume are, in blocks. The order is: superblock and metaroots, intent
 /// log, allocatable blocks, metaroots and superblock.
@@ -166,8 +166,8 @@ pub fn dead<M: Medium, P: Platform>(
     volume.engine.check_open()?;
     volume.engine.replay_overlay()?;
     if *from == Key::MIN {
-        let dying = volume.engine.dying(DYING_MAX)?;
-        dying.iter().for_each(|entry| visit(entry.run));
+        let pending_dead = volume.engine.pending_dead(PENDING_DEAD_MAX)?;
+        pending_dead.iter().for_each(|entry| visit(entry.run));
     }
     let reader = volume.engine.reader()?;
     let (first, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::DeadList);

@@ -105,13 +105,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Moves everything at or behind block `limit` in front of it, until neither the working nor
-    /// the durable state has anything there.
+    /// the checkpointed state has anything there.
     fn empty_tail(&self, limit: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut moved = 0;
         for _ in 0..ROUNDS_MAX {
             self.move_data(limit, &mut moved, progress)?;
             self.move_nodes(limit, &mut moved, progress)?;
-            // Twice: the first frees the moved blocks, the second makes that the durable state.
+            // Twice: the first frees the moved blocks, the second makes that the checkpointed
+            // state.
             self.engine.checkpoint_now()?;
             self.engine.checkpoint_now()?;
             if self.engine.is_empty_behind(limit)? {

@@ -19,7 +19,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `ReadOnly`, `Held`, `Poisoned`; `CorruptMetadata`, and the medium's error.
     pub fn trim(&self, least: u64) -> Result<u64> {
-        // Twice: the first frees blocks, the second makes that the durable state.
+        // Twice: the first frees blocks, the second makes that the checkpointed state.
         self.checkpoint()?;
         self.checkpoint()?;
         let (mut discarded, mut from) = (0, Some(0));
@@ -34,7 +34,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// One bounded step of a trim of the byte range `from..to` of the volume. Discards the free
     /// runs of at least `least` bytes in the first allocation group. Returns the number of
     /// discarded bytes, and the offset of the next step; `None` if the range is done. Sets no
-    /// transaction point, so blocks that the last durable state still needs stay.
+    /// transaction point, so blocks that the last checkpointed state still needs stay.
     ///
     /// # Errors
     /// `ReadOnly`, `Poisoned`; `CorruptMetadata`, `OutOfMemory`, and the medium's error.

@@ -35,7 +35,7 @@ struct CopiedNode {
     new: BlockAddress,
 }
 
-/// The nodes that a batch must copy, each once, and behind those above it.
+/// The nodes that a batch must copy: each once, after its parent.
 #[derive(Default)]
 pub struct NodeCopies(Vec<CopiedNode>);
 

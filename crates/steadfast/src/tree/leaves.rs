@@ -80,8 +80,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(true)
     }
 
-    /// The leaf of `key`, if no branch needs a lower first key for it. It and the branches above it
-    /// must be in memory, and dirty or of an earlier generation.
+    /// The leaf of `key`, unless `key` comes before the first key of a branch. It and the branches
+    /// above it must be in memory, and dirty or of an earlier generation.
     ///
     /// # Errors
     /// `OutOfMemory`.

@@ -157,8 +157,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         loop {
             let shared = working.snapshots.shared_nodes;
             let old_nodes = if shared > 0 { (merged + held).min(shared) } else { 0 };
-            let entries =
-                ((working.dying.len() + wanted.dead) as u64).saturating_add(old_nodes * copies);
+            let entries = ((working.pending_dead.len() + wanted.dead) as u64)
+                .saturating_add(old_nodes * copies);
             let changes = self.with_freeze(working, roots, wanted.changes, &groups, entries)?;
             let plan = self.store.plan(&roots.working, working.generation, &changes)?;
             let nodes = plan.nodes + slack;

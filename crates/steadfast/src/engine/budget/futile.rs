@@ -54,11 +54,11 @@ struct Futile {
     blocks: u64,
 }
 
-/// Nothing is in vain by it.
+/// An entry that rules out no checkpoint.
 const NONE: Futile = Futile { room: 0, blocks: u64::MAX };
 
 impl Futile {
-    /// Whether everything that is in vain by `other` is so by this one.
+    /// Whether this entry rules out every checkpoint that `other` rules out.
     fn covers(&self, other: &Futile) -> bool {
         self.room >= other.room && self.blocks <= other.blocks
     }

@@ -9,7 +9,7 @@
 //!   and copies of that come back. So at most one new node is needed for each shared node:
 //!   `shared_nodes`;
 //! - each copy of such a node, and each run of data that the snapshot holds, gets one entry in the
-//!   dead list. Runs of data are no more than their blocks (`held_data`), and no more than the
+//!   dead list. Runs of data are no more than their blocks (`shared_data`), and no more than the
 //!   extents that fit the nodes of the live tree.
 //!
 //! [`kept_for_removal`](Engine::kept_for_removal) is the sum, with the dead list's leaves half full
@@ -67,7 +67,10 @@ pub(crate) struct Unfrozen {
 
 impl Unfrozen {
     pub fn of(working: &Working) -> Unfrozen {
-        Unfrozen { groups: working.space.dirty_groups() as u64, dead: working.dying.len() as u64 }
+        Unfrozen {
+            groups: working.space.dirty_groups() as u64,
+            dead: working.pending_dead.len() as u64,
+        }
     }
 }
 
@@ -197,7 +200,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             0 => 0,
             _ if !SNAPSHOTS => 0,
             _ => {
-                let data = working.held_data.min(self.live_data(working));
+                let data = working.shared_data.min(self.live_data(working));
                 self.kept_for_removal(working.nodes, working.snapshots.shared_nodes, data)
             }
         }

@@ -1,5 +1,6 @@
 //! Checkpoints: the working state becomes frozen under the writer's lock. It is
-//! [written](crate::engine::checkpoint::steps) without that lock, and is then the durable state.
+//! [written](crate::engine::checkpoint::steps) without that lock, and is then the checkpointed
+//! state.
 
 mod steps;
 mod throttle;

@@ -9,8 +9,8 @@
 //! - a frozen node is not changed any more, and its blocks are not reused before a later checkpoint
 //!   is durable. So it counts as clean as soon as it is written. Its memory can be freed although
 //!   nothing durable names it yet;
-//! - a step ends when the medium has done as much upkeep of its own as the step may write. So a
-//!   step is bounded in the medium's terms, too.
+//! - a step ends when the medium's own upkeep (garbage collection) exceeds the bytes that the step
+//!   may write.
 
 use core::slice;
 
@@ -163,10 +163,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn complete_checkpoint(&self, metaroot: Metaroot) {
         let mut working = self.working.lock();
         working.frozen = None;
-        working.durable = metaroot;
-        self.discard_alone(|| working.log.complete_checkpoint(&self.store));
+        working.checkpointed = metaroot;
+        self.discard_alone(|| working.log.release_checkpointed(&self.store));
         self.tally.lock().checkpoints += 1;
         let pins = self.pins.lock();
-        working.space.complete_checkpoint(&self.store, &metaroot.root(), &pins);
+        working.space.release_checkpointed(&self.store, &metaroot.root(), &pins);
     }
 }

@@ -40,8 +40,8 @@ use crate::tree::CacheUse;
 const PAID_NODES: usize = 8;
 /// In a smaller cache one operation takes a large part, and checkpoints would never end.
 const CACHE_NODES_MIN: usize = 64;
-/// Lengths of the log that may wait to be reused before a checkpoint is due. Small changes free
-/// much less while they fill a log, so for them the log decides.
+/// A checkpoint begins when freed blocks that wait for it exceed this many lengths of the log.
+/// Small changes free much less while they fill a log, so for them the log decides.
 const HELD_BACK_LOGS: u64 = 16;
 
 /// Whether the memory for nodes that are not on the medium becomes scarce.
@@ -103,12 +103,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let usage = self.store.cache_use();
         let owed = {
             let mut working = self.working.lock();
-            if working.space.has_many_dirty_groups() || working.dying.len() > self.dying_max() {
+            if working.space.has_many_dirty_groups()
+                || working.pending_dead.len() > self.pending_dead_max()
+            {
                 self.put_bitmaps_into_tree(&mut working)?;
                 while self.put_dead_into_tree(&mut working)? {}
             }
             if crowded(&usage) && working.frozen.is_none() {
-                self.write_owed(&mut working)?;
+                self.write_some_dirty(&mut working)?;
             }
             self.owed(&working, &usage)
         };
@@ -143,7 +145,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Writes out some of the dirty nodes: the share of one operation.
-    fn write_owed(&self, working: &mut Working) -> Result<()> {
+    fn write_some_dirty(&self, working: &mut Working) -> Result<()> {
         let upkeep = self.upkeep();
         if !upkeep.is_any() {
             return self.write_out(working, PAID_NODES);
@@ -162,9 +164,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Writes out the nodes that a replay has changed, before they fill the cache. One record can
     /// change more nodes than that, so it happens in the middle of a record, too.
     ///
-    /// The nodes go to blocks that neither the durable state nor the log uses. So a power cut, or
-    /// an error, changes nothing: the log is there, and the next opening replays it. With a damaged
-    /// newer state nothing is written, because free blocks may be the remains of it.
+    /// The nodes go to blocks that neither the checkpointed state nor the log uses. So a power cut,
+    /// or an error, changes nothing: the log is there, and the next opening replays it. With a
+    /// damaged newer state nothing is written, because free blocks may be the remains of it.
     ///
     /// # Errors
     /// The medium's; `OutOfMemory`. The caller drops the replay.

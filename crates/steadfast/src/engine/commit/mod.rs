@@ -1,7 +1,7 @@
 //! Setting transaction points: by a commit record, or by a checkpoint where a commit record is not
 //! possible.
 
-pub(crate) mod group;
+pub(crate) mod group_commit;
 pub(crate) mod transaction;
 
 use core::sync::atomic::Ordering;
@@ -151,7 +151,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     #[inline(never)]
     fn next_record(&self, working: &mut Working) -> Result<Option<(Next, u64)>> {
         let root: Root = self.view.read().root;
-        let durable = working.durable.generation;
+        let durable = working.checkpointed.generation;
         let mut builder = RecordBuilder::new(working.pending.bytes())?;
         let mut data_blocks = 0;
         for key in &working.pending.keys()? {
@@ -182,13 +182,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             false => (CHECKED_DATA_MAX, READ_DATA_MAX),
         };
         let too_much = unflushed > unflushed_max || (unflushed > 0 && data > data_max);
-        let flush_data_first = self.store.take_in_place() || too_much;
+        let flush_data_first = self.store.test_and_clear_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
         let (at, bytes) = working.log.seal(&self.store, next, check_data);
         self.background.count_commit();
         working.pending.clear();
-        working.space.commit();
-        working.space.commit_discards();
+        working.space.note_sealed();
+        working.space.seal_discards();
         let next = working.log.position();
         CommitRecord { at, bytes, next, flush_data_first, sequence: working.sequence }
     }

@@ -21,11 +21,11 @@ use crate::engine::Engine;
 use crate::engine::apply::Origin;
 use crate::engine::background::BackgroundWork;
 use crate::engine::budget::futile::FutileCheckpoints;
-use crate::engine::commit::group::Committers;
+use crate::engine::commit::group_commit::Committers;
 use crate::engine::lifecycle::{Lifecycle, LifecycleCell};
 use crate::engine::multi_mount::MountWatch;
 use crate::engine::reader::View;
-use crate::engine::snapshots::Dying;
+use crate::engine::snapshots::PendingDead;
 use crate::engine::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
 use crate::format::{FEATURES_READ_ONLY, Metaroot, Slots, Superblock};
@@ -111,7 +111,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         engine.commit.get_mut().last_ms = engine.store.platform.monotonic_ms();
         engine.continue_log_after(&mut engine.working.lock(), &found)?;
         engine.begin_to_watch(&engine.working.lock());
-        engine.show(found)?;
+        engine.install_log(found)?;
         if engine.newer_state.is_some() && !options.read_only {
             engine.give_up_newer()?;
         }
@@ -215,8 +215,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Applies the records that [`read_log`](Self::read_log) found. The durable state stays as it
-    /// is, so after an error the caller can go back to it.
+    /// Applies the records that [`read_log`](Self::read_log) found. The checkpointed state stays as
+    /// it is, so after an error the caller can go back to it.
     pub(crate) fn replay(&self, working: &mut Working, found: &LogContent) -> Result<()> {
         // What the log has is durable already, so it counts as no new batch.
         let sequence = working.sequence;
@@ -226,8 +226,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.pass_births(working, found.birth_max)?;
         for index in 0..found.len() {
             self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
-            working.space.commit();
-            while working.dying.len() > self.dying_max() && self.put_dead_into_tree(working)? {}
+            working.space.note_sealed();
+            while working.pending_dead.len() > self.pending_dead_max()
+                && self.put_dead_into_tree(working)?
+            {}
         }
         if planted(Sabotage::ReplayTwice) && found.len() > 1 {
             self.apply(working, found.mutations(&self.store, 0)?, Origin::Replay)?;
@@ -290,11 +292,11 @@ fn working_state<M: Medium, P: Platform>(
         sequence: 0,
         frozen: None,
         leaving: alloc::vec::Vec::new(),
-        durable: *metaroot,
+        checkpointed: *metaroot,
         parameters_changed: false,
         snapshots: metaroot.snapshots,
-        held_data: u64::MAX,
-        dying: Dying::default(),
+        shared_data: u64::MAX,
+        pending_dead: PendingDead::default(),
         needs_later: None,
         futile: FutileCheckpoints::default(),
     })

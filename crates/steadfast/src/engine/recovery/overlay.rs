@@ -11,11 +11,11 @@
 //! - the log together with the tree below is the committed state, before, during and after the
 //!   replay. For each of its keys the log is asked first, and nothing else that readers see depends
 //!   on it. So readers continue during the replay;
-//! - until then nothing is changed. So the tree is the durable one, and of the state beside it only
-//!   the log's end must be known;
-//! - if a replay fails, its changes are dropped: the tree is the durable one again, and readers see
-//!   what they saw. The operation that needed the replay fails, and the next such operation retries
-//!   it;
+//! - until then nothing is changed. So the tree is the checkpointed one, and of the log only its
+//!   end must be known;
+//! - if a replay fails, its changes are dropped: the tree is the checkpointed one again, and
+//!   readers see what they saw. The operation that needed the replay fails, and the next such
+//!   operation retries it;
 //! - the log's memory is taken from the node cache.
 
 use alloc::sync::Arc;
@@ -41,15 +41,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed if it takes
     /// too much memory.
     #[inline(never)]
-    pub(crate) fn show(&self, found: LogContent) -> Result<()> {
+    pub(crate) fn install_log(&self, found: LogContent) -> Result<()> {
         if found.len() == 0 {
-            self.find_held_data(&mut self.working.lock());
+            self.find_shared_data(&mut self.working.lock());
             return Ok(());
         }
         let left = if LOG_OVERLAY { self.show_beside_tree(found)? } else { Some(found) };
         let Some(found) = left else { return Ok(()) };
         let mut working = self.working.lock();
-        self.find_held_data(&mut working);
+        self.find_shared_data(&mut working);
         self.replay(&mut working, &found)
     }
 
@@ -95,8 +95,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut working = self.working.lock();
         let Some(log) = self.view.read().log.clone() else { return Ok(()) };
         self.check_not_failed()?;
-        let mut before = self.working_at(&working.durable)?;
-        self.find_held_data(&mut working);
+        let mut before = self.working_at(&working.checkpointed)?;
+        self.find_shared_data(&mut working);
         match self.replay(&mut working, log.log()) {
             Ok(()) => {
                 self.view.write().log = None;
@@ -107,7 +107,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             Err(error) => {
                 let mut view = self.view.write();
                 self.store.forget_all();
-                view.root = working.durable.root();
+                view.root = working.checkpointed.root();
                 core::mem::swap(&mut before.log, &mut working.log);
                 *working = before;
                 Err(error)

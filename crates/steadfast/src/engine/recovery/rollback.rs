@@ -93,7 +93,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             &self.store.superblock_now(),
             &self.store.platform,
         )?;
-        if metaroot.generation != working.durable.generation {
+        if metaroot.generation != working.checkpointed.generation {
             return Err(Error::NoMetaroot);
         }
         let found = self.read_log(&metaroot)?;
@@ -115,7 +115,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             core::mem::swap(working, &mut *restored);
             drop(restored);
         }
-        self.find_held_data(working);
+        self.find_shared_data(working);
         let replayed =
             self.continue_log_after(working, &found).and_then(|()| self.replay(working, &found));
         working.log.raise_epoch(epoch);

@@ -36,15 +36,15 @@ impl Working {
     }
 
     /// Notes blocks that the live tree releases and the newest snapshot holds: they stay in use.
-    pub fn bury(&mut self, entry: DeadEntry) {
+    pub fn add_dead(&mut self, entry: DeadEntry) {
         self.snapshots.blocks = self.snapshots.blocks.saturating_add(entry.run.count);
-        self.dying.add(entry.run, entry.birth);
+        self.pending_dead.add(entry.run, entry.birth);
     }
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Limit of the entries that wait in memory before they are put into the tree.
-    pub(crate) fn dying_max(&self) -> usize {
+    pub(crate) fn pending_dead_max(&self) -> usize {
         (self.space_memory / DYING_MEMORY / 4).clamp(DYING_LIMITS.0, DYING_LIMITS.1)
     }
 
@@ -63,7 +63,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     fn put_dead_entries(&self, working: &mut Working, limit: usize) -> Result<bool> {
-        let entries = working.dying.first(limit)?;
+        let entries = working.pending_dead.first(limit)?;
         if entries.is_empty() {
             return Ok(false);
         }
@@ -76,7 +76,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         let plan = Plan { confined: Some(Vec::new()), ..plan };
         self.prepare_change(working, &roots, &plan, &[])?;
-        working.dying.remove(&entries);
+        working.pending_dead.remove(&entries);
         self.change_tree(working, plan, |tree| {
             puts.iter().try_for_each(|(key, value)| tree.put(key, value).map(drop))
         })?;

@@ -71,13 +71,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             while self.put_dead_into_tree(&mut working)? {}
             let root = self.view.read().root;
             let record = self.snapshot_record(&root, name)?.ok_or(Error::NotFound)?;
-            let before = (working.snapshots, working.held_data);
+            let before = (working.snapshots, working.shared_data);
             let without = self.counts_without(&root, &record, &working)?;
-            (working.snapshots, working.held_data) = without;
+            (working.snapshots, working.shared_data) = without;
             let written =
                 self.put_record(&mut working, &SnapshotRecord { deleting: true, ..record });
             if let Err(error) = written {
-                (working.snapshots, working.held_data) = before;
+                (working.snapshots, working.shared_data) = before;
                 return Err(error);
             }
         }
@@ -95,7 +95,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ) -> Result<(SnapshotCounts, u64)> {
         let counts = working.snapshots;
         if record.generation != counts.newest {
-            return Ok((counts, working.held_data));
+            return Ok((counts, working.shared_data));
         }
         let (mut newest, mut shared_nodes, mut data) = (Generation(0), 0, 0);
         self.visit_records(root, |other| {
@@ -109,7 +109,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         })?;
         // Blocks shared with the previous snapshot are shared with both.
         let shared_nodes = counts.shared_nodes.min(shared_nodes);
-        Ok((SnapshotCounts { newest, shared_nodes, ..counts }, working.held_data.min(data)))
+        Ok((SnapshotCounts { newest, shared_nodes, ..counts }, working.shared_data.min(data)))
     }
 
     /// Tells background work that there may be a snapshot to delete.

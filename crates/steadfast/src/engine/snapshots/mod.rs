@@ -31,12 +31,12 @@
 
 mod dead;
 mod delete;
-mod doomed;
-pub(crate) mod dying;
+mod deleted;
 mod open;
+pub(crate) mod pending_dead;
 mod rollback;
 
-pub(crate) use dying::Dying;
+pub(crate) use pending_dead::PendingDead;
 
 use alloc::vec::Vec;
 
@@ -85,10 +85,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let roots = self.roots(&working);
             self.check_budget_for_snapshot(&mut working, &roots, nodes)?;
             self.freeze(&mut working)?;
-            let before = (working.snapshots, working.held_data);
+            let before = (working.snapshots, working.shared_data);
             let entered = self.enter_snapshot(&mut working, &mut record);
             if entered.is_err() {
-                (working.snapshots, working.held_data) = before;
+                (working.snapshots, working.shared_data) = before;
             }
             (record, entered)
         };
@@ -141,8 +141,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Upper bound of the data that the live tree shares with the newest snapshot, from the stored
     /// counts of both. If the snapshot's key cannot be read, no bound is known.
-    pub(crate) fn find_held_data(&self, working: &mut Working) {
-        working.held_data = u64::MAX;
+    pub(crate) fn find_shared_data(&self, working: &mut Working) {
+        working.shared_data = u64::MAX;
         if !SNAPSHOTS {
             return;
         }
@@ -152,7 +152,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if newest.0 > 0
             && let Ok(Some(Ok(record))) = self.store.get_with(&root, &Key::snapshot(newest), record)
         {
-            working.held_data = self.data_of(&record);
+            working.shared_data = self.data_of(&record);
         }
     }
 
@@ -173,7 +173,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.snapshots.newest = record.generation;
         working.snapshots.keys = working.snapshots.keys.saturating_add(1);
         working.snapshots.shared_nodes = frozen.nodes;
-        working.held_data = self.data_of(record);
+        working.shared_data = self.data_of(record);
         self.put_record(working, record)
     }
 
@@ -197,7 +197,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // because it cannot be opened. A snapshot that only waits for memory is listed: the next
         // transaction point makes it durable.
         let failed = self.has_failed();
-        let durable = self.working.lock().durable.generation;
+        let durable = self.working.lock().checkpointed.generation;
         let reader = self.reader()?;
         let mut list = Vec::new();
         self.visit_records(reader.root(), |record| {

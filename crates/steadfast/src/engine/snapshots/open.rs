@@ -52,8 +52,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 }
 
-/// Looks up a snapshot in the directory of a durable state. Snapshots are added and removed only by
-/// checkpoints, so the log does not matter.
+/// Looks up a snapshot in the directory of a checkpointed state. Snapshots are added and removed
+/// only by checkpoints, so the log does not matter.
 fn find<M: Medium, P: Platform>(
     medium: &M,
     platform: &P,

@@ -8,7 +8,7 @@
 //! Those older snapshots reappear with the directory of the tree, together with their dead lists.
 //! Blocks of these lists may have been reused for newer data, so background work deletes the
 //! snapshots a second time. A full volume may have no room beside these blocks; then the way back
-//! [frees](crate::engine::snapshots::doomed) some of them itself. Blocks that were allocated after
+//! [frees](crate::engine::snapshots::deleted) some of them itself. Blocks that were allocated after
 //! the snapshot are free by its bitmaps.
 
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::reader::View;
-use crate::engine::snapshots::doomed::Doomed;
+use crate::engine::snapshots::deleted::DeletedSnapshots;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::{Metaroot, Root, SnapshotCounts, SnapshotRecord};
@@ -67,7 +67,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
         };
         self.finish_checkpoint()?;
-        // Groups that were full in the previous durable state may no longer be full.
+        // Groups that were full in the previous checkpointed state may no longer be full.
         self.working.lock().space.forget_full();
         commit.committed = sequence;
         self.tally.lock().points += 1;
@@ -122,7 +122,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 shared_nodes: record.nodes,
                 ..record.snapshots
             },
-            ..working.durable
+            ..working.checkpointed
         };
         let mut now = self.working_at(&state)?;
         {
@@ -135,18 +135,18 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         now.sequence = working.sequence + 1;
         now.next_inode = working.next_inode;
         now.log = working.log.without_group();
-        now.durable = working.durable;
-        now.held_data = self.data_of(record);
+        now.checkpointed = working.checkpointed;
+        now.shared_data = self.data_of(record);
         core::mem::swap(working, &mut *now);
         drop(now);
         let root: Root = record.root;
         let mut again: Vec<SnapshotRecord> = Vec::new();
-        let mut doomed = Doomed::new(root);
+        let mut deleted = DeletedSnapshots::new(root);
         let mut kept = Generation(0);
         self.visit_records(&root, |other| {
             let gone = !other.deleting && !older.contains(&other.generation);
             match gone || other.deleting {
-                true => doomed.add(other.generation, kept)?,
+                true => deleted.add(other.generation, kept)?,
                 false => kept = other.generation,
             }
             if gone && !planted(Sabotage::ForgetDeletedSnapshots) {
@@ -155,12 +155,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             Ok(true)
         })?;
         for other in again.iter().chain([record]) {
-            self.with_doomed_room(working, &mut doomed, |working| self.put_record(working, other))?;
+            self.with_space_of_deleted(working, &mut deleted, |working| {
+                self.put_record(working, other)
+            })?;
         }
         loop {
-            self.put_doomed(working, &mut doomed)?;
+            self.put_deleted_lists(working, &mut deleted)?;
             match self.freeze(working) {
-                Err(Error::NoSpace) if self.free_doomed(working, &mut doomed)? => {}
+                Err(Error::NoSpace) if self.free_deleted(working, &mut deleted)? => {}
                 done => return done,
             }
         }

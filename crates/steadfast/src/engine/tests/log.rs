@@ -59,7 +59,7 @@ fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
         if let Some(frozen) = &mut volume.engine.working.lock().frozen {
             frozen.log_used = u64::MAX;
         }
-        let durable = volume.engine.working.lock().durable;
+        let durable = volume.engine.working.lock().checkpointed;
         let found = log::scan(&volume.engine.store, durable.log, durable.generation).unwrap();
         let last = found.places().last().unwrap();
         let full = found.blocks == volume.engine.working.lock().log.blocks();

@@ -86,7 +86,7 @@ fn create(volume: &TestVolume, name: &str) -> Result<()> {
 }
 
 fn durable(volume: &TestVolume) -> Generation {
-    volume.engine.working.lock().durable.generation
+    volume.engine.working.lock().checkpointed.generation
 }
 
 fn has(volume: &TestVolume, name: &str) -> bool {

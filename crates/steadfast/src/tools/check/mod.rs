@@ -2,8 +2,8 @@
 //! reference and count.
 //!
 //! The check itself only reads; [`repair()`] writes fixes that need no guess. The check covers two
-//! states. One is the durable state (newest metaroot), whose nodes and allocation bitmaps are on
-//! the medium. The other is the state that opening reaches, which adds the intent log. With an
+//! states. One is the checkpointed state (newest metaroot), whose nodes and allocation bitmaps are
+//! on the medium. The other is the state that opening reaches, which adds the intent log. With an
 //! empty log they are the same, and one pass serves for both.
 
 mod files;

@@ -156,7 +156,7 @@ pub struct CheckReport {
     pub degraded: u64,
     /// Number of all findings of severity [`Severity::Damaged`].
     pub damaged: u64,
-    /// Tree nodes of the durable state.
+    /// Tree nodes of the checkpointed state.
     pub nodes: u64,
     /// Inodes.
     pub inodes: u64,

@@ -79,8 +79,11 @@ pub fn metaroots(
                 }
                 None => lines(format!("{place}: not valid")),
                 Some(found) => {
-                    let mark =
-                        if newest.as_ref() == Ok(&found) { " (the durable state)" } else { "" };
+                    let mark = if newest.as_ref() == Ok(&found) {
+                        " (the checkpointed state)"
+                    } else {
+                        ""
+                    };
                     lines(format!("{place}: generation {}{mark}", found.generation.0));
                     show(&found, lines);
                 }

@@ -56,7 +56,7 @@ fn shows_everything() {
         "{text}"
     );
     let text = lines(|out| metaroots(&medium, &platform, out).unwrap());
-    assert!(text.contains("(the durable state)") && text.contains("slot 1 copy B"), "{text}");
+    assert!(text.contains("(the checkpointed state)") && text.contains("slot 1 copy B"), "{text}");
     let text = lines(|out| dump::tree(&volume, out).unwrap());
     assert!(text.contains("level 1") && text.lines().count() > 5, "{text}");
     let leaf = text.lines().rfind(|line| line.contains("level 0")).unwrap();

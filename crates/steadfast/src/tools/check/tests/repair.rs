@@ -74,7 +74,7 @@ fn what_needs_no_guess_is_repaired_and_the_rest_is_left_alone() {
                     assert_eq!(forge.medium.to_bytes(), before, "{name}: untouched")
                 }
                 // The state differs from that of the catalogue: with a log the damage of the
-                // durable state may be overwritten.
+                // checkpointed state may be overwritten.
                 _ if records > 0 && report.before.is_clean() => {}
                 (_, clean, changed) => wrong.push(alloc::format!(
                     "{name} ({records} records): clean {clean}, changed {changed}: {:#?}",

@@ -9,12 +9,12 @@ use crate::types::{BlockRun, Generation};
 
 /// Entries of the newest snapshot's dead list that are not in the tree yet.
 #[derive(Debug, Default)]
-pub(crate) struct Dying {
+pub(crate) struct PendingDead {
     /// Sorted by first block.
     runs: Vec<DeadEntry>,
 }
 
-impl Dying {
+impl PendingDead {
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.runs.len()
@@ -81,14 +81,14 @@ mod tests {
 
     #[test]
     fn neighbours_of_one_birth_are_one_entry() {
-        let mut dying = Dying::default();
+        let mut pending_dead = PendingDead::default();
         for (start, count, birth) in [(10, 2, 1), (14, 2, 1), (16, 1, 2), (12, 2, 1), (9, 1, 1)] {
-            dying.add(entry(start, count, birth).run, Generation(birth));
+            pending_dead.add(entry(start, count, birth).run, Generation(birth));
         }
-        assert_eq!(dying.first(9).unwrap(), [entry(9, 7, 1), entry(16, 1, 2)]);
-        dying.remove(&dying.first(1).unwrap());
-        assert_eq!(dying.first(9).unwrap(), [entry(16, 1, 2)]);
-        dying.add(entry(17, u64::from(u32::MAX), 2).run, Generation(2));
-        assert_eq!(dying.len(), 2, "a count has 32 bits");
+        assert_eq!(pending_dead.first(9).unwrap(), [entry(9, 7, 1), entry(16, 1, 2)]);
+        pending_dead.remove(&pending_dead.first(1).unwrap());
+        assert_eq!(pending_dead.first(9).unwrap(), [entry(16, 1, 2)]);
+        pending_dead.add(entry(17, u64::from(u32::MAX), 2).run, Generation(2));
+        assert_eq!(pending_dead.len(), 2, "a count has 32 bits");
     }
 }

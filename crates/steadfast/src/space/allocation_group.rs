@@ -143,7 +143,7 @@ impl Bitmap {
 pub struct AllocationGroup {
     /// Used in the working state: the next checkpoint writes this.
     pub used: Bitmap,
-    /// Used in the durable state or in the one that a checkpoint is writing: not reusable yet.
+    /// Used in the checkpointed state or in the one that a checkpoint is writing: not reusable yet.
     pub base: Bitmap,
     /// Must not be allocated, for any reason; contains `used` and `base`.
     pub busy: Bitmap,

@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - An entry is freed and leaves its list in one and the same checkpoint.
-//! - Blocks that the durable state uses stay taken until that checkpoint is durable.
+//! - Blocks that the checkpointed state uses stay taken until that checkpoint is durable.
 //! - The work ends as soon as there is room. Background work deletes the rest.
 
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ use crate::tree::PlannedChange;
 use crate::types::Generation;
 
 /// Deleted snapshots in the tree of the snapshot to go back to.
-pub(super) struct Doomed {
+pub(super) struct DeletedSnapshots {
     /// That tree.
     root: Root,
     /// Each deleted snapshot, with the snapshot before it that stays (0: none).
@@ -36,9 +36,9 @@ pub(super) struct Doomed {
     changed: Vec<(Key, Vec<DeadEntry>)>,
 }
 
-impl Doomed {
-    pub fn new(root: Root) -> Doomed {
-        Doomed { root, snapshots: Vec::new(), at: (0, None), changed: Vec::new() }
+impl DeletedSnapshots {
+    pub fn new(root: Root) -> DeletedSnapshots {
+        DeletedSnapshots { root, snapshots: Vec::new(), at: (0, None), changed: Vec::new() }
     }
 
     /// Adds a deleted snapshot; `before` is the one before it that stays.
@@ -55,15 +55,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// Those of `step`: `NoSpace` if no list is left.
-    pub(super) fn with_doomed_room(
+    pub(super) fn with_space_of_deleted(
         &self,
         working: &mut Working,
-        doomed: &mut Doomed,
+        deleted: &mut DeletedSnapshots,
         step: impl Fn(&mut Working) -> Result<()>,
     ) -> Result<()> {
         loop {
             match step(working) {
-                Err(Error::NoSpace) if self.free_doomed(working, doomed)? => {}
+                Err(Error::NoSpace) if self.free_deleted(working, deleted)? => {}
                 done => return done,
             }
         }
@@ -73,13 +73,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `NoSpace`, and those of reading.
-    pub(super) fn put_doomed(&self, working: &mut Working, doomed: &mut Doomed) -> Result<()> {
-        while let Some((key, entries)) = doomed.changed.pop() {
+    pub(super) fn put_deleted_lists(
+        &self,
+        working: &mut Working,
+        deleted: &mut DeletedSnapshots,
+    ) -> Result<()> {
+        while let Some((key, entries)) = deleted.changed.pop() {
             let value = match entries.is_empty() {
                 true => None,
                 false => Some(encode_dead_list(&entries)?),
             };
-            self.with_doomed_room(working, doomed, |working| {
+            self.with_space_of_deleted(working, deleted, |working| {
                 self.put_list(working, &key, value.as_deref())
             })?;
         }
@@ -101,19 +105,23 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Frees entries of the next list that has some whose blocks can be used at once. `false`: no
     /// list is left.
-    pub(super) fn free_doomed(&self, working: &mut Working, doomed: &mut Doomed) -> Result<bool> {
-        while let Some((snapshot, before)) = doomed.snapshots.get(doomed.at.0).copied() {
+    pub(super) fn free_deleted(
+        &self,
+        working: &mut Working,
+        deleted: &mut DeletedSnapshots,
+    ) -> Result<bool> {
+        while let Some((snapshot, before)) = deleted.snapshots.get(deleted.at.0).copied() {
             let (first, last) = Key::dead_list_range(snapshot);
-            let from = doomed.at.1.unwrap_or(first);
-            let Some((key, value)) = self.store.next(&doomed.root, &from, &last)? else {
-                doomed.at = (doomed.at.0 + 1, None);
+            let from = deleted.at.1.unwrap_or(first);
+            let Some((key, value)) = self.store.next(&deleted.root, &from, &last)? else {
+                deleted.at = (deleted.at.0 + 1, None);
                 continue;
             };
-            doomed.at = match key.successor() {
-                Some(next) => (doomed.at.0, Some(next)),
-                None => (doomed.at.0 + 1, None),
+            deleted.at = match key.successor() {
+                Some(next) => (deleted.at.0, Some(next)),
+                None => (deleted.at.0 + 1, None),
             };
-            if self.free_entries(working, doomed, key, &value, before)? {
+            if self.free_entries(working, deleted, key, &value, before)? {
                 return Ok(true);
             }
         }
@@ -124,7 +132,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn free_entries(
         &self,
         working: &mut Working,
-        doomed: &mut Doomed,
+        deleted: &mut DeletedSnapshots,
         key: Key,
         value: &[u8],
         before: Generation,
@@ -141,7 +149,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(false);
         }
         working.space.reserve_notes(&freed)?;
-        memory::push(&mut doomed.changed, (key, stays))?;
+        memory::push(&mut deleted.changed, (key, stays))?;
         let pinned = self.pins.lock();
         for run in &freed {
             working.space.free_dead(*run, &pinned);
