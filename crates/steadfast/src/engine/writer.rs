@@ -1,5 +1,4 @@
-//! Changing: one writer at a time, and the checks before a change. Also the events of the mask, and
-//! how a volume fails.
+//! Changing: one writer at a time, and the checks before a change. Also how a volume fails.
 
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -15,7 +14,6 @@ use crate::engine::state::Working;
 use crate::error::{Error, Result, STORAGE_FULL};
 use crate::format::key::Key;
 use crate::format::{Mutation, Value};
-use crate::mask::TransactionMask;
 use crate::memory::Boxed;
 use crate::platform::Platform;
 use crate::space::Roots;
@@ -111,13 +109,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Err(Error::NoSpace);
         }
         Ok(run)
-    }
-
-    /// An event of the mask has happened: a transaction point if the mask has it. A volume that was
-    /// opened for reading has nothing to make durable.
-    pub(crate) fn event(&self, event: TransactionMask) -> Result<()> {
-        let wanted = !self.read_only && self.active_mask().contains(event);
-        if wanted { self.commit_for_event() } else { self.check_open() }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {

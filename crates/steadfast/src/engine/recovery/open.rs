@@ -1,4 +1,4 @@
-//! Opening and closing. Opening reads the superblock, the metaroots and the bounded intent log with
+//! Opening. It reads the superblock, the metaroots and the bounded intent log with
 //! what is behind its end. It reads the data of the last record if that must be checked (4 MiB at
 //! most). Without a log to replay it reads the key of the newest snapshot. The log is put into the
 //! tree [when that is needed](crate::engine::recovery::overlay).
@@ -22,7 +22,7 @@ use crate::engine::apply::Origin;
 use crate::engine::background::BackgroundWork;
 use crate::engine::budget::futile::FutileCheckpoints;
 use crate::engine::commit::group_commit::Committers;
-use crate::engine::lifecycle::{Lifecycle, LifecycleCell};
+use crate::engine::lifecycle::LifecycleCell;
 use crate::engine::multi_mount::MountWatch;
 use crate::engine::reader::View;
 use crate::engine::snapshots::PendingDead;
@@ -31,7 +31,6 @@ use crate::error::{Error, Result};
 use crate::format::{FEATURES_READ_ONLY, Metaroot, Slots, Superblock};
 use crate::io::retry::Retry;
 use crate::log::{Log, LogContent, scan};
-use crate::mask::TransactionMask;
 use crate::memory::Boxed;
 use crate::newer::NewerState;
 use crate::options::OpenOptions;
@@ -251,23 +250,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let ahead = birth.0.saturating_sub(working.generation.0);
         working.generation = Generation(working.generation.0 + ahead.next_multiple_of(2));
         Ok(())
-    }
-
-    /// Closes the volume. If the mask has `unmount`, a checkpoint is made; otherwise uncommitted
-    /// changes are dropped. Every later operation fails.
-    pub(crate) fn close(&self) -> Result<()> {
-        if self.lifecycle.now() == Lifecycle::Closed {
-            return Ok(());
-        }
-        let commits = !self.read_only
-            && !self.has_failed()
-            && self.active_mask().contains(TransactionMask::UNMOUNT);
-        let result = if commits { self.checkpoint_now() } else { Ok(()) };
-        while commits && result.is_ok() && self.discard_step(u64::MAX) {}
-        // Makes the second copy of the last metaroot durable.
-        let result = if commits { result.and_then(|()| self.store.flush()) } else { result };
-        self.lifecycle.enter(Lifecycle::Closed);
-        result
     }
 }
 
