@@ -1,7 +1,7 @@
 //! The measuring part of `steadfast lab`. It runs the workloads of published file-system
 //! comparisons side by side on any set of file systems, and its results can be verified.
 //!
-//! # Rooms
+//! # Layers
 //! - [`result`]: the schema of a run. All measurements go there, and all printing, drawing and
 //!   comparing reads only this. It is JSON, documented field by field, with a version.
 //! - [`statistics`]: medians, spreads, ratios with their confidence, and the rule that a difference

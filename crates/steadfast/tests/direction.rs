@@ -1,4 +1,4 @@
-//! Rooms and crates use only what is below them. The tables of docs/ARCHITECTURE.md, from the top,
+//! Layers and crates use only what is below them. The tables of docs/ARCHITECTURE.md, from the top,
 //! are the order. The `use` lines are checked against it. No files of a crate use each other in a
 //! circle. No two types of a crate share a name.
 //!
@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Files below all rooms, which these may use.
+/// Files below all layers, which these may use.
 const BASE: &[&str] = &[
     "error", "types", "mask", "options", "platform", "checksum", "newer", "sabotage", "sort",
     "profile",
@@ -146,24 +146,24 @@ fn uses(source: &Path) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     uses
 }
 
-/// Uses that go up: of a room above, or of a room by what is below all of them.
-fn upward(uses: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>, rooms: &[String]) -> Vec<String> {
+/// Uses that go up: of a layer above, or of a layer by what is below all of them.
+fn upward(uses: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>, layers: &[String]) -> Vec<String> {
     // From the bottom: base files 0, then the table's rows from its end.
-    let level = |room: &str| {
-        let row = rooms.iter().position(|name| name == room);
+    let level = |layer: &str| {
+        let row = layers.iter().position(|name| name == layer);
         match row {
-            Some(row) => Some(rooms.len() - row),
-            None => BASE.contains(&room).then_some(0),
+            Some(row) => Some(layers.len() - row),
+            None => BASE.contains(&layer).then_some(0),
         }
     };
     let mut wrong = Vec::new();
     for (module, used) in uses {
-        let room = &module[0];
-        let Some(own) = level(room) else {
-            wrong.push(format!("{room} is in no table: add it to docs/ARCHITECTURE.md"));
+        let layer = &module[0];
+        let Some(own) = level(layer) else {
+            wrong.push(format!("{layer} is in no table: add it to docs/ARCHITECTURE.md"));
             continue;
         };
-        for other in used.iter().filter(|other| other[0] != *room) {
+        for other in used.iter().filter(|other| other[0] != *layer) {
             if level(&other[0]).is_some_and(|level| level > own) {
                 wrong.push(format!(
                     "{} uses {}, which is above it",
@@ -206,14 +206,14 @@ fn circle(uses: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>) -> Option<String>
 #[test]
 fn rooms_of_the_core_use_only_what_is_below_them() {
     let page = fs::read_to_string(repository().join("docs/ARCHITECTURE.md")).expect("page");
-    let rooms = table(&page, "\nRooms of the core");
+    let layers = table(&page, "\nLayers of the core");
     let uses = uses(&repository().join("crates/steadfast/src"));
     assert!(uses.len() > 100, "{} files", uses.len());
-    let wrong = upward(&uses, &rooms);
+    let wrong = upward(&uses, &layers);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let there: BTreeSet<_> = uses.keys().map(|module| module[0].clone()).collect();
-    for room in &rooms {
-        assert!(there.contains(room), "docs/ARCHITECTURE.md has {room}, the core has not");
+    for layer in &layers {
+        assert!(there.contains(layer), "docs/ARCHITECTURE.md has {layer}, the core has not");
     }
 }
 
@@ -312,14 +312,14 @@ fn what_goes_up_and_round_is_found() {
     let expected = ["fs::tx::Tx", "fs::write", "log::scan", "tree::Store"].map(str::to_owned);
     assert_eq!(paths, BTreeSet::from(expected));
 
-    let rooms = ["fs", "engine", "tree"].map(str::to_owned);
+    let layers = ["fs", "engine", "tree"].map(str::to_owned);
     let uses = BTreeMap::from([
         (module("engine::a"), BTreeSet::from([module("fs::x"), module("tree::y")])),
         (module("fs::x"), BTreeSet::from([module("engine::a")])),
         (module("tree::y"), BTreeSet::new()),
         (module("lost"), BTreeSet::new()),
     ]);
-    let wrong = upward(&uses, &rooms);
+    let wrong = upward(&uses, &layers);
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert_eq!(circle(&uses).as_deref(), Some("engine::a -> fs::x"));
 

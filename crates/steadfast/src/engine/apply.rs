@@ -341,7 +341,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Memory for the bytes of new nodes.
     fn prepare_new_nodes(&self, working: &mut Working, nodes: usize) -> Result<()> {
-        self.store.make_room(nodes);
+        self.store.evict_for(nodes);
         working.pool.reserve_nodes(nodes, self.store.superblock.node_size as usize)
     }
 

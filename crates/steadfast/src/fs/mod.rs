@@ -2,7 +2,7 @@
 //!
 //! Every operation is a function over a `tx::Tx`, a batch that changes at most 64 keys. Larger work
 //! goes in steps, and each step leaves a consistent file system. The functions use the engine's
-//! keyspace. The methods of [`Volume`](crate::Volume) in this room run them, and move the bytes of
+//! keyspace. The methods of [`Volume`](crate::Volume) in this layer run them, and move the bytes of
 //! files through the engine.
 
 mod acl;

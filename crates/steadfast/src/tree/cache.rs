@@ -73,7 +73,7 @@ pub(super) struct Cache {
     hand: usize,
     capacity: usize,
     /// Nodes by which the capacity is reduced at present.
-    lent: usize,
+    reduced_by: usize,
     dirty: usize,
     hits: u64,
     misses: u64,
@@ -87,7 +87,7 @@ impl Cache {
             ring: Vec::new(),
             hand: 0,
             capacity,
-            lent: 0,
+            reduced_by: 0,
             dirty: 0,
             hits: 0,
             misses: 0,
@@ -96,12 +96,12 @@ impl Cache {
 
     /// Reduces the capacity by `nodes` nodes, at most by half. Present nodes are evicted as others
     /// come.
-    pub(super) fn lend(&mut self, nodes: usize) {
-        self.lent = nodes.min(self.capacity / 2);
+    pub(super) fn reduce_capacity(&mut self, nodes: usize) {
+        self.reduced_by = nodes.min(self.capacity / 2);
     }
 
     fn room(&self) -> usize {
-        self.capacity - self.lent
+        self.capacity - self.reduced_by
     }
 
     pub(super) fn usage(&self) -> CacheUse {
@@ -251,7 +251,7 @@ impl Cache {
 
     /// Evicts clean nodes of a small cache, so that `count` nodes beside it take no more memory
     /// than it may. They are many for it, and few for a large one.
-    pub(super) fn make_room(&mut self, count: usize) {
+    pub(super) fn evict_for(&mut self, count: usize) {
         while self.capacity <= SMALL && self.entries.len() + count > self.room() {
             let before = self.entries.len();
             self.evict();

@@ -86,9 +86,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 
     /// From now on `bytes` bytes of the cache's memory are used for something else.
-    pub fn lend(&self, bytes: usize) {
+    pub fn reduce_capacity(&self, bytes: usize) {
         let node = self.superblock.node_size as usize + NODE_OVERHEAD;
-        self.cache.lock().lend(bytes.div_ceil(node));
+        self.cache.lock().reduce_capacity(bytes.div_ceil(node));
     }
 
     /// The node behind `pointer`, which is on `level`.
@@ -274,9 +274,9 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().reserve(count)
     }
 
-    /// Gives nodes of a small cache up for `count` nodes beside it.
-    pub fn make_room(&self, count: usize) {
-        self.cache.lock().make_room(count);
+    /// Evicts nodes of a small cache for `count` nodes beside it.
+    pub fn evict_for(&self, count: usize) {
+        self.cache.lock().evict_for(count);
     }
 
     /// Changes a node of the working generation, which becomes dirty.

@@ -1,7 +1,7 @@
 //! A volume, as everything above the engine holds it.
 //!
 //! [`Volume`] is the engine with what the file system keeps in memory beside it: how often each
-//! inode is open, and the locks of inodes. This room opens and closes it, returns it to earlier
+//! inode is open, and the locks of inodes. This layer opens and closes it, returns it to earlier
 //! states, begins [transactions](Transaction), and passes on what the engine does (`points`,
 //! `snapshots`, `about`). The
 //! operations on files are in [`crate::fs`], those on whole volumes in [`crate::tools`].

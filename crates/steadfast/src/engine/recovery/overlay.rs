@@ -56,7 +56,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             Ok(log) => memory::shared(log)?,
             Err(found) => return Ok(Some(found)),
         };
-        self.store.lend(log.memory());
+        self.store.reduce_capacity(log.memory());
         self.view.write().log = Some(log);
         self.lifecycle.enter(Lifecycle::Overlaid);
         Ok(None)
@@ -94,7 +94,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             Ok(()) => {
                 self.view.write().log = None;
                 self.lifecycle.enter(Lifecycle::Open);
-                self.store.lend(0);
+                self.store.reduce_capacity(0);
                 Ok(())
             }
             Err(error) => {
