@@ -47,13 +47,25 @@ impl Part {
 
 /// Locks a regular file without waiting; `false` if another opener holds it.
 pub(crate) fn lock_file(file: &File, exclusive: bool) -> Result<bool, Errno> {
-    Ok(lock_whole(file, exclusive)? && lock_bytes(file, Part::ALL, exclusive))
+    lock(file, exclusive, Part::ALL, exclusive)
 }
 
 /// Locks a part of a file without waiting; `false` if another opener holds the file or an
 /// overlapping part.
 pub(super) fn lock_part(file: &File, part: Part, exclusive: bool) -> Result<bool, Errno> {
-    Ok(lock_whole(file, false)? && lock_bytes(file, part, exclusive))
+    lock(file, false, part, exclusive)
+}
+
+fn lock(file: &File, whole_exclusive: bool, part: Part, exclusive: bool) -> Result<bool, Errno> {
+    if !lock_whole(file, whole_exclusive)? {
+        return Ok(false);
+    }
+    let locked = lock_bytes(file, part, exclusive);
+    if !locked {
+        // Otherwise the table would show this process as the owner.
+        let _ = flock(file, FlockOperation::NonBlockingUnlock);
+    }
+    Ok(locked)
 }
 
 fn lock_whole(file: &File, exclusive: bool) -> Result<bool, Errno> {
@@ -98,8 +110,8 @@ fn lock_bytes(file: &File, part: Part, exclusive: bool) -> bool {
 /// How often the kernel's table of locks is read in search of one.
 const READS_OF_TABLE: usize = 16;
 
-/// The process that holds the lock of a file, if the kernel's table lists it and the process still
-/// exists.
+/// A process that holds a lock of the whole file, if the kernel's table lists it and the process
+/// still exists.
 pub(crate) fn owner(file: &File) -> Option<Owner> {
     let metadata = file.metadata().ok()?;
     let device = metadata.st_dev();
@@ -136,7 +148,18 @@ mod tests {
     use std::fs::File;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::{Part, holder, lock_file, owner};
+    use super::{Part, holder, lock_file, lock_part, owner};
+
+    #[test]
+    fn a_refused_lock_leaves_nothing_locked() {
+        let name = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(name.path()).unwrap();
+        let (part, refused, next) = (open(), open(), open());
+        assert!(lock_part(&part, Part { start: 0, length: 8 }, true).unwrap());
+        assert!(!lock_file(&refused, false).unwrap());
+        drop(part);
+        assert!(lock_file(&next, true).unwrap());
+    }
 
     /// Other programs take and release their locks all the time.
     #[test]
