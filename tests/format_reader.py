@@ -104,7 +104,7 @@ def verify(volume):
                                   ("nodes", volume.node_count, volume.nodes)):
         if stated != counted:
             bad("metaroot: %s: %d, but %d are found" % (name, stated, counted))
-    State(volume, volume.tree).verify(lambda text: bad("durable state: " + text), volume.next_inode)
+    State(volume, volume.tree).verify(lambda text: bad("checkpointed state: " + text), volume.next_inode)
     if volume.records:
         State(volume, volume.state).verify(lambda text: bad("with the log: " + text), NONE)
 

@@ -67,8 +67,8 @@ pub trait Medium: Send + Sync {
 
     /// Whether discards before blocks are reusable are useful too. An example is flash, where data
     /// that is kept longer is moved more often. The file system then discards data as soon as the
-    /// log mark that makes it unneeded is durable. It uses many small requests, instead of waiting
-    /// for the next checkpoint. Has no effect unless discards are wanted.
+    /// commit record that makes it unneeded is durable. It uses many small requests, instead of
+    /// waiting for the next checkpoint. Has no effect unless discards are wanted.
     fn wants_discards_early(&self) -> bool {
         false
     }

@@ -204,7 +204,7 @@ fn circle(uses: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>) -> Option<String>
 }
 
 #[test]
-fn rooms_of_the_core_use_only_what_is_below_them() {
+fn layers_of_the_core_use_only_what_is_below_them() {
     let page = fs::read_to_string(repository().join("docs/ARCHITECTURE.md")).expect("page");
     let layers = table(&page, "\nLayers of the core");
     let uses = uses(&repository().join("crates/steadfast/src"));

@@ -152,7 +152,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     Err(error) => return Err(error),
                 }
                 self.enter_nodes(working);
-                self.relieve_replay(working)?;
+                self.throttle_replay(working)?;
             }
         }
         let roots = self.roots(working);
@@ -333,7 +333,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         if SNAPSHOTS && working.snapshots.newest.0 > 0 {
             let copies = usize::from(self.store.superblock.metadata_copies);
-            working.pending_dead.reserve(plan.buried + plan.released * copies)?;
+            working.pending_dead.reserve(plan.dead_entries + plan.released * copies)?;
         }
         working.scratch.reserve(roots.working.height)?;
         self.store.reserve(nodes + plan.visited.len())

@@ -42,7 +42,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         work(&self.store.superblock_now())
     }
 
-    /// Verifies both copies of the durable metaroot. Returns the bad ones by offset and generation,
+    /// Verifies both copies of the newest metaroot. Returns the bad ones by offset and generation,
     /// and whether they are good again. A slot holds the same metaroot until the checkpoint after
     /// the next.
     pub(crate) fn scrub_metaroot(

@@ -34,7 +34,7 @@ pub(crate) enum Lifecycle {
     /// It takes changes, and one caller alone decides whether they become durable
     /// ([`transaction`](super::commit::transaction)).
     Held,
-    /// The tree is returning to a checkpointed state; readers wait.
+    /// The tree is returning to the committed state or to a snapshot; readers wait.
     RollingBack,
     /// It is read-only, because it cannot go on safely.
     Failed,

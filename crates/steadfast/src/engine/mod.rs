@@ -4,14 +4,15 @@
 //!
 //! # States
 //! - *working*: what operations see and change, in memory and in nodes of the working generation;
-//! - *committed*: the newest commit record. A power cut or a rollback returns to it;
+//! - *committed*: the state of the newest transaction point. A power cut or a rollback returns to
+//!   it;
 //! - *frozen*: the state that a checkpoint is writing;
 //! - *checkpointed*: the newest metaroot. The log after it leads to the committed state. Right
 //!   after opening, readers combine the two, because the log is not yet in the tree
 //!   ([`recovery::overlay`]).
 //!
-//! A freeze happens at a commit record. Otherwise it becomes a transaction point itself: its caller
-//! holds the commit lock until the checkpoint is durable.
+//! A freeze follows the sealing of a commit record. Otherwise the checkpoint is a transaction point
+//! itself: its caller holds the commit lock until the checkpoint is durable.
 //!
 //! # Locks
 //! docs/ARCHITECTURE.md ("Threads and locks") has their order.

@@ -6,8 +6,8 @@
 //! [stops](Engine::fail), before it builds on a state that is no longer the newest.
 //!
 //! Invariants, which hold while only this writer changes the volume:
-//! - no metaroot on the medium is newer than the durable one, none of the same generation differs,
-//!   and none belongs to another volume;
+//! - no metaroot on the medium is newer than the checkpointed one, none of the same generation
+//!   differs, and none belongs to another volume;
 //! - the last blocks of the log begin with what was found there at opening, or written since;
 //! - at the end of the log there is no record that continues it.
 //!

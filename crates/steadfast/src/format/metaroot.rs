@@ -49,7 +49,7 @@ pub struct SnapshotCounts {
     pub shared_extents: u64,
 }
 
-/// One committed state. Field order is the order on the medium; see docs/FORMAT.md.
+/// The state at one checkpoint. Field order is the order on the medium; see docs/FORMAT.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // each field is specified in docs/FORMAT.md
 pub struct Metaroot {

@@ -1,9 +1,9 @@
 //! Writing data: prepare, reserve, write with only the inode's data lock held, publish in a batch.
 //!
-//! Blocks that the checkpointed state or the log names are never overwritten. New data goes to
-//! newly reserved blocks, or into blocks of an unwritten extent, which nothing refers to as data.
-//! The inode's data lock is held from the first read of the old state until the batch is applied.
-//! So partial blocks can be read, changed and replaced.
+//! Blocks that the checkpointed state or the log names as data are never overwritten. New data goes
+//! to newly reserved blocks, or into blocks of an unwritten extent, which nothing refers to as
+//! data. The inode's data lock is held from the first read of the old state until the batch is
+//! applied. So partial blocks can be read, changed and replaced.
 //!
 //! One call of up to [`STEP_BYTES`] is one batch. If the old or the new data is in too many extents
 //! for one batch ([`EXTENT_CHANGES_MAX`]), the call is split at block boundaries, in order.
@@ -43,7 +43,7 @@ struct WriteBuffer<'a> {
 }
 
 impl WriteBuffer<'_> {
-    /// The bytes `from..to` of the image, in up to three slices.
+    /// The bytes `from..to` of the buffer, in up to three slices.
     fn slices(&self, from: usize, to: usize) -> [&[u8]; 3] {
         let mut start = 0;
         [&self.head[..], self.middle, &self.tail[..]].map(|part| {

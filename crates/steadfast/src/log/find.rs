@@ -1,9 +1,9 @@
 //! Finding the groups of the log, one after the other.
 //!
-//! Of a [group](crate::log::group) only the record that counts is read in full: the newer one, or
-//! the other one if the newer is torn. The header in the second block is read only if the next
-//! group does not name the record in the first as its predecessor. No block is read twice: bytes
-//! that were read ahead are kept until the search reaches them.
+//! Of a [group](crate::log::record_group) only the record that counts is read in full: the newer
+//! one, or the other one if the newer is torn. The header in the second block is read only if the
+//! next group does not name the record in the first as its predecessor. No block is read twice:
+//! bytes that were read ahead are kept until the search reaches them.
 
 use alloc::vec::Vec;
 

@@ -2,7 +2,7 @@
 //!
 //! The log is a ring of blocks. Every record is one commit: all mutations since the record before
 //! it, made durable with one flush. So a record is a transaction point. Small records share two
-//! blocks in a [group].
+//! blocks in a [group](record_group).
 //!
 //! Records are chained. Each holds the LSN after its predecessor's, the digest of the record before
 //! its group, and the epoch (mount) that wrote it, which never decreases. So neither a torn record
@@ -49,7 +49,7 @@ pub struct Log {
     region: BlockRun,
     block_size: u64,
     position: LogPosition,
-    /// Blocks of records that the durable checkpoint does not cover.
+    /// Blocks of records that the newest checkpoint does not cover.
     used: u64,
     /// Blocks of records that the frozen state covers; free after it is durable.
     frozen: u64,

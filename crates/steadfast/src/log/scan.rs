@@ -1,11 +1,11 @@
 //! Finding the end of the log after a power cut.
 //!
-//! The newest whole record of each [group](crate::log::group) counts. The log ends before the first
-//! group without one: all its records are torn, out of sequence or malformed. The last record may
-//! have been in flight together with its new data. It counts only if that data is there; otherwise
-//! the previous record counts. Units that the medium reports as permanently unreadable count as
-//! torn, unless a later record shows that they were durable once. Flash, and disks with their own
-//! checksums, report that for writes that a power cut interrupted.
+//! The newest whole record of each [group](crate::log::record_group) counts. The log ends before
+//! the first group without one: all its records are torn, out of sequence or malformed. The last
+//! record may have been in flight together with its new data. It counts only if that data is there;
+//! otherwise the previous record counts. Units that the medium reports as permanently unreadable
+//! count as torn, unless a later record shows that they were durable once. Flash, and disks with
+//! their own checksums, report that for writes that a power cut interrupted.
 
 use alloc::vec::Vec;
 

@@ -3,13 +3,13 @@
 //! A block becomes one of these in two ways. A block that stops being busy at a
 //! [`release_checkpointed`](super::Space::release_checkpointed) is *waiting* at once. A medium that
 //! [wants discards early](steadfast_media::Medium::wants_discards_early) gets discards of data
-//! sooner. A block of such data is *uncommitted* until a commit record is written of the operations
-//! that freed it. It is *committing* until that commit record is durable, and *early* then.
+//! sooner. A block of such data is *uncommitted* until a commit record of the operations that freed
+//! it is sealed. It is *committing* until that record is durable, and *early* then.
 //!
-//! The durable tree still names such blocks. But a rollback to that tree, or opening it, also
+//! The checkpointed tree still names such blocks. But a rollback to that tree, or opening it, also
 //! applies the log up to the commit record before any data is read. No early block is reserved
-//! before the next durable checkpoint. It skips blocks that were already *told*
-//! to the medium.
+//! before the next checkpoint is durable. `release_checkpointed` skips blocks that were already
+//! *told* to the medium.
 //!
 //! Invariants:
 //! - nothing that is waiting or early is used by the committed state or a later one, a reader or an
@@ -127,12 +127,12 @@ impl Space {
         }
     }
 
-    /// A commit record was made of all operations so far. The previous commit record is durable.
+    /// A commit record of all operations so far is sealed. The previous one is durable.
     pub fn seal_discards(&mut self) {
         self.discards.committing = core::mem::take(&mut self.discards.uncommitted);
     }
 
-    /// That commit record is durable.
+    /// The sealed commit record is durable.
     pub fn commit_is_durable(&mut self) {
         let committing = core::mem::take(&mut self.discards.committing);
         for (start, end) in committing.iter() {

@@ -1,10 +1,10 @@
 //! Free space.
 //!
-//! A block is free if no state that may still be needed uses it. Those states are the durable one
-//! (newest metaroot), the one that a checkpoint is writing (frozen), and the working one. Each has
-//! its own bitmaps, in its own tree. So there is no list of blocks that become reusable at the next
-//! checkpoint. They are used in the checkpointed state and not in the working one ("almost free").
-//! In addition, a block is busy while it is
+//! A block is free if no state that may still be needed uses it. Those states are the checkpointed
+//! one (newest metaroot), the one that a checkpoint is writing (frozen), and the working one. Each
+//! has its own bitmaps, in its own tree. So there is no list of blocks that become reusable at the
+//! next checkpoint. They are used in the checkpointed state and not in the working one ("almost
+//! free"). In addition, a block is busy while it is
 //! - *reserved*: not yet part of any state;
 //! - *held*: freed since the last freeze after a commit record may have named it, so a replay of
 //!   the log may need it;

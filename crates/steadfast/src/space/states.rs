@@ -110,7 +110,8 @@ impl Space {
         self.fresh.clear();
     }
 
-    /// The frozen state has become the durable one: blocks freed before the freeze can be reused.
+    /// The frozen state has become the checkpointed one: blocks freed before the freeze can be
+    /// reused.
     ///
     /// An unreadable bitmap causes no failure here. It is read again when it is needed. If its
     /// group must stay in memory, the blocks freed in it wait for the next checkpoint.

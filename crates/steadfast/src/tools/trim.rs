@@ -48,7 +48,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok((0, None));
         }
         self.engine.with_survey(from, |group| {
-            // A volume that has failed does not know which state is the durable one.
+            // A volume that has failed does not know which state is the checkpointed one.
             self.engine.check_not_failed()?;
             // No state uses anything in the groups before it.
             let begin = group.as_ref().map_or(end, |group| group.start.clamp(from, end));

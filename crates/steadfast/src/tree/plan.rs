@@ -44,7 +44,7 @@ pub struct Plan {
     pub released: usize,
     /// Entries of dead lists that come with the change, besides those of its nodes; the caller sets
     /// this.
-    pub buried: usize,
+    pub dead_entries: usize,
     /// Groups of blocks, in order. With them the change releases neighbours only in these groups,
     /// in those of the nodes visited, and in groups whose bitmap changes anyway. Room for other
     /// groups was not counted.
@@ -157,7 +157,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             visited.iter().filter(|visited| visited.pointer.generation != generation).count();
         let nodes = copies as u64 + splits;
         let released = visited.len() + released;
-        Ok(Plan { nodes, visited, released, buried: 0, confined: None })
+        Ok(Plan { nodes, visited, released, dead_entries: 0, confined: None })
     }
 }
 

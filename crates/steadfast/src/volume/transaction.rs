@@ -250,7 +250,7 @@ mod tests {
             let volume =
                 Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).unwrap();
             let (root, caller) = (InodeNumber::ROOT, Caller::default());
-            volume.create(root, b"marked", NewNode::Regular, 0o644, &caller).unwrap();
+            volume.create(root, b"committed", NewNode::Regular, 0o644, &caller).unwrap();
             volume.transact().unwrap();
             let mut transaction = volume.begin().unwrap();
             volume.create(root, b"open", NewNode::Regular, 0o644, &caller).unwrap();
@@ -263,7 +263,7 @@ mod tests {
             medium.reads_left.store(usize::MAX, Ordering::Relaxed);
             panics += usize::from(panicked);
             assert!(!volume.engine.is_rolling_back(), "{reads} reads");
-            let found = volume.lookup(root, b"marked");
+            let found = volume.lookup(root, b"committed");
             assert!(panicked || found.is_ok(), "{reads} reads");
         }
         assert!((3..40).contains(&panics), "{panics} rollbacks panicked");

@@ -52,7 +52,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         wanted: &Wanted<'_>,
     ) -> Result<Plan> {
         let mut plan = self.store.plan(&roots.working, working.generation, wanted.changes)?;
-        plan.buried = wanted.dead;
+        plan.dead_entries = wanted.dead;
         let released = plan.nodes.min(working.snapshots.shared_nodes);
         let dead = wanted.dead as u64 + released * u64::from(self.store.superblock.metadata_copies);
         let more = More { groups: working.space.clean_groups(wanted.runs)?, dead };

@@ -25,8 +25,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// The working state must be at a transaction point: nothing is pending. Otherwise the caller
     /// finishes the checkpoint before it releases the commit lock. The freeze then skips a log
-    /// sequence number for the pending changes, so a commit record before the checkpoint is durable
-    /// would not continue the log.
+    /// sequence number for the pending changes, so a commit record that is written before the
+    /// checkpoint is durable would not continue the log.
     ///
     /// # Errors
     /// `Poisoned`: the working state of a volume that failed may be half of something. Nodes and

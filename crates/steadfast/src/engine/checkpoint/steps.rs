@@ -41,7 +41,7 @@ impl Upkeep {
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Writes the frozen state, if there is one, and makes it the durable one.
+    /// Writes the frozen state, if there is one, and makes it the checkpointed one.
     ///
     /// # Errors
     /// The medium's; the volume is read-only then. `OutOfMemory`: the next caller that needs the

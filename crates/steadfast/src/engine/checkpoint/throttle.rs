@@ -170,7 +170,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// The medium's; `OutOfMemory`. The caller drops the replay.
-    pub(crate) fn relieve_replay(&self, working: &mut Working) -> Result<()> {
+    pub(crate) fn throttle_replay(&self, working: &mut Working) -> Result<()> {
         let usage = self.store.cache_use();
         if usage.dirty <= dirty_max(&usage) || self.read_only || self.newer_state.is_some() {
             return Ok(());

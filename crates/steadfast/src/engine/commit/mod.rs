@@ -70,7 +70,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if wanted { self.commit_for_event() } else { self.check_open() }
     }
 
-    /// `held` is the result while the volume is held.
+    /// Joins or leads a group commit: returns when everything accepted so far is durable. While the
+    /// volume is held, the result is `held`.
     fn group_commit(&self, held: Result<()>) -> Result<()> {
         self.ensure_writable()?;
         let _present = self.committers.join();

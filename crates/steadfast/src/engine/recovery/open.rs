@@ -1,5 +1,5 @@
-//! Opening. It reads the superblock, the metaroots and the bounded intent log with
-//! what is behind its end. It reads the data of the last record if that must be checked (4 MiB at
+//! Opening. It reads the superblock, the metaroots and the bounded intent log with what is behind
+//! its end. It reads the data of the last record if that must be checked (4 MiB at
 //! most). Without a log to replay it reads the key of the newest snapshot. The log is put into the
 //! tree [when that is needed](crate::engine::recovery::overlay).
 //!
@@ -10,7 +10,7 @@
 //! - a newer state that is damaged is [given up](Engine::give_up_newer) by a checkpoint, where the
 //!   caller asks to recover;
 //! - where the log must be replayed and changes more nodes than the cache holds, the replay
-//!   [writes them out](Engine::relieve_replay) to free blocks.
+//!   [writes them out](Engine::throttle_replay) to free blocks.
 
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -144,7 +144,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Self::with_state(medium, platform, superblock, metaroot, &options)
     }
 
-    /// A volume whose working state is the durable one.
+    /// A volume whose working state is the checkpointed one.
     #[inline(never)]
     pub(crate) fn with_state(
         medium: M,
@@ -185,7 +185,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         })
     }
 
-    /// The working state that equals the durable one of `metaroot`.
+    /// The working state that equals the checkpointed one of `metaroot`.
     pub(crate) fn working_at(&self, metaroot: &Metaroot) -> Result<Boxed<Working>> {
         working_state(&self.store, &self.store.superblock_now(), metaroot, self.space_memory)
     }

@@ -20,11 +20,11 @@ use crate::tree::{Plan, PlannedChange};
 use crate::types::{BlockRun, Generation};
 
 /// Approximate memory of a waiting entry, bytes.
-const DYING_MEMORY: usize = 64;
+const PENDING_DEAD_MEMORY: usize = 64;
 /// Values put into the tree at once: about two full leaves, so that the plan stays small.
 const ROUND_VALUES: usize = 6;
 /// Minimum and maximum of waiting entries.
-const DYING_LIMITS: (usize, usize) = (32, 4096);
+const PENDING_DEAD_LIMITS: (usize, usize) = (32, 4096);
 
 impl Working {
     /// Whether the newest snapshot holds blocks born in `birth`.
@@ -45,7 +45,8 @@ impl Working {
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Limit of the entries that wait in memory before they are put into the tree.
     pub(crate) fn pending_dead_max(&self) -> usize {
-        (self.space_memory / DYING_MEMORY / 4).clamp(DYING_LIMITS.0, DYING_LIMITS.1)
+        (self.space_memory / PENDING_DEAD_MEMORY / 4)
+            .clamp(PENDING_DEAD_LIMITS.0, PENDING_DEAD_LIMITS.1)
     }
 
     /// Puts some of the waiting entries into the newest snapshot's dead list. Returns `true` if

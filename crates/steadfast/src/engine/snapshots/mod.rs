@@ -1,8 +1,8 @@
 //! Snapshots: what is stored of them, and the blocks that only they hold.
 //!
-//! A snapshot is a durable state whose root the live tree stores under a key. So taking one costs
-//! the same at any size of the volume. The *birth* of its blocks, the generation that allocated
-//! them, keeps them from being reused:
+//! A snapshot is a checkpointed state whose root the live tree stores under a key. So taking one
+//! costs the same at any size of the volume. The *birth* of its blocks, the generation that
+//! allocated them, keeps them from being reused:
 //!
 //! - A block that the live tree releases and that was born after the newest snapshot belongs to no
 //!   snapshot and is freed. A block that was born earlier goes to the *dead list* of the newest

@@ -1,4 +1,4 @@
-//! The intent log after the durable metaroot.
+//! The intent log after the newest metaroot.
 
 use alloc::format;
 use alloc::string::String;
