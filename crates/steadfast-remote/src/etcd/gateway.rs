@@ -177,3 +177,7 @@ fn tls_config(files: &TlsFiles) -> Result<TlsConfig, TlsError> {
         .unversioned_rustls_crypto_provider(tls_provider())
         .build())
 }
+
+#[cfg(test)]
+#[path = "gateway_tests.rs"]
+mod tests;

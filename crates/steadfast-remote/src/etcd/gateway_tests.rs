@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::gateway::Gateway;
-use super::store::{Store, StoreError, Transaction};
+use super::Gateway;
+use crate::etcd::store::{Store, StoreError, Transaction};
 use crate::server::TlsFiles;
 
 /// Answers every request with the same bytes, and counts requests.

@@ -31,8 +31,6 @@ mod wire;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
-mod gateway_tests;
-#[cfg(test)]
 mod simulation;
 
 use std::time::Duration;
