@@ -1,5 +1,5 @@
-//! What the programs for emulated boards share: the start of the machine, memory that is measured,
-//! and a medium in RAM that loses power where it is told to.
+//! What the programs for emulated boards share. That is the start of the machine, memory that is
+//! measured, and a medium in RAM that loses power where it is told to.
 //!
 //! There is one task and no interrupt. Everything that is `Sync` here relies on that.
 #![no_std]

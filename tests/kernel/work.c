@@ -1,8 +1,14 @@
 // The operations of the VFS on a mounted volume, each compared with what it must do. One line for
-// each failure; the exit code is their number. `work DIR` runs all; `work again DIR` opens the
-// handle of an earlier run; `work full DIR` fills the volume; `work write DIR FIRST` writes for ever
-// and acknowledges what fsync has confirmed; `work panic DIR` makes the core panic while others use
-// it; `work memory DIR` takes memory until the caches shrink. The last four are in load.c; what several processes do to one name is in race.c.
+// each failure; the exit code is their number.
+//
+// - `work DIR` runs all;
+// - `work again DIR` opens the handle of an earlier run;
+// - `work full DIR` fills the volume;
+// - `work write DIR FIRST` writes for ever and acknowledges what fsync has confirmed;
+// - `work panic DIR` makes the core panic while others use it;
+// - `work memory DIR` takes memory until the caches shrink.
+//
+// The last four are in load.c. What several processes do to one name is in race.c.
 #include "check.h"
 
 static ino_t number(const char *name)

@@ -1,15 +1,18 @@
 //! littlefs over the NAND model: the load of docs/FLASH.md's figures, so that both stand beside
 //! each other.
 //!
-//! A 1 Gbit SLC part. littlefs has no way around a block that is bad from the factory and no map of
-//! good ones, so it is shown the good blocks in a row; the model corrects flipped bits for it, as
-//! the driver of such a part would. Its parameters are those that its documentation names for NAND:
-//! reads and programs of a page, erase blocks of the part, 500 cycles to move metadata.
+//! The part is a 1 Gbit SLC. A block may be bad from the factory, and littlefs has no way around it
+//! and no map of good ones. So it is shown the good blocks in a row. The model corrects flipped
+//! bits for it, as the driver of such a part would. Its parameters are those that its documentation
+//! names for NAND: reads and programs of a page, erase blocks of the part, 500 cycles to move
+//! metadata.
 //!
-//! Files of 64 KiB in directories of 100 until 90 % of the blocks are used; 200 synced overwrites
-//! of 4 KiB of 20 of them in turn, as in `crates/steadfast-torture/src/flash/figures.rs`; then
-//! synced overwrites at random places of all files. Everything counted and priced by the model is
-//! independent of the machine.
+//! The load, as in `crates/steadfast-torture/src/flash/figures.rs`:
+//! - files of 64 KiB in directories of 100, until 90 % of the blocks are used;
+//! - 200 synced overwrites of 4 KiB, of 20 files in turn;
+//! - synced overwrites at random places of all files.
+//!
+//! Everything counted and priced by the model is independent of the machine.
 
 use littlefs2::consts::{U64, U2048};
 use littlefs2::fs::{Allocation, Filesystem};

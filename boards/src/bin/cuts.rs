@@ -1,6 +1,6 @@
-//! A power cut at every write and every flush of a short run, three times: what was not flushed is
-//! kept, lost, or kept in every other unit. After each cut the volume must be the state at the last
-//! acknowledged transaction point, or at the one that was in flight.
+//! Cuts the power at every write and every flush of a short run, three times. What was not flushed
+//! is kept, lost, or kept in every other unit. After each cut the volume must be the state at the
+//! last acknowledged transaction point, or at the one that was in flight.
 #![no_std]
 #![no_main]
 

@@ -609,8 +609,8 @@ int64_t sf_copy_range(struct sf_file *from,
 // file, by sharing blocks. Fails if sharing is impossible. `length` 0 means up to the end of the
 // source. Returns the number of bytes. Offsets and length must be multiples of the block size. The
 // range may end off a block boundary only at the end of the source, if the target does not
-// continue after it. -SF_EINVAL: this rule is violated, the ranges overlap in one file, or the
-// range extends beyond the end of the source.
+// continue after it. Fails with -SF_EINVAL if this rule is violated, if the ranges overlap in one
+// file, or if the range ends beyond the source.
 int64_t sf_clone_range(struct sf_file *from,
                        int64_t from_offset,
                        struct sf_file *to,
@@ -783,8 +783,8 @@ int sf_statistics(struct sf_volume *volume, struct sf_space *space);
 int sf_info(struct sf_volume *volume, struct sf_volume_info *info);
 
 // Takes a snapshot of the present state of the volume, which becomes a transaction point. The name
-// has 1 to 63 bytes of UTF-8 without a slash. -SF_EEXIST: a snapshot of this name exists.
-// -SF_ENOSPC: with the snapshot, later removals of files might not find the space that they need.
+// has 1 to 63 bytes of UTF-8 without a slash. Fails with -SF_EEXIST if a snapshot of this name
+// exists. Fails with -SF_ENOSPC if later removals of files might then lack space.
 int sf_snapshot_create(struct sf_volume *volume, const char *name);
 
 // Copies up to `count` snapshots younger than generation `after` (0: all), oldest first. Returns
@@ -878,14 +878,14 @@ const char *sf_version(void);
 int sf_format(const struct sf_device *device, const struct sf_format_options *options);
 
 // Opens the volume on a device. The description is copied; its functions and `user` are used until
-// the volume is closed. `options` may be NULL. On failure `*volume` is unchanged. -SF_EOVERFLOW:
-// the volume is larger than the device. -SF_ENOBUFS: the arena is too small to open the volume
-// (without an operating system); nothing is lost.
+// the volume is closed. `options` may be NULL. On failure `*volume` is unchanged. Fails with
+// -SF_EOVERFLOW if the volume is larger than the device. Without an operating system it fails with
+// -SF_ENOBUFS if the arena is too small to open the volume; nothing is lost.
 int sf_open(const struct sf_device *device, const struct sf_open_options *options, struct sf_volume **volume);
 
 // Closes a volume. Sets a last transaction point if the mask has SF_ON_UNMOUNT; otherwise
-// uncommitted changes are dropped. -SF_EBUSY: files, directories or a transaction are open, and
-// the volume stays open. In every other case, even after another error, the volume is closed and
+// uncommitted changes are dropped. Fails with -SF_EBUSY if files, directories or a transaction are
+// open; the volume stays open. In every other case, even after another error, the volume is closed and
 // the pointer becomes invalid. NULL is allowed and does nothing.
 int sf_close(struct sf_volume *volume);
 

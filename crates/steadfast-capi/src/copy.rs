@@ -63,8 +63,8 @@ pub unsafe extern "C" fn sf_copy_range(
 /// file, by sharing blocks. Fails if sharing is impossible. `length` 0 means up to the end of the
 /// source. Returns the number of bytes. Offsets and length must be multiples of the block size. The
 /// range may end off a block boundary only at the end of the source, if the target does not
-/// continue after it. -SF_EINVAL: this rule is violated, the ranges overlap in one file, or the
-/// range extends beyond the end of the source.
+/// continue after it. Fails with -SF_EINVAL if this rule is violated, if the ranges overlap in one
+/// file, or if the range ends beyond the source.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_clone_range(
     from: *mut sf_file,

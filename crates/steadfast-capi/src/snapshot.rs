@@ -96,8 +96,8 @@ pub unsafe fn name<'a>(name: *const c_char, what: &str) -> Outcome<&'a str> {
 }
 
 /// Takes a snapshot of the present state of the volume, which becomes a transaction point. The name
-/// has 1 to 63 bytes of UTF-8 without a slash. -SF_EEXIST: a snapshot of this name exists.
-/// -SF_ENOSPC: with the snapshot, later removals of files might not find the space that they need.
+/// has 1 to 63 bytes of UTF-8 without a slash. Fails with -SF_EEXIST if a snapshot of this name
+/// exists. Fails with -SF_ENOSPC if later removals of files might then lack space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_snapshot_create(volume: *mut sf_volume, name: *const c_char) -> c_int {
     call_int("sf_snapshot_create", || {

@@ -185,9 +185,9 @@ pub unsafe extern "C" fn sf_format(
 }
 
 /// Opens the volume on a device. The description is copied; its functions and `user` are used until
-/// the volume is closed. `options` may be NULL. On failure `*volume` is unchanged. -SF_EOVERFLOW:
-/// the volume is larger than the device. -SF_ENOBUFS: the arena is too small to open the volume
-/// (without an operating system); nothing is lost.
+/// the volume is closed. `options` may be NULL. On failure `*volume` is unchanged. Fails with
+/// -SF_EOVERFLOW if the volume is larger than the device. Without an operating system it fails with
+/// -SF_ENOBUFS if the arena is too small to open the volume; nothing is lost.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_open(
     device: *const sf_device,
@@ -209,9 +209,9 @@ pub unsafe extern "C" fn sf_open(
 }
 
 /// Closes a volume. Sets a last transaction point if the mask has SF_ON_UNMOUNT; otherwise
-/// uncommitted changes are dropped. -SF_EBUSY: files, directories or a transaction are open, and
-/// the volume stays open. In every other case, even after another error, the volume is closed and
-/// the pointer becomes invalid. NULL is allowed and does nothing.
+/// uncommitted changes are dropped. Fails with -SF_EBUSY if files, directories or a transaction are
+/// open; the volume stays open. In every other case, even after another error, the volume is closed
+/// and the pointer becomes invalid. NULL is allowed and does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_close(volume: *mut sf_volume) -> c_int {
     call_int("sf_close", || {

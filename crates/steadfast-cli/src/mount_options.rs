@@ -40,7 +40,8 @@ pub struct MountSettings {
     pub allow_other: bool,
     /// Access times are updated as with relatime.
     pub access_times: bool,
-    /// The kernel collects small writes before it sends them. `None`: if the volume is large enough.
+    /// The kernel collects small writes before it sends them. `None`: if the volume is large
+    /// enough.
     pub write_back: Option<bool>,
     /// Kernels of a volume that nodes share may keep names and attributes.
     pub delegations: bool,

@@ -23,9 +23,9 @@
 //! as large as before. The emptying has brought back as much, so the unit stays.
 //!
 //! A new name takes room, too, and a tree that gets one level higher takes it for some ten nodes. A
-//! volume that keeps a unit for emptied files keeps half of one for that. A smaller one, which has a
-//! write-back cache only on demand, keeps nothing: there a name that is made between a write and its
-//! write-back can take the room of the last unit.
+//! volume that keeps a unit for emptied files keeps half of one for that. A smaller one
+//! has a write-back cache only on demand, and keeps nothing. There a name that is made between a
+//! write and its write-back can take the room of the last unit.
 //!
 //! The last unit of room is only for writes that do not extend a file, so a full volume can be
 //! overwritten. A file that grows there gets ENOSPC. The last write of the file, or the flags of

@@ -21,10 +21,11 @@
 //! Modules: [`session`] owns the threads. [`workers`] receive and answer requests, over [`device`]
 //! or over io_uring ([`ring`]). [`listeners`] decides which of them listen, and which stand by.
 //! [`filesystem`] converts requests to operations. [`cluster`] forwards the requests of other
-//! machines' kernels to the machine that owns the volume. [`control`] waits for the kernel. [`pull`] writes back the kernel's
-//! dirty pages, and [`admission`] bounds them by the room of the volume. [`node`] and [`open`]
-//! track the inodes and open files of the kernel. [`snapshots`] serves `.snapshots`. [`null`] is
-//! the same transport without a volume, as a baseline for measurements.
+//! machines' kernels to the machine that owns the volume. [`control`] waits for the kernel.
+//! [`pull`] writes back the kernel's dirty pages, and [`admission`] bounds them by the room of the
+//! volume. [`node`] and [`open`] track the inodes and open files of the kernel. [`snapshots`]
+//! serves `.snapshots`. [`null`] is the same transport without a volume, as a baseline for
+//! measurements.
 
 mod abi;
 mod admission;

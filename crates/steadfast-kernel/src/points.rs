@@ -167,8 +167,8 @@ pub unsafe extern "C" fn sfk_snapshot_list(
 }
 
 /// Writes up to `room` inodes from `next` on that differ between the snapshots `before` and
-/// `after`. If `after` is empty, the live volume stands for it. Returns their number. `next` is then
-/// where the list goes on; 0: it has ended.
+/// `after`. If `after` is empty, the live volume stands for it. Returns their number. `next` is
+/// then where the list goes on; 0: it has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sfk_snapshot_diff(
     volume: &Core,

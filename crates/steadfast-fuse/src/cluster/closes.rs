@@ -4,8 +4,8 @@
 //! locks of the process, and sets a transaction point if the mask has `close`. It returns the error
 //! of mapped pages that could not be stored, and it refuses a file that is stale. Most closes need
 //! nothing of that. The owner knows the mask, the errors and the stale files, and tells with the
-//! answer that opens a file (`filesystem/closing.rs`). This node knows of locks and mappings, because
-//! all requests pass here.
+//! answer that opens a file (`filesystem/closing.rs`). This node knows of locks and mappings,
+//! because all requests pass here.
 //!
 //! The kernel still sends FLUSH to this node. Without (FOPEN_NOFLUSH) it would not write back
 //! mapped pages at a close, and a lock that is taken later could not bring FLUSH back.
@@ -16,8 +16,8 @@
 //! - of a file whose node id has the tag of that answer. A rollback changes the tag. It recalls
 //!   nothing from a node whose time has ended, so a file of before it would not be known as stale;
 //! - of a file all of whose open descriptors were opened so since the last recall;
-//! - while no program of this node has asked for a lock of the file, or written to it through a
-//!   mapping, since it was closed everywhere on this node.
+//! - while no program of this node has asked for a lock of the file, or written to a mapping of it.
+//!   That counts from when the file was last closed everywhere on this node.
 //!
 //! So the owner would answer each of them with success, and change nothing.
 

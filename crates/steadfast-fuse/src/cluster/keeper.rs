@@ -12,8 +12,8 @@
 //!   be sent in any case. Before it this node has the kernel ask again ([`super::page_keeper`]). So
 //!   the kernel never goes on with a size that is older than an answered change;
 //! - only GETATTR and STATX count as the first answer, because the kernel drops a cached ACL there.
-//!   Nothing that tells of the time of its change settles a directory, so there each answer that
-//!   may be kept has to be one of these.
+//!   A directory is settled by nothing that tells of the time of its change. So there each answer
+//!   that may be kept has to be one of these.
 //!
 //! Names have no such gap: a recall begins a new epoch of names. An answer that was asked for in an
 //! earlier one is expired from the start.

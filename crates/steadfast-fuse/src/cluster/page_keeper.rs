@@ -6,8 +6,8 @@
 //! no node reads a page longer than it may keep attributes, even one that hears of no recall.
 //!
 //! Invariants:
-//! - Before a notification about pages the size that the kernel has is that of before the change, or
-//!   right ([`crate::pull`]). Behind it, and before a change is confirmed, it is right.
+//! - Before a notification about pages the size that the kernel has is that of before the change,
+//!   or right ([`crate::pull`]). Behind it, and before a change is confirmed, it is right.
 //! - The kernel takes a larger size only when it has dropped the pages that end at the smaller one.
 //!   These pages show zero bytes from there on. The kernel takes a smaller size first: a read that
 //!   finds the end tells the kernel so, unless a notification has overtaken it.

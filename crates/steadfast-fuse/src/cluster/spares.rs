@@ -1,6 +1,6 @@
 //! [`Spares`]: attributes that an answer of the owner has told, for the next request that asks.
 //!
-//! The kernel may not keep the attributes of most answers ([`super::keeper`]), and asks again at
+//! The kernel may not keep the attributes of most answers ([`super::keeper`]). It asks again at
 //! once: behind CREATE and LOOKUP, or for each of two checks of a permission. The owner has
 //! delegated them to this node all the same. So this node gives the next GETATTR the same ones,
 //! once, and the kernel keeps nothing of that.
@@ -10,9 +10,10 @@
 //! is sent until it is answered.
 //!
 //! Invariants:
-//! - Attributes are kept only of an answer that no request of this node has touched, and no recall
-//!   has met, since that answer was asked for. They go before such a request is sent, before such a
-//!   recall is confirmed, with the time of the delegation, and with the session.
+//! - The attributes of an answer are kept only if nothing has met them since that answer was asked
+//!   for. Neither a request of this node nor a recall may have. They go before such a request is
+//!   sent, before such a recall is confirmed, with the time of the delegation, and with the
+//!   session.
 //! - So they are those that the owner would tell at the moment when they are given.
 //!
 //! Everything happens under the lock of the channel. Requests have numbers that grow there.

@@ -122,8 +122,8 @@ impl Delegations {
         granted.then_some(valid)
     }
 
-    /// Whether the node of a kernel may answer closes for [`CLOSES_VALID`]. `asked`: from before the
-    /// mask was read.
+    /// Whether the node of a kernel may answer closes for [`CLOSES_VALID`]. `asked`: from before
+    /// the mask was read.
     pub(super) fn grant_closes(&self, kernel: u64, asked: Instant) -> bool {
         // As for attributes: no change of the mask is under way, or was done since.
         (self.lasting)() >= CLOSES_VALID + LATE + TICKS

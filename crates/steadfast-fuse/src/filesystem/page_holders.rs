@@ -43,8 +43,8 @@ pub(crate) const WAIT: Duration = Duration::from_millis(620);
 /// Most files that are known, with one more for each reader. Beyond them a reader has the pages of
 /// another file dropped first.
 const INODES_MAX: usize = 1 << 16;
-/// How long an answer about attributes waits for changes of the file. Most take far less. A long one
-/// (a copy of gigabytes, a synced write) must not keep others from looking at the file.
+/// How long an answer about attributes waits for changes of the file. Most take far less. A long
+/// one (a copy of gigabytes, a synced write) must not keep others from looking at the file.
 const CHANGE_WAIT: Duration = Duration::from_millis(10);
 
 /// A kernel that may have pages of a file.

@@ -19,9 +19,9 @@
 //!
 //! That matters at the start, too. The kernel sends requests as soon as each queue has one entry. A
 //! request that arrives before the other entries do may wait in the queue beside free entries until
-//! some answer comes. So the last queue begins when all others are complete. It has *started* once a
-//! request of this process through it is answered, because requests are dispatched in order. Before
-//! that its threads do not wait for the control thread.
+//! some answer comes. So the last queue begins when all others are complete. It has *started* once
+//! a request of this process through it is answered, because requests are dispatched in order.
+//! Before that its threads do not wait for the control thread.
 //!
 //! The rings let the kernel do its part of the work at any time (no `DEFER_TASKRUN`). With
 //! `DEFER_TASKRUN` that work waits for a call of the thread. A killed daemon can then leave

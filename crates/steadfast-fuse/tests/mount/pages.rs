@@ -1,5 +1,5 @@
-//! Pages of files on several nodes. Mappings, and splice(2) as sendfile(2) uses it, read through the
-//! kernel's pages, also in files that stay open. They show what other nodes have changed.
+//! Pages of files on several nodes. Mappings, and splice(2) as sendfile(2) uses it, read through
+//! the kernel's pages, also in files that stay open. They show what other nodes have changed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -112,7 +112,8 @@ fn what_is_synced_from_a_mapping_reaches_other_mappings() {
     let maps: Vec<_> = open.iter().map(|file| sys::Mapping::new(file, SIZE).unwrap()).collect();
     for round in 1..10_u32 {
         let from = round as usize % 3;
-        // A store to a page that another node has changed meanwhile must not bring the old one back.
+        // A store to a page that another node has changed meanwhile must not bring the old one
+        // back.
         maps[from].counter(0).store(round, Ordering::Relaxed);
         maps[from].sync().unwrap();
         for map in &maps {

@@ -2,10 +2,14 @@
 //! target, counted per minute.
 //!
 //! The published test ran random file and directory operations for five minutes and gave their
-//! number per minute. It does not say which operations. Here, out of a hundred, 22 create a file
-//! (up to 16 KiB), 18 read one, 12 append to one, and 8 overwrite a part. 14 read attributes, 6
-//! list a directory, 8 rename, 8 delete, 3 make a directory, and 1 removes an empty one. When the
-//! wanted number of files exists, a creation deletes one first, so the tree ages and does not grow.
+//! number per minute. It does not say which operations. Here the shares are, in percent:
+//!
+//! - create a file of up to 16 KiB: 22; read one: 18; append to one: 12; overwrite a part: 8;
+//! - read attributes: 14; list a directory: 6; rename: 8; delete: 8;
+//! - make a directory: 3; remove an empty one: 1.
+//!
+//! When the wanted number of files exists, a creation deletes one first. So the tree ages and does
+//! not grow.
 
 use super::content::{Content, below};
 use super::{Bench, TestSpec, Timed, Workload};

@@ -3,9 +3,9 @@
 //! Nodes, metaroots and log records carry the uuid of format, so that uuid stays. A new uuid has
 //! its own field and identifies the volume from then on. So neither the log nor the state changes.
 //!
-//! A power cut leaves the old names or the new ones, and perhaps a second copy that differs. The next
-//! change, a scrub or a repair makes them equal. [`Volume::set_label`](crate::Volume::set_label)
-//! changes the label of a volume that is open.
+//! A power cut leaves the old names or the new ones, and perhaps a second copy that differs. The
+//! next change, a scrub or a repair makes them equal.
+//! [`Volume::set_label`](crate::Volume::set_label) changes the label of a volume that is open.
 
 use steadfast_media::Medium;
 

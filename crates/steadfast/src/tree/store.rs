@@ -62,8 +62,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().usage()
     }
 
-    /// Memory that [`give_back`](Self::give_back) could free now, in bytes. 0 if the cache is in use
-    /// at this moment.
+    /// Memory that [`give_back`](Self::give_back) could free now, in bytes. 0 if the cache is in
+    /// use at this moment.
     pub fn can_give_back(&self) -> usize {
         let node = self.superblock.node_size as usize + NODE_OVERHEAD;
         let usage = self.cache.try_lock().map(|cache| cache.usage());

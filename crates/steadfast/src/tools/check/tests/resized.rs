@@ -78,8 +78,8 @@ fn resized_volumes_with_snapshots_are_clean() {
     }
 }
 
-/// Format and a resize erase a slot of metaroots. The next checkpoint writes its first copy, and the
-/// writer may be killed before the second one.
+/// Format and a resize erase a slot of metaroots. The next checkpoint writes its first copy, and
+/// the writer may be killed before the second one.
 #[test]
 fn an_end_between_the_first_two_copies_of_a_slot_is_no_damage() {
     for grows in [false, true] {
