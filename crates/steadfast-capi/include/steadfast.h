@@ -885,8 +885,8 @@ int sf_open(const struct sf_device *device, const struct sf_open_options *option
 
 // Closes a volume. Sets a last transaction point if the mask has SF_ON_UNMOUNT; otherwise
 // uncommitted changes are dropped. Fails with -SF_EBUSY if files, directories or a transaction are
-// open; the volume stays open. In every other case, even after another error, the volume is closed and
-// the pointer becomes invalid. NULL is allowed and does nothing.
+// open; the volume stays open. In every other case, even after another error, the volume is closed
+// and the pointer becomes invalid. NULL is allowed and does nothing.
 int sf_close(struct sf_volume *volume);
 
 // Copies the value of an attribute, such as "user.origin". Returns its length. -SF_ERANGE: the
