@@ -43,7 +43,7 @@ pub use background::{BackgroundFailure, BackgroundThread, Waker, turns};
 pub use date::civil_from_days;
 pub use entropy::random_uuid;
 pub use file::{FileMedium, FileOptions, LockMode, OpenError, Owner, Part, Window};
-pub use platform::HostPlatform;
+pub use platform::{HostPlatform, crc32c};
 pub use unfinished::{Held, Unfinished, remove_unfinished};
 pub use whole::{
     Durability, Links, MODE_PRIVATE, MODE_PUBLIC, WholeFile, WholeImage, hold_replaced, write_whole,

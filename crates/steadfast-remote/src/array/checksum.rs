@@ -9,7 +9,7 @@ use super::BLOCK;
 
 /// The checksum of these bytes.
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+    steadfast_host::crc32c(bytes)
 }
 
 /// The polynomial, lowest bit first.
