@@ -7,7 +7,8 @@
 # reached, the packages are installed with `dpkg --root` into an empty directory that gets the
 # host's C library, and the command runs in there.
 #   PACKAGES        a directory with packages that `make deb` made before
-#   PROFILE         of cargo, for packages that are made (default release, which other tests have built)
+#   PROFILE         of cargo, for packages that are made (default release, which other tests have built);
+#                   with dist the command may have 8 MB
 #   DEBIAN_MIRROR   where packages come from (default http://deb.debian.org/debian)
 source "$(dirname "$0")/lib.sh"
 plain && { echo "package: skipped: nothing of this is about another file system"; exit 0; }
@@ -78,6 +79,9 @@ for place in 0:usr/bin/steadfast 1:usr/bin/steadfast-lab "2:usr/lib/$multiarch/l
     readelf -SW "$WORK/binary" >"$WORK/sections"
     ! grep -qE '\.(symtab|debug_info) ' "$WORK/sections" ||
         die "${place#*:} has symbols that only debuggers use"
+    [ "$place-${PROFILE:-}" != 0:usr/bin/steadfast-dist ] ||
+        [ "$(stat -c %s "$WORK/binary")" -le 8000000 ] ||
+        die "${place#*:} has $(stat -c %s "$WORK/binary") bytes, more than 8000000"
 done
 ok "four packages of version $version"
 

@@ -2,7 +2,7 @@
 # `make static`: the command as one file without a library. It is small, and it makes, mounts and
 # checks a volume in a root that has nothing but it.
 #   STATIC         such a file that is built already
-#   STATIC_LIMIT   the most bytes that it may have (default 8.25 MiB)
+#   STATIC_LIMIT   the most bytes that it may have (default 8 MB)
 source "$(dirname "$0")/lib.sh"
 plain && { echo "static: skipped: nothing of this is about another file system"; exit 0; }
 start static
@@ -23,7 +23,7 @@ readelf -lW "$STATIC" >"$WORK/segments"
 readelf -dW "$STATIC" >"$WORK/dynamic"
 ! grep -q NEEDED "$WORK/dynamic" || die "$STATIC wants libraries"
 bytes=$(stat -c %s "$STATIC")
-limit=${STATIC_LIMIT:-8650752}
+limit=${STATIC_LIMIT:-8000000}
 [ "$bytes" -le "$limit" ] || die "$bytes bytes, more than $limit"
 ok "one file of $bytes bytes"
 
