@@ -146,7 +146,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let _commit = self.commit.lock();
         self.ensure_writable()?;
         self.check_not_held()?;
-        self.check_alone(true)?;
+        self.check_other_writer(true)?;
         let (store, old) = (&self.store, self.store.superblock_now());
         let mut new = old.clone();
         new.set_label(label)?;

@@ -93,7 +93,7 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     checkpoint: Mutex<P::Mutex, ()>,
     others: Mutex<P::Mutex, MountWatch>,
     /// Time of the last look at it, milliseconds; 0: never.
-    looked_ms: AtomicU32,
+    checked_ms: AtomicU32,
     working: Mutex<P::Mutex, Boxed<Working>>,
     view: RwLock<P::RwLock, View>,
     space_memory: usize,

@@ -13,7 +13,7 @@
 //!
 //! The check runs before the first and the last step of a checkpoint. It also runs before an
 //! operation, or before the commit record of a transaction point, if the last check is
-//! [`LOOK_EVERY_MS`] old. So a writer that resumes after a pause checks before it writes anything.
+//! [`CHECK_EVERY_MS`] old. So a writer that resumes after a pause checks before it writes anything.
 //! The check cannot prevent what two writers do to each other within that time. A volume opened as
 //! [shared](crate::OpenOptions::shared) checks before and after every commit record and metaroot.
 //! See docs/decisions/0032-two-openers.md.
@@ -34,7 +34,7 @@ use crate::sabotage::{Sabotage, planted};
 use crate::types::Generation;
 
 /// How long a check is valid for operations and commit records, milliseconds.
-const LOOK_EVERY_MS: u32 = 1000;
+const CHECK_EVERY_MS: u32 = 1000;
 
 /// Number of log blocks that are checked: those of a group, which its writer changes by turns.
 const TAIL: usize = 2;
@@ -90,35 +90,35 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned`.
-    pub(super) fn look_now_and_then(&self) -> Result<()> {
-        if !self.look_is_due() {
+    pub(super) fn check_writer_if_due(&self) -> Result<()> {
+        if !self.check_is_due() {
             return Ok(());
         }
-        self.look_unless_held()
+        self.check_writer_unless_locked()
     }
 
     /// Before a replay writes nodes to free blocks, also in a rollback, which holds the lock.
     ///
     /// # Errors
     /// `Poisoned`.
-    pub(super) fn look_unless_held(&self) -> Result<()> {
+    pub(super) fn check_writer_unless_locked(&self) -> Result<()> {
         if !self.may_be_shared() {
             return Ok(());
         }
         // The thread that holds the lock is about to check, or has just done so.
         match self.others.try_lock() {
-            Some(others) => self.look(&others),
+            Some(others) => self.check_now(&others),
             None => Ok(()),
         }
     }
 
-    fn look_is_due(&self) -> bool {
-        let looked = self.looked_ms.load(Ordering::Relaxed);
-        looked == 0 || self.now_ms().wrapping_sub(looked) >= LOOK_EVERY_MS
+    fn check_is_due(&self) -> bool {
+        let checked = self.checked_ms.load(Ordering::Relaxed);
+        checked == 0 || self.now_ms().wrapping_sub(checked) >= CHECK_EVERY_MS
     }
 
     /// Whether a check surrounds every commit record and metaroot.
-    fn looks_always(&self) -> bool {
+    fn checks_always(&self) -> bool {
         self.shared && !planted(Sabotage::TrustForASecond)
     }
 
@@ -134,7 +134,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned`, and those of `write`.
-    pub(super) fn write_alone(
+    pub(super) fn write_checked(
         &self,
         always: bool,
         write: impl FnOnce() -> Result<()>,
@@ -145,12 +145,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         // Held throughout: another thread must not mistake this write for another writer's.
         let mut others = self.others.lock();
-        if always || self.looks_always() || self.look_is_due() {
-            self.look(&others)?;
+        if always || self.checks_always() || self.check_is_due() {
+            self.check_now(&others)?;
         }
         write()?;
         done(&mut others);
-        if self.looks_always() { self.look(&others) } else { Ok(()) }
+        if self.checks_always() { self.check_now(&others) } else { Ok(()) }
     }
 
     /// Before blocks that are free in this state change: a newer state of another writer may use
@@ -158,13 +158,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned`.
-    pub(crate) fn check_alone(&self, always: bool) -> Result<()> {
-        self.write_alone(always, || Ok(()), |_| {})
+    pub(crate) fn check_other_writer(&self, always: bool) -> Result<()> {
+        self.write_checked(always, || Ok(()), |_| {})
     }
 
     /// Runs `discard`, after which blocks of the log may read as anything: they are no longer
     /// checked.
-    pub(super) fn discard_alone(&self, discard: impl FnOnce()) {
+    pub(super) fn discard_checked(&self, discard: impl FnOnce()) {
         if self.may_be_shared() && self.store.medium.wants_discards() {
             let mut others = self.others.lock();
             others.tail = [None; TAIL];
@@ -178,8 +178,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned` if it has.
-    fn look(&self, others: &MountWatch) -> Result<()> {
-        self.looked_ms.store(self.now_ms(), Ordering::Relaxed);
+    fn check_now(&self, others: &MountWatch) -> Result<()> {
+        self.checked_ms.store(self.now_ms(), Ordering::Relaxed);
         // A volume that is being made has no metaroot yet; what is there belongs to an earlier one.
         let is_made = others.durable.generation > Generation(0);
         if !is_made || planted(Sabotage::TrustToBeAlone) {
@@ -199,7 +199,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned`, and those of `restore`.
-    pub(super) fn restore_alone(
+    pub(super) fn restore_checked(
         &self,
         working: &mut Working,
         restore: impl FnOnce(&mut Working) -> Result<()>,
@@ -208,7 +208,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return restore(working);
         }
         let mut others = self.others.lock();
-        self.look(&others)?;
+        self.check_now(&others)?;
         let restored = restore(working);
         *others = self.as_it_is(working);
         restored

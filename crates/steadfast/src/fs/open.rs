@@ -11,7 +11,7 @@ use crate::types::InodeNumber;
 use crate::volume::Volume;
 
 /// Limit of the open orphans that one step skips.
-const HELD_MAX: usize = 1024;
+const SKIPPED_MAX: usize = 1024;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Keeps the inode alive while it has no name, until [`release`](Self::release) is called as
@@ -81,7 +81,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub(crate) fn orphan_step(&self) -> Result<bool> {
         let parameters = self.parameters();
         let mut behind = 0;
-        for _ in 0..HELD_MAX {
+        for _ in 0..SKIPPED_MAX {
             let Some(inode) = orphan::following(&self.engine.reader()?, behind)? else {
                 return Ok(false);
             };
@@ -98,7 +98,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             });
             match step {
                 Ok(Progress::Done | Progress::More) => return Ok(true),
-                Ok(Progress::Held) | Err(Error::CorruptMetadata { .. }) => {}
+                Ok(Progress::Open) | Err(Error::CorruptMetadata { .. }) => {}
                 // With `volume full` masked out, there may be no space even for this until a
                 // transaction point or a rollback.
                 Err(Error::NoSpace) => {

@@ -34,7 +34,7 @@ pub(crate) enum Progress {
     /// There is more to do.
     More,
     /// The inode is open: nothing can be done now.
-    Held,
+    Open,
 }
 
 /// Writes the record.
@@ -133,7 +133,7 @@ pub(crate) fn delete_step<K: Keyspace>(
             tx.delete(&Key::orphan(inode))?;
             return Ok(Progress::Done);
         }
-        return Ok(Progress::Held);
+        return Ok(Progress::Open);
     }
     let (keys, all) = keys(tx, inode, STEP_KEYS)?;
     for (key, blocks) in keys {

@@ -28,8 +28,9 @@ impl Space {
             .map(|run| 2 * self.fresh.overlaps(run.start.0, run.end()).count() + 1)
             .sum();
         self.freed_pinned.reserve(parts)?;
-        // A range that a reader has pinned until then is held once more when a checkpoint is done.
-        self.held.reserve(self.freed_pinned.len() + 2 * parts)
+        // A range that a reader has pinned until then is logged once more when a checkpoint is
+        // done.
+        self.logged.reserve(self.freed_pinned.len() + 2 * parts)
     }
 
     /// Reserved blocks become part of the working state. Their groups are in memory.
@@ -105,7 +106,7 @@ impl Space {
         }
         let part = BlockRun { start: BlockAddress(start), count: end - start };
         self.almost += part.count;
-        self.hold(part);
+        self.keep_logged(part);
         if planted(Sabotage::ReuseFreedBlocks) {
             self.mark_busy(part, false);
         }
@@ -115,10 +116,10 @@ impl Space {
         self.note_freed(part);
     }
 
-    /// Holds those blocks of a freed run that no bitmap holds, because the log may name them.
-    /// If memory is short, it holds the whole run. That is safe: bitmaps hold the other blocks as
+    /// Keeps those blocks of a freed run busy that no bitmap holds, because the log may name them.
+    /// If memory is short, it keeps the whole run. That is safe: bitmaps hold the other blocks as
     /// long.
-    fn hold(&mut self, run: BlockRun) {
+    fn keep_logged(&mut self, run: BlockRun) {
         let zeros = |space: &Space, index: u64, at: u64, to: u64| {
             space.groups.get(&index)?.base.zeros_in(at, to)
         };
@@ -128,10 +129,10 @@ impl Space {
             let start = index * self.group_blocks;
             let mut at = from;
             while let Some((low, high)) = zeros(self, index, at, to) {
-                if !core::mem::take(&mut first) && self.held.reserve(1).is_err() {
-                    return self.held.insert(start + low, run.end());
+                if !core::mem::take(&mut first) && self.logged.reserve(1).is_err() {
+                    return self.logged.insert(start + low, run.end());
                 }
-                self.held.insert(start + low, start + high);
+                self.logged.insert(start + low, start + high);
                 at = high;
             }
         }

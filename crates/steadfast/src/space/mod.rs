@@ -6,7 +6,7 @@
 //! next checkpoint. They are used in the checkpointed state and not in the working one ("almost
 //! free"). In addition, a block is busy while it is
 //! - *reserved*: not yet part of any state;
-//! - *held*: freed since the last freeze after a commit record may have named it, so a replay of
+//! - *logged*: freed since the last freeze after a commit record may have named it, so a replay of
 //!   the log may need it;
 //! - *pinned* by a reader when it was freed.
 //!
@@ -90,8 +90,8 @@ pub struct Space {
     almost_frozen: u64,
     reserved: RangeSet,
     fresh: RangeSet,
-    held: RangeSet,
-    held_frozen: RangeSet,
+    logged: RangeSet,
+    logged_frozen: RangeSet,
     freed_pinned: RangeSet,
     /// Groups in which blocks were freed since the freeze, and before it: one bit each, as in
     /// `full`.
@@ -134,8 +134,8 @@ impl Space {
             almost_frozen: 0,
             reserved: RangeSet::default(),
             fresh: RangeSet::default(),
-            held: RangeSet::default(),
-            held_frozen: RangeSet::default(),
+            logged: RangeSet::default(),
+            logged_frozen: RangeSet::default(),
             freed_pinned: RangeSet::default(),
             freed_in: memory::filled(0, hints)?,
             freed_in_frozen: memory::filled(0, hints)?,
@@ -278,7 +278,7 @@ impl Space {
         busy.merge(&group.base);
         busy.set(0, self.first.clamp(start, end) - start, true);
         busy.set(self.limit.clamp(start, end) - start, self.group_blocks, true);
-        for set in [&self.reserved, &self.held, &self.held_frozen] {
+        for set in [&self.reserved, &self.logged, &self.logged_frozen] {
             for (from, to) in set.overlaps(start, end) {
                 busy.set(from - start, to - start, true);
             }

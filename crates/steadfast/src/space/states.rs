@@ -92,7 +92,7 @@ impl Space {
     /// `OutOfMemory`.
     pub fn reserve_freeze(&mut self) -> Result<()> {
         // The two lists are swapped.
-        self.held_frozen.reserve(self.freed_pinned.len())
+        self.logged_frozen.reserve(self.freed_pinned.len())
     }
 
     /// The working state becomes the frozen one: its blocks may not be reused before the checkpoint
@@ -101,8 +101,8 @@ impl Space {
         for group in self.groups.values_mut() {
             group.base.merge(&group.used);
         }
-        debug_assert!(self.held_frozen.len() == 0);
-        core::mem::swap(&mut self.held_frozen, &mut self.held);
+        debug_assert!(self.logged_frozen.len() == 0);
+        core::mem::swap(&mut self.logged_frozen, &mut self.logged);
         self.almost_frozen = self.almost;
         for (frozen, freed) in self.freed_in_frozen.iter_mut().zip(&mut self.freed_in) {
             *frozen |= core::mem::take(freed);
@@ -121,7 +121,7 @@ impl Space {
         durable: &Root,
         pinned: &[BlockRun],
     ) {
-        self.held_frozen.clear();
+        self.logged_frozen.clear();
         self.almost = self.almost.saturating_sub(self.almost_frozen);
         self.almost_frozen = 0;
         // A reader may still be using blocks that were freed meanwhile: those wait for the next
@@ -131,9 +131,9 @@ impl Space {
             let part = BlockRun { start: BlockAddress(from), count: to - from };
             let waits = overlaps_any(part, pinned);
             if waits {
-                let already: u64 = self.held.overlaps(from, to).map(|(from, to)| to - from).sum();
+                let already: u64 = self.logged.overlaps(from, to).map(|(from, to)| to - from).sum();
                 self.almost += part.count - already;
-                self.held.insert(from, to);
+                self.logged.insert(from, to);
                 self.note_freed(part);
             }
             waits

@@ -113,7 +113,7 @@ impl Space {
             next = [next, found].into_iter().flatten().min();
         }
         let from = index.saturating_mul(self.group_blocks);
-        for set in [&self.reserved, &self.held, &self.held_frozen] {
+        for set in [&self.reserved, &self.logged, &self.logged_frozen] {
             let found = set.first_at(from).map(|block| block.max(from) / self.group_blocks);
             next = [next, found].into_iter().flatten().min();
         }

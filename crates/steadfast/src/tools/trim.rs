@@ -53,7 +53,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             // No state uses anything in the groups before it.
             let begin = group.as_ref().map_or(end, |group| group.start.clamp(from, end));
             let behind = group.as_ref().map_or(end, |group| group.end().min(end)).max(from + 1);
-            self.engine.check_alone(true)?;
+            self.engine.check_other_writer(true)?;
             let mut discarded = 0;
             let mut discard = |start: u64, stop: u64| -> Result<()> {
                 let length = stop.saturating_sub(start) * block_size;

@@ -13,7 +13,7 @@
 //!   whole tree is replaced, all entries are dropped with its nodes;
 //! - an entry stands for the sixteen keys that names with one hash can have: it holds the first of
 //!   them, or that there is none;
-//! - nothing depends on it: without memory, or with a value of unusual length, nothing is held.
+//! - nothing depends on it: without memory, or with a value of unusual length, nothing is kept.
 //!
 //! There are two tables of pairs. Of the two keys in a pair, the older one is replaced. Memory is
 //! allocated a part at a time, for the first key in the part, so opening a volume allocates none.
@@ -36,7 +36,7 @@ const PARTS: usize = 64;
 const WAYS: usize = 2;
 /// Length of an inode's value.
 const ATTRIBUTES: usize = 112;
-/// Longest entry that is held: 9 bytes and a name of up to 37.
+/// Longest entry that is kept: 9 bytes and a name of up to 37.
 const ENTRY: usize = 46;
 /// Entries for each inode.
 const NAMES_PER_INODE: usize = 2;
@@ -297,7 +297,7 @@ impl<P: Platform> DentryCache<P> {
     }
 
     /// Memory that it takes now, bytes.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn memory_used(&self) -> usize {
         self.names.filled().count() * self.names.part_size()
             + self.inodes.filled().count() * self.inodes.part_size()
     }
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(found(&recent, &first), Some(Some((first, b"in front".to_vec()))));
         recent.forget(&first);
         recent.changed(&first, &[1; ENTRY + 1]);
-        assert!(found(&recent, &first).is_none(), "too long to be held");
+        assert!(found(&recent, &first).is_none(), "too long to be kept");
     }
 
     #[test]

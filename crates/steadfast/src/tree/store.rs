@@ -67,7 +67,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     pub fn can_give_back(&self) -> usize {
         let node = self.superblock.node_size as usize + NODE_OVERHEAD;
         let usage = self.cache.try_lock().map(|cache| cache.usage());
-        usage.map_or(0, |usage| (usage.nodes - usage.dirty) * node + self.dentries.held())
+        usage.map_or(0, |usage| (usage.nodes - usage.dirty) * node + self.dentries.memory_used())
     }
 
     /// Frees about `bytes` bytes of memory, if the caches have so many that can go: nodes, then

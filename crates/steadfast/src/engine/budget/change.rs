@@ -153,10 +153,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let slack = if removals > 0 { MERGED_LEAF_NODES } else { 0 };
         let mut groups = working.space.dirty_group_indexes()?;
         add_new(&mut groups, &working.space.groups_of(wanted.runs)?)?;
-        let mut held = 0;
+        let mut of_snapshot = 0;
         loop {
             let shared = working.snapshots.shared_nodes;
-            let old_nodes = if shared > 0 { (merged + held).min(shared) } else { 0 };
+            let old_nodes = if shared > 0 { (merged + of_snapshot).min(shared) } else { 0 };
             let entries = ((working.pending_dead.len() + wanted.dead) as u64)
                 .saturating_add(old_nodes * copies);
             let changes = self.with_freeze(working, roots, wanted.changes, &groups, entries)?;
@@ -174,13 +174,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let old = |generation: Generation| {
                 generation != working.generation && working.belongs_to_snapshot(generation)
             };
-            let now_held =
+            let now_of_snapshot =
                 plan.visited.iter().filter(|visited| old(visited.pointer.generation)).count()
                     as u64;
-            if groups.len() == known && now_held <= held {
+            if groups.len() == known && now_of_snapshot <= of_snapshot {
                 return Ok(groups);
             }
-            held = held.max(now_held);
+            of_snapshot = of_snapshot.max(now_of_snapshot);
         }
     }
 

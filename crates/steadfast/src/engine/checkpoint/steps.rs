@@ -81,7 +81,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let written = if nodes.is_empty() {
             self.write_metaroot(&metaroot).map(|()| 0)
         } else {
-            self.check_alone(begins).and_then(|()| self.write_nodes(&metaroot, &nodes, bytes))
+            self.check_other_writer(begins)
+                .and_then(|()| self.write_nodes(&metaroot, &nodes, bytes))
         };
         let written = written.map_err(|error| match error {
             // It occurs before anything that counts is written.
@@ -157,14 +158,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             || if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() };
         let write =
             || metaroot.write(&store.medium, &store.superblock_now(), &store.platform, flush);
-        self.write_alone(true, write, |others| others.written(metaroot))
+        self.write_checked(true, write, |others| others.written(metaroot))
     }
 
     fn complete_checkpoint(&self, metaroot: Metaroot) {
         let mut working = self.working.lock();
         working.frozen = None;
         working.checkpointed = metaroot;
-        self.discard_alone(|| working.log.release_checkpointed(&self.store));
+        self.discard_checked(|| working.log.release_checkpointed(&self.store));
         self.tally.lock().checkpoints += 1;
         let pins = self.pins.lock();
         working.space.release_checkpointed(&self.store, &metaroot.root(), &pins);

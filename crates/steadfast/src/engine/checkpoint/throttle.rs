@@ -42,7 +42,7 @@ const PAID_NODES: usize = 8;
 const CACHE_NODES_MIN: usize = 64;
 /// A checkpoint begins when freed blocks that wait for it exceed this many lengths of the log.
 /// Small changes free much less while they fill a log, so for them the log decides.
-const HELD_BACK_LOGS: u64 = 16;
+const WAITING_LOGS: u64 = 16;
 
 /// Whether the memory for nodes that are not on the medium becomes scarce.
 fn crowded(usage: &CacheUse) -> bool {
@@ -74,10 +74,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return false;
         }
         let (log, space, usage) = (&working.log, &working.space, self.store.cache_use());
-        let held_back_max = space.available().min(log.blocks() * HELD_BACK_LOGS);
+        let waiting_max = space.available().min(log.blocks() * WAITING_LOGS);
         log.used() > self.log_bounds(log).0
             || usage.capacity >= CACHE_NODES_MIN && crowded(&usage)
-            || space.almost_free() > held_back_max
+            || space.almost_free() > waiting_max
     }
 
     /// Whether only operations keep the log short, without background work, where a mount should
@@ -176,7 +176,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(());
         }
         // Another writer may use blocks that are free to this one.
-        self.look_unless_held()?;
+        self.check_writer_unless_locked()?;
         self.write_out_dirty(working, usize::MAX)
     }
 

@@ -210,7 +210,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             log::write(&self.store, record.at, &record.bytes)?;
             if planted(Sabotage::SkipFlushOfCommit) { Ok(()) } else { self.store.flush() }
         };
-        self.write_alone(false, write, |others| {
+        self.write_checked(false, write, |others| {
             self.note_record(others, record.at, &record.bytes, &record.next);
         })
     }

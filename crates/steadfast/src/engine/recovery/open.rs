@@ -177,7 +177,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             commit: Mutex::new(CommitState::default()),
             checkpoint: Mutex::new(()),
             others: Mutex::new(MountWatch::new(metaroot)),
-            looked_ms: AtomicU32::new(0),
+            checked_ms: AtomicU32::new(0),
             working: Mutex::new(working),
             view: RwLock::new(View { root, log: None }),
             space_memory,

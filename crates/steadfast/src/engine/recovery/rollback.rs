@@ -84,7 +84,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         commit: &mut CommitState,
         working: &mut Working,
     ) -> Result<()> {
-        self.restore_alone(working, |working| self.restore(commit, working))
+        self.restore_checked(working, |working| self.restore(commit, working))
     }
 
     fn restore(&self, commit: &mut CommitState, working: &mut Working) -> Result<()> {
