@@ -403,8 +403,8 @@ ptrdiff_t sfk_snapshot_list(const struct sfk_volume *volume,
                             size_t room);
 
 // Writes up to `room` inodes from `next` on that differ between the snapshots `before` and
-// `after`. If `after` is empty, the live volume stands for it. Returns their number. `next` is then
-// where the list goes on; 0: it has ended.
+// `after`. If `after` is empty, the live volume stands for it. Returns their number. `next` is
+// then where the list goes on; 0: it has ended.
 ptrdiff_t sfk_snapshot_diff(const struct sfk_volume *volume,
                             const char *before,
                             const char *after,
@@ -521,8 +521,8 @@ ptrdiff_t sfk_give_back(const struct sfk_volume *volume, size_t bytes);
 // Before a trim: frees what may be freed. `sfk_trim_step` follows until it returns 0.
 int sfk_trim_begin(const struct sfk_volume *volume);
 
-// Discards free runs of at least `least` bytes from byte `at` on, in a bounded step that stays below
-// `to`. Moves `at`, and adds to `discarded`. 1: there is more.
+// Discards free runs of at least `least` bytes from byte `at` on, in a bounded step that stays
+// below `to`. Moves `at`, and adds to `discarded`. 1: there is more.
 int sfk_trim_step(const struct sfk_volume *volume,
                   uint64_t *at,
                   uint64_t to,
