@@ -10,7 +10,7 @@ cargo=${CARGO:-cargo}
 script_limit=${SCRIPT_LIMIT:-900}
 need_cargo
 need_packages fuse3 fio stress-ng rsync sqlite3 attr acl git python3 nbdkit libnbd-bin qemu-utils qemu-system-common openssl etcd-server iproute2 ceph-mon ceph-osd ceph-common \
-    linux-headers-amd64 dkms qemu-system-x86 busybox-static cpio kmod gcc libc6-dev
+    linux-headers-amd64 dkms qemu-system-x86 busybox-static cpio kmod gcc libc6-dev debootstrap genimage dosfstools mtools
 # Without FUSE the other tests still run; those that could not run count as failed.
 fuse=yes
 (need_fuse) || fuse=no
