@@ -84,10 +84,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.freeze(&mut working)?;
             working.sequence
         };
-        self.finish_checkpoint()?;
-        commit.committed = sequence;
-        self.tally.lock().points += 1;
-        commit.last_ms = self.store.platform.monotonic_ms();
+        self.commit_frozen(&mut commit, sequence)?;
         Ok(true)
     }
 }

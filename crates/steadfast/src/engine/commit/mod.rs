@@ -248,6 +248,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.freeze(&mut working)?;
             working.sequence
         };
+        self.commit_frozen(commit, sequence)
+    }
+
+    /// Finishes the checkpoint of a state that was frozen at `sequence`. That is a transaction point.
+    pub(in crate::engine) fn commit_frozen(
+        &self,
+        commit: &mut CommitState,
+        sequence: u64,
+    ) -> Result<()> {
         self.finish_checkpoint()?;
         commit.committed = sequence;
         self.tally.lock().points += 1;
