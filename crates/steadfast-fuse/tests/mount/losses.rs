@@ -1,9 +1,10 @@
 //! Cached writes that the medium refuses after write(2) has returned.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File, FileTimes, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 
 use steadfast::{FormatOptions, TransactionMask};
 use steadfast_media::{ErrorClass, Geometry, Medium, MediumError, MediumOperation, MemoryMedium};
@@ -123,5 +124,44 @@ fn a_close_tells_a_loss() {
     file.write_all_at(&[3; 100_000], 0).unwrap();
     sys::close(file).unwrap();
     assert_eq!(fs::read(&path).unwrap(), [3; 100_000]);
+    own.unmount();
+}
+
+/// chmod, chown and a truncation to no smaller size return the error, as a write does. A truncation
+/// that makes the file shorter succeeds, and one to 0 bytes ends the error.
+#[test]
+fn calls_that_change_attributes_tell_a_loss() {
+    if !can_mount() {
+        return;
+    }
+    let (own, fails) = mount(QUIET);
+    let path = own.path("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(&[1; 100_000], 0).unwrap();
+    file.sync_all().unwrap();
+    let mode = || fs::set_permissions(&path, fs::Permissions::from_mode(0o640));
+    lose(&file, &fails);
+    assert_eq!(errno(mode()), libc::EIO, "chmod");
+    mode().expect("it was told");
+    lose(&file, &fails);
+    assert_eq!(errno(chown(&path, Some(0), Some(0))), libc::EIO, "chown");
+    lose(&file, &fails);
+    assert_eq!(errno(file.set_len(200_000)), libc::EIO, "a truncation to a larger size");
+    lose(&file, &fails);
+    file.set_len(5_000).expect("a truncation to a smaller size");
+    assert_eq!(errno(mode()), libc::EIO, "it has not told the error");
+    lose(&file, &fails);
+    file.set_len(0).unwrap();
+    mode().expect("nothing is left that could be lost");
+    lose(&file, &fails);
+    let times = FileTimes::new().set_accessed(UNIX_EPOCH).set_modified(UNIX_EPOCH);
+    let late = file.set_times(times);
+    assert_eq!(errno(late), libc::EIO, "utimensat");
+    assert_eq!(
+        errno(file.write_all_at(&[2; 100], 0)),
+        libc::EIO,
+        "programs ignore that of utimensat"
+    );
+    drop(file);
     own.unmount();
 }
