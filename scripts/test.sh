@@ -28,6 +28,12 @@ if [ "$fuse" = no ]; then
     failed=1
 fi
 
+# reason LOG: the lines of a script's log that tell why it failed. The message of the script may stand
+# before many lines of a daemon.
+reason() {
+    { grep -m 1 -A 2 'FAILED: ' "$1" || true; grep -v '^ok' "$1" | tail -n 4; } | cut -c1-300
+}
+
 "$cargo" test --workspace --locked --no-fail-fast 2>&1 | tee "$logs/cargo.log"
 cargo_status=${PIPESTATUS[0]}
 while read -r line; do
@@ -62,7 +68,7 @@ if "$cargo" build --release --locked --workspace --bins; then
             passed=$((passed + 1))
         else
             results+=("$script: FAILED with exit code $status after $((SECONDS - start)) s, see $logs/$name.log")
-            failures+=("$script: exit code $status: $(grep -v '^ok' "$logs/$name.log" | tail -n 6 | cut -c1-300)")
+            failures+=("$script: exit code $status: $(reason "$logs/$name.log")")
             failed=$((failed + 1))
         fi
     done

@@ -191,12 +191,14 @@ mount_volume() {
     mountpoint -q "$MNT" || die "mount returned, but $MNT is not a mount point"
 }
 
-# The process that runs this binary with this image among its arguments.
+# The process that runs this binary with this image among its arguments. The daemon's helper has the
+# same arguments, and may have a number that comes before the daemon's.
 daemon_of() {
     local image=$1 process executable
     for process in /proc/[0-9]*; do
         executable=$(readlink "$process/exe" 2>/dev/null) || continue
         [ "${executable% (deleted)}" = "$STEADFAST" ] || continue
+        [ "$(cat "$process/comm" 2>/dev/null)" != steadfast-pull ] || continue
         if tr '\0' '\n' <"$process/cmdline" 2>/dev/null | says -xF -- "$image"; then
             basename "$process"
             return

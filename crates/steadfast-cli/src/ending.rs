@@ -71,7 +71,8 @@ pub fn daemon_of(path: &Path) -> Option<u32> {
         let folder = process.path();
         let line = fs::read(folder.join("cmdline")).ok()?;
         let named = served_by(&line)?;
-        let serves = is_same(&folder, &named, &image) && has_open(&folder, &file);
+        let serves =
+            !is_helper(&folder) && is_same(&folder, &named, &image) && has_open(&folder, &file);
         serves.then(|| process.file_name().to_str()?.parse().ok()).flatten()
     })
 }
@@ -83,6 +84,12 @@ fn is_same(process: &Path, named: &Path, image: &Path) -> bool {
     }
     let folder = fs::read_link(process.join("cwd")).unwrap_or_default();
     mounts::absolute(&folder.join(named)).is_ok_and(|named| window::is_same(&named, image))
+}
+
+/// Whether a process is the helper of a daemon, which has the same command line.
+fn is_helper(process: &Path) -> bool {
+    let name = fs::read(process.join("comm")).unwrap_or_default();
+    name.trim_ascii_end() == steadfast_fuse::HELPER_NAME.to_bytes()
 }
 
 /// Whether another process has the image open, as far as this process may see.
@@ -119,6 +126,18 @@ fn served_by(line: &[u8]) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use crate::failure::Failure;
+
+    #[test]
+    fn a_helper_is_known_by_its_name() {
+        std::thread::spawn(|| {
+            let this = Path::new("/proc/thread-self");
+            assert!(!is_helper(this));
+            fs::write(this.join("comm"), steadfast_fuse::HELPER_NAME.to_bytes()).unwrap();
+            assert!(is_helper(this));
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn daemons_are_known_by_their_command_line() {

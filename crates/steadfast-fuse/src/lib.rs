@@ -67,5 +67,6 @@ mod workers;
 pub use commands::Commands;
 pub use errno::errno;
 pub use options::{IoUring, MountOptions};
+pub use pull::HELPER_NAME;
 pub use session::{Session, mount};
 pub use unmount::UnmountHandle;

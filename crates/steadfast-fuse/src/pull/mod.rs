@@ -21,6 +21,7 @@ mod child;
 mod connection;
 mod look;
 
+use std::ffi::CStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +41,9 @@ use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
 
 pub(crate) use connection::Connection;
+
+/// The name of the helper process of a mount. Its command line is that of its daemon.
+pub const HELPER_NAME: &CStr = c"steadfast-pull";
 
 /// Start of the name by which the helper opens a file. The secret and the node id follow, each with
 /// 16 hexadecimal digits.
