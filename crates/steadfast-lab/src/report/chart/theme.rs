@@ -110,7 +110,9 @@ fn rules() -> Vec<(String, String)> {
         (".bg", "fill:$card"),
         (
             "text",
-            "fill:$quiet;font-family:Roboto,system-ui,Helvetica,Arial,sans-serif;font-size:11px",
+            // The fonts before system-ui are as wide as Roboto, by which the texts are laid out.
+            "fill:$quiet;font-family:Roboto,Arial,Helvetica,Liberation Sans,DejaVu Sans Condensed,\
+             system-ui,sans-serif;font-size:11px",
         ),
         (".name", "fill:$ink;font-size:13px;font-weight:bold"),
         (".head", "fill:$ink;font-size:20px;font-weight:bold"),
