@@ -164,6 +164,13 @@ fn sizes_out_of_range() {
     scratch.fails(2, "mkfs --size 4M --timer 0 disk.img");
     scratch.fails(2, "mkfs --size elephant disk.img");
     scratch.fails(6, "mkfs --size 15E disk.img");
+    // A size that looks like an option is still the size.
+    for command in ["mkfs --size -5M disk.img", "mkfs --size=-5M disk.img", "mkfs -s -5M disk.img"]
+    {
+        let line = scratch.fails(2, command);
+        assert!(line.contains("'--size <SIZE>': '-5M' is below zero"), "{command}: {line}");
+        assert!(!line.contains("unexpected argument"), "{command}: {line}");
+    }
     assert!(!scratch.path("disk.img").exists(), "a failed mkfs leaves nothing behind");
 }
 

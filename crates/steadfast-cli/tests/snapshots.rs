@@ -13,12 +13,20 @@ fn names(scratch: &Scratch, target: &str) -> Vec<String> {
     list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// The time of a snapshot, as the list shows it.
+fn taken_at(scratch: &Scratch, target: &str, name: &str) -> String {
+    let list = scratch.ok(&format!("snapshot list {target}"));
+    let line = list.lines().find(|line| line.ends_with(&format!("  {name}"))).expect("its line");
+    line.split("  ").next().unwrap().to_owned()
+}
+
 #[test]
 fn on_an_image() {
     let scratch = Scratch::new();
     scratch.volume("64M");
     scratch.put("/file", b"first");
-    scratch.ok("snapshot create disk.img one");
+    let said = scratch.ok("snapshot create disk.img one");
+    assert_eq!(said, "one: snapshot of 2 inodes\n");
     scratch.put("/file", b"second");
     scratch.put("/other", &[7; 1 << 20]);
     scratch.ok("snapshot create disk.img two");
@@ -28,10 +36,17 @@ fn on_an_image() {
 
     let line = scratch.fails(1, "snapshot rollback disk.img one");
     assert!(line.contains("newer snapshots") && line.contains("--force"), "{line}");
-    scratch.ok("snapshot rollback disk.img two");
+    let time = taken_at(&scratch, "disk.img", "two");
+    let said = scratch.ok("snapshot rollback disk.img two");
+    assert_eq!(said, format!("two: the volume is as it was {time}, 3 inodes\n"));
     assert_eq!(scratch.ok("cat disk.img /file"), "second");
     assert_eq!(scratch.ok("ls disk.img /").lines().count(), 2);
-    scratch.ok("snapshot rollback --force disk.img one");
+    let time = taken_at(&scratch, "disk.img", "one");
+    let said = scratch.ok("snapshot rollback --force disk.img one");
+    let expected = format!(
+        "one: the volume is as it was {time}, 2 inodes; the newer snapshot two is destroyed\n"
+    );
+    assert_eq!(said, expected);
     assert_eq!(scratch.ok("cat disk.img /file"), "first");
     assert_eq!(names(&scratch, "disk.img"), ["one"]);
     scratch.ok("check disk.img");
@@ -40,7 +55,11 @@ fn on_an_image() {
     scratch.ok("snapshot create disk.img");
     let by_time = names(&scratch, "disk.img").pop().unwrap();
     assert!(by_time.starts_with("20") && by_time.ends_with('Z'), "{by_time}");
-    scratch.ok(&format!("snapshot delete disk.img one {by_time}"));
+    scratch.ok("snapshot create disk.img last");
+    let said = scratch.ok("snapshot rollback --force disk.img one");
+    let destroyed = format!("; 2 newer snapshots are destroyed: {by_time}, last\n");
+    assert!(said.ends_with(&destroyed), "{said}");
+    scratch.ok("snapshot delete disk.img one");
     assert!(names(&scratch, "disk.img").is_empty());
     scratch.ok("check disk.img");
 }
@@ -84,7 +103,9 @@ fn on_a_mount() {
     assert_eq!(fs::read(mnt.join(".snapshots/one/file")).unwrap(), b"first");
     let line = scratch.fails(1, "snapshot create mnt one");
     assert!(line.contains("already"), "{line}");
-    scratch.ok("snapshot rollback mnt one");
+    let time = taken_at(&scratch, "mnt", "one");
+    let said = scratch.ok("snapshot rollback mnt one");
+    assert_eq!(said, format!("one: the volume is as it was {time}, 2 inodes\n"));
     assert_eq!(fs::read(mnt.join("file")).unwrap(), b"first");
     scratch.ok("umount mnt");
 
