@@ -10,21 +10,25 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::{Exit, Failure};
 
+const AGAIN: &str = "run it again";
+
 /// From now on, a signal that ends the program first removes every [unfinished
 /// file](steadfast_host::Unfinished). `place` is the target that is being made. A device or a pipe
 /// keeps what was already written to it.
 pub fn leave_nothing_half_done(place: &Path) {
-    leave(place, Made::Nothing, "nothing is left half done");
+    leave(place, Made::Nothing, "nothing is left half done", AGAIN);
 }
 
 /// The same for a command that has made the directory `place` itself: it goes, too, if it is empty.
 pub fn leave_no_directory(place: &Path) {
-    leave(place, Made::Directory, "nothing is left half done");
+    leave(place, Made::Directory, "nothing is left half done", AGAIN);
 }
 
-/// The same for a command that makes one file after the other.
-pub fn leave_whole_files(place: &Path) {
-    leave(place, Made::Nothing, "what was copied so far stays, each file whole");
+/// The same for a command that makes one file after the other. `goes_on` says whether the same
+/// command, run again, copies to the same place.
+pub fn leave_whole_files(place: &Path, goes_on: bool) {
+    let advice = if goes_on { AGAIN } else { "remove it and run the command again" };
+    leave(place, Made::Nothing, "what was copied so far stays, each file whole", advice);
 }
 
 /// What a command has made before it begins.
@@ -34,7 +38,7 @@ enum Made {
     Directory,
 }
 
-fn leave(place: &Path, made: Made, what: &'static str) {
+fn leave(place: &Path, made: Made, what: &'static str, advice: &'static str) {
     if fs::metadata(place).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return;
     }
@@ -58,7 +62,7 @@ fn leave(place: &Path, made: Made, what: &'static str) {
             .find(|(wanted, _)| *wanted == signal)
             .map_or("a signal", |(_, name)| *name);
         let what = format!("interrupted by {name}, {what}");
-        eprintln!("{}", Failure::new(Exit::Failed, what, place.display(), "run it again"));
+        eprintln!("{}", Failure::new(Exit::Failed, what, place.display(), advice));
         let _ = emulate_default_handler(signal);
         std::process::exit(128 + signal);
     });

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::{STEADFAST, Scratch, can_mount, failed, is_root, signal, wait_for};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
@@ -32,6 +32,13 @@ fn unfinished(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with(".steadfast-")).collect()
+}
+
+/// Size of the largest unfinished file.
+fn size_of_unfinished(directory: &Path) -> u64 {
+    // A small one may have got its name by now.
+    let size = |name: &String| fs::metadata(directory.join(name)).map_or(0, |found| found.len());
+    unfinished(directory).iter().map(size).max().unwrap_or(0)
 }
 
 /// Every command that writes one file, with `DEST` for its path.
@@ -260,6 +267,37 @@ fn a_full_disk_leaves_nothing_and_the_same_command_works_later() {
     assert_eq!(unfinished(&small.0), [""; 0]);
 }
 
+/// A command that takes long; killed when it is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(scratch: &Scratch, line: &str) -> Running {
+        // A test in the background of a shell inherits an ignored SIGINT, and so would the command.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT,TERM", STEADFAST]).args(line.split(' '));
+        command.current_dir(scratch.path("")).stdin(Stdio::null());
+        Running(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Ends it with Ctrl-C or SIGTERM; returns the one line that it says.
+    fn end(mut self, name: &str) -> String {
+        let (short, number) = if name == "Ctrl-C" { ("INT", 2) } else { ("TERM", 15) };
+        signal(short, self.0.id());
+        let mut said = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(self.0.wait().unwrap().signal(), Some(number), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        said
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn an_interrupted_command_leaves_nothing_and_says_so() {
     let scratch = sample();
@@ -288,30 +326,99 @@ fn an_interrupted_command_leaves_nothing_and_says_so() {
         ("image extract --tar big.img out.tar", "Ctrl-C"),
         ("image extract --tar big.img out.tar", "SIGTERM"),
     ] {
-        // A test in the background of a shell inherits an ignored SIGINT, and so would the command.
-        let mut command = Command::new("env");
-        command.args(["--default-signal=INT,TERM", STEADFAST]).args(line.split(' '));
-        command.current_dir(scratch.path("")).stdin(Stdio::null());
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let command = Running::start(&scratch, line);
         let out = scratch.path("out");
         wait_for("something unfinished", || {
             !unfinished(&scratch.path("")).is_empty()
                 || out.exists() && !unfinished(&out).is_empty()
         });
-        let (short, number) = if name == "Ctrl-C" { ("INT", 2) } else { ("TERM", 15) };
-        signal(short, child.id());
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.signal(), Some(number), "{line}");
-        let said = String::from_utf8(output.stderr).unwrap();
+        let said = command.end(name);
         assert!(
             said.contains(&format!("interrupted by {name}, nothing is left half done")),
             "{line}: {said}"
         );
-        assert_eq!(said.lines().count(), 1, "{line}: {said}");
         assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), before, "{line}");
     }
     // The same command, which now runs to its end.
     fs::remove_file(scratch.path("source/hole")).unwrap();
     scratch.ok("image build --quiet disk2.img source");
     scratch.ok("check --quiet disk2.img");
+}
+
+#[test]
+fn an_interrupted_get_leaves_whole_files_and_runs_again() {
+    const MIB: u64 = 1 << 20;
+    const FILES: [&str; 3] = ["a", "b", "c"];
+    let scratch = Scratch::new();
+    scratch.volume("64M");
+    let with_volume = |change: &dyn Fn(&Volume<FileMedium, HostPlatform>)| {
+        let medium = FileMedium::open(scratch.path("disk.img"), &FileOptions::default()).unwrap();
+        let volume = Volume::open(medium, OpenOptions::default(), HostPlatform::new()).unwrap();
+        change(&volume);
+        volume.close().unwrap();
+    };
+    let block: Vec<u8> = (0..MIB as u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+    with_volume(&|volume| {
+        volume.create_directory_all("/tree").unwrap();
+        for name in FILES {
+            volume.file_write_all(format!("/tree/{name}"), name.as_bytes()).unwrap();
+        }
+        volume.file_write_all("/tree/long", &block).unwrap();
+        let long = volume.resolve("/tree/long", true).unwrap().inode;
+        // Copying takes long: 16 GiB that share one MiB.
+        for doubled in 0..14 {
+            let length = MIB << doubled;
+            volume.clone_range(long, 0, long, length, length).unwrap();
+        }
+    });
+    scratch.write("old", b"old");
+    let before = fs::read_dir(scratch.path("")).unwrap().count();
+    for (name, to) in [("Ctrl-C", "new"), ("Ctrl-C", "old"), ("SIGTERM", "new")] {
+        let command = Running::start(&scratch, &format!("get disk.img /tree/long {to}"));
+        wait_for("something unfinished", || !unfinished(&scratch.path("")).is_empty());
+        let said = command.end(name);
+        let expected = format!("interrupted by {name}, nothing is left half done: {to}: ");
+        assert!(said.contains(&expected), "{said}");
+        assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), before);
+        assert_eq!(fs::read(scratch.path("old")).unwrap(), b"old");
+    }
+    // A directory that the command makes is one to copy into for the next command.
+    fs::create_dir(scratch.path("into")).unwrap();
+    let trees = [
+        ("get -r disk.img /tree out", "out", "remove it and run the command again"),
+        ("get -r disk.img /tree into", "into/tree", "run it again"),
+    ];
+    for (line, to, advice) in trees {
+        let command = Running::start(&scratch, line);
+        let tree = scratch.path(to);
+        wait_for("the long file", || tree.exists() && size_of_unfinished(&tree) >= MIB);
+        let said = command.end("Ctrl-C");
+        let expected = "interrupted by Ctrl-C, what was copied so far stays, each file whole";
+        assert!(said.ends_with(&format!("{expected}: {to}: {advice}\n")), "{said}");
+        // Which files come before the long one depends on the volume's hash key.
+        for entry in fs::read_dir(&tree).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(FILES.contains(&&*name), "{name}");
+            assert_eq!(fs::read_to_string(tree.join(&name)).unwrap(), name);
+        }
+    }
+
+    // The same commands, which now run to their end.
+    with_volume(&|volume| {
+        let long = volume.resolve("/tree/long", true).unwrap().inode;
+        let size = SetAttributes { size: Some(MIB), ..SetAttributes::default() };
+        volume.set_attributes(long, &size).unwrap();
+    });
+    scratch.ok("get disk.img /tree/long old");
+    assert!(fs::read(scratch.path("old")).unwrap() == block);
+    fs::remove_dir_all(scratch.path("out")).unwrap();
+    for (line, to, _) in trees {
+        scratch.ok(line);
+        let tree = scratch.path(to);
+        for name in FILES {
+            assert_eq!(fs::read_to_string(tree.join(name)).unwrap(), name);
+        }
+        assert!(fs::read(tree.join("long")).unwrap() == block);
+        assert_eq!(unfinished(&tree), [""; 0]);
+    }
 }

@@ -54,14 +54,17 @@ pub fn run(args: &Args) -> Outcome {
         .map_err(|error| image.failure(error, path))?;
     let mut destination = args.destination.clone();
     let name = volume_path::file_name(path);
-    if destination.is_dir() && !matches!(name, b"" | b"." | b"..") {
+    let has_name = !matches!(name, b"" | b"." | b"..");
+    let into = destination.is_dir();
+    if into && has_name {
         destination.push(OsStr::from_bytes(name));
     }
     if found.kind == FileKind::Directory {
         if !args.recursive {
             return Err(image.failure(Error::IsADirectory, path));
         }
-        interrupt::leave_whole_files(&destination);
+        // Where this call makes the directory, the next one would copy into it.
+        interrupt::leave_whole_files(&destination, into || !has_name);
         get_tree(&image, path, &found, &destination)?;
     } else {
         if !matches!(found.kind, FileKind::Regular | FileKind::Symlink) {
