@@ -162,10 +162,15 @@ fn a_mounted_image_is_not_replaced() {
     scratch.ok("mkfs --size 16M images/file");
     fs::create_dir(scratch.path("mnt")).unwrap();
     symlink("images/file", scratch.path("link")).unwrap();
+    // A volume with a link of the image's name.
+    fs::create_dir(scratch.path("links")).unwrap();
+    symlink("elsewhere", scratch.path("links/file")).unwrap();
+    scratch.ok("image build --quiet links.img links");
     let mut writers = Vec::from_iter(WRITERS.map(|writer| writer.replace("DEST", "images/file")));
     writers.push(WRITERS[1].replace("DEST", "link"));
     writers.push("image build --quiet --force images/file source".to_owned());
     writers.push("get -r disk.img / images".to_owned());
+    writers.push("get -r links.img / images".to_owned());
     let inode = fs::metadata(scratch.path("images/file")).unwrap().ino();
     for options in ["", "-o ro "] {
         scratch.ok(&format!("mount {options}images/file mnt"));

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, futimens, utimensat};
 use steadfast::fs::{Attributes, FileKind};
 use steadfast::{Error, Timestamp};
-use steadfast_host::{Durability, Links, MODE_PRIVATE, WholeFile};
+use steadfast_host::{Durability, Links, MODE_PRIVATE, Unfinished, WholeFile, hold_replaced};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::image::{Access, Image};
@@ -130,9 +130,11 @@ fn get_one(
                 .volume
                 .read_link(attributes.inode)
                 .map_err(|error| image.failure(error, path))?;
-            make_way(destination)?;
-            symlink(OsStr::from_bytes(&target), destination)
-                .map_err(|error| Failure::host(&error, "create", destination))
+            refuse_what_is_no_file(destination)?;
+            ending::wait_for(destination, || {
+                put_link(OsStr::from_bytes(&target), destination)
+                    .map_err(|error| open_failure::of_destination(&error, destination))
+            })
         }
         _ => {
             eprintln!(
@@ -144,15 +146,13 @@ fn get_one(
     }
 }
 
-/// Removes a file or link that a symbolic link is to replace.
-fn make_way(destination: &Path) -> Outcome {
-    refuse_what_is_no_file(destination)?;
-    match fs::remove_file(destination) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::host(&error, "replace", destination))
-        }
-        _ => Ok(()),
-    }
+/// Makes a symbolic link, which takes the place of a file or link in one step. A file that another
+/// process has locked, such as a mounted image, is not replaced.
+fn put_link(target: &OsStr, destination: &Path) -> io::Result<()> {
+    let directory = destination.parent().unwrap_or(Path::new(""));
+    let ((), link) = Unfinished::make(directory, |path| symlink(target, path))?;
+    let _held = hold_replaced(destination)?;
+    link.finish(|link| fs::rename(link, destination))
 }
 
 /// Fails if the destination is neither a file nor a link. Only these may be replaced by a name from
