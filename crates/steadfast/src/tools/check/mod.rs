@@ -71,6 +71,7 @@ pub fn check<M: Medium, P: Platform>(
         Err(
             error @ (Error::CorruptMetadata { .. } | Error::CorruptLog { .. } | Error::Medium(_)),
         ) => {
+            reporter.report.replay_failed = true;
             let what = reason(&error);
             let so = if opens { "the volume can only be read" } else { "the volume does not open" };
             reporter.damaged(format!("the intent log cannot be replayed ({what}): {so}"));

@@ -100,11 +100,15 @@ pub fn repair<M: Medium, P: Platform>(
         copies = scrub.report().healed;
     }
     // The slot of the older metaroot is no copy of anything: the next checkpoint writes it.
-    volume.update(SpaceClass::Freeing, |tx| {
+    let renewed = volume.update(SpaceClass::Freeing, |tx| {
         Inode::load(tx, InodeNumber::ROOT)?.store(tx, InodeNumber::ROOT)
-    })?;
-    volume.checkpoint()?;
-    volume.close()?;
+    });
+    match renewed.and_then(|()| volume.checkpoint()).and_then(|()| volume.close()) {
+        // What every change needs is lost. The copies that were rewritten stay.
+        Err(Error::CorruptMetadata { .. } | Error::Stale(_)) => medium.flush()?,
+        closed => closed?,
+    }
+    drop(volume);
     let after = check(medium, platform, options, progress)?;
     let bad = |report: &CheckReport| {
         report.findings.iter().filter(|finding| finding.remedy == Remedy::Copy).count() as u64
@@ -116,7 +120,8 @@ pub fn repair<M: Medium, P: Platform>(
 impl CheckReport {
     /// Whether a [repair] would find something to do. Without this it writes nothing.
     pub fn is_repairable(&self) -> bool {
-        !self.newer_state_lost && (has_bad_copies(self) || !fixes(self).is_empty())
+        let opens = !self.newer_state_lost && !self.replay_failed;
+        opens && (has_bad_copies(self) || !fixes(self).is_empty())
     }
 }
 

@@ -175,6 +175,8 @@ pub struct CheckReport {
     /// A newer state was durable once and is damaged: the volume opens for writing only if it is
     /// [asked to recover](crate::OpenOptions::recover).
     pub newer_state_lost: bool,
+    /// The log cannot be replayed: the volume does not open for writing.
+    pub replay_failed: bool,
 }
 
 impl CheckReport {

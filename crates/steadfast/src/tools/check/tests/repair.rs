@@ -10,9 +10,10 @@ use crate::engine::tests::TestPlatform;
 use crate::format::key::Key;
 use crate::options::OpenOptions;
 use crate::tools::check::tests::catalogue::CLASSES;
+use crate::tools::check::tests::edit::rot_slot;
 use crate::tools::check::tests::forge::Forge;
 use crate::tools::check::tests::sample::{BIG, OTHER, SMALL, sample};
-use crate::tools::check::{CheckOptions, RepairReport, repair};
+use crate::tools::check::{CheckOptions, RepairReport, check, repair};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
@@ -143,4 +144,42 @@ fn an_interrupted_repair_is_begun_again() {
         }
     }
     assert!(cuts > 10, "{cuts}");
+}
+
+/// A report says that there is something to repair if a repair then repairs, and only then. A bad
+/// copy beside other damage is not enough: the volume may not open.
+#[test]
+fn a_report_promises_what_a_repair_does() {
+    type Plant = fn(&mut Forge);
+    let copies: [(&str, Plant); 4] = [
+        ("nothing", |_| {}),
+        ("a superblock copy", |f| f.rot_bytes(f.store.superblock.second_offset())),
+        ("a copy of the newest metaroot", |f| rot_slot(f, f.metaroot.generation.0, &[1])),
+        ("a copy of the older metaroot", |f| rot_slot(f, f.metaroot.generation.0 + 1, &[0])),
+    ];
+    let options = CheckOptions::default();
+    let mut wrong: Vec<String> = Vec::new();
+    for records in [0, 3] {
+        let sound = sample(2, records);
+        for (class, (beside, plant)) in
+            CLASSES.iter().flat_map(|class| copies.map(|copy| (class, copy)))
+        {
+            let mut forge = Forge::new(&sound);
+            (class.plant)(&mut forge);
+            plant(&mut forge);
+            let name = alloc::format!("{} and {beside} ({records} records)", class.name);
+            let Ok(found) = check(&forge.medium, &TestPlatform, &options, &mut |_| {}) else {
+                continue;
+            };
+            let report = run(&forge);
+            let (before, after) = (&report.before, &report.after);
+            assert_eq!(&found, before, "{name}");
+            let fewer = after.damaged + after.degraded < before.damaged + before.degraded;
+            let (promised, kept) = (found.is_repairable(), report.changed() && fewer);
+            if promised != kept || report.changed() != kept {
+                wrong.push(alloc::format!("{name}: promised {promised}, kept {kept}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
