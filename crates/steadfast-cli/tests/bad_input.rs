@@ -171,6 +171,18 @@ fn sizes_out_of_range() {
         assert!(line.contains("'--size <SIZE>': '-5M' is below zero"), "{command}: {line}");
         assert!(!line.contains("unexpected argument"), "{command}: {line}");
     }
+    for command in [
+        "mkfs --block-size -5M disk.img",
+        "mkfs --node-size -5M disk.img",
+        "mount --cache -5M disk.img mnt",
+        "check --cache -5M disk.img",
+        "trim --minimum -5M mnt",
+        "serve memory --size -5M",
+        "serve nbd --file disk.img --create -5M",
+    ] {
+        let line = scratch.fails(2, command);
+        assert!(line.contains("'-5M' is below zero"), "{command}: {line}");
+    }
     assert!(!scratch.path("disk.img").exists(), "a failed mkfs leaves nothing behind");
 }
 

@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "size")]
     erase: bool,
     /// Size of each volume [default: 512M with --quick, else 1G; a block device is used whole]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     size: Option<u64>,
     /// At most two minutes a suite (goals: ten): small files, three rounds
     #[arg(long, conflicts_with = "full")]

@@ -18,7 +18,14 @@ pub struct Args {
     /// Image, block device, or directory of a mounted volume
     target: PathBuf,
     /// Leave out free runs that are shorter
-    #[arg(short, long, value_parser = size::parse, default_value = "0", value_name = "SIZE")]
+    #[arg(
+        short,
+        long,
+        value_parser = size::parse,
+        allow_hyphen_values = true,
+        default_value = "0",
+        value_name = "SIZE"
+    )]
     minimum: u64,
 }
 

@@ -24,10 +24,10 @@ const ETCD_PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Most memory lent to all clients together
-    #[arg(short, long, value_parser = size::parse)]
+    #[arg(short, long, value_parser = size::parse, allow_hyphen_values = true)]
     size: u64,
     /// Most memory for one export name; the default is all of --size
-    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    #[arg(long, value_parser = size::parse, allow_hyphen_values = true, value_name = "SIZE")]
     quota: Option<u64>,
     /// How long memory is kept after the last connection of its name has ended; by default until
     /// the server ends
