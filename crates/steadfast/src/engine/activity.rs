@@ -108,7 +108,7 @@ impl Activity {
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// What the volume is doing.
     pub(crate) fn activity(&self) -> Result<Activity> {
-        self.check_open()?;
+        self.lifecycle.check_open()?;
         self.replay_overlay()?;
         let superblock = &self.store.superblock_now();
         let block_size = u64::from(superblock.block_size);
@@ -148,7 +148,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             reserve_blocks: superblock.reserve_blocks,
             repaired_reads: u64::from(self.store.bad_copies()),
             rollbacks: u64::from(self.incarnation.load(Ordering::Acquire)),
-            poisoned: self.has_failed(),
+            poisoned: self.lifecycle.has_failed(),
         })
     }
 }

@@ -89,7 +89,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         };
 
         let pinned = self.pins.lock();
-        let early = origin != Origin::Replay && self.wants_discards_early();
+        let early = origin != Origin::Replay && self.store.wants_discards_early();
         for run in &blocks.freed {
             working.space.free_data(*run, &pinned);
             if early {
@@ -225,13 +225,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let (leaves, copies) = (&scratch.leaves, &mut scratch.copies);
         self.store
             .make_copies(copies, &mut view.root, generation, pool)
-            .map_err(|error| self.fail(HALF_CHANGED, error))?;
+            .map_err(|error| self.lifecycle.fail_with(HALF_CHANGED, error))?;
         let mut inodes = 0;
         for (mutation, leaf) in batch.mutations.iter().zip(leaves) {
             let there = self
                 .store
                 .change_leaf(copies.address(*leaf), &mutation.key, mutation.value.as_deref())
-                .map_err(|error| self.fail(HALF_CHANGED, error))?;
+                .map_err(|error| self.lifecycle.fail_with(HALF_CHANGED, error))?;
             inodes += change_of_inodes(mutation, there);
         }
         copies.clear();
@@ -354,7 +354,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             Some(Kind::Inode) => {
                 working.next_inode = working.next_inode.max(key.inode_number().0.saturating_add(1))
             }
-            Some(Kind::Orphan) => self.wake_reclaim(),
+            Some(Kind::Orphan) => self.background.wake_reclaim(),
             _ => {}
         }
         if let Origin::Operation(_) = origin {
@@ -437,7 +437,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             },
         });
         self.store.let_go(&visited);
-        changed.map_err(|error| self.fail(HALF_CHANGED, error))
+        changed.map_err(|error| self.lifecycle.fail_with(HALF_CHANGED, error))
     }
 
     /// Enters the nodes that a change took and released into the bitmaps, which are in memory.

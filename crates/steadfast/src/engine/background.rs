@@ -29,20 +29,20 @@ pub(crate) enum Turn {
 }
 
 /// What waits for background work.
-pub(super) struct BackgroundWork {
+pub(crate) struct BackgroundWork {
     /// Orphans may wait to be reclaimed.
     orphans: AtomicBool,
     /// Commit records since background work last ran.
     commits: AtomicU32,
     /// Deleted snapshots may wait for their blocks to be freed.
-    pub snapshots: AtomicBool,
+    pub(super) snapshots: AtomicBool,
     /// Deleted snapshots wait for a transaction point.
-    pub snapshots_starve: AtomicBool,
+    pub(super) snapshots_starve: AtomicBool,
 }
 
 impl BackgroundWork {
     /// A power cut may have left anything behind.
-    pub fn after_opening() -> Self {
+    pub(super) fn after_opening() -> Self {
         BackgroundWork {
             orphans: AtomicBool::new(true),
             commits: AtomicU32::new(0),
@@ -52,17 +52,37 @@ impl BackgroundWork {
     }
 
     /// Counts a commit record. If the count wraps, background work counts as attended for a moment.
-    pub fn count_commit(&self) {
+    pub(super) fn count_commit(&self) {
         self.commits.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Commit records since background work last ran.
-    pub fn commits(&self) -> u32 {
+    pub(super) fn commits(&self) -> u32 {
         self.commits.load(Ordering::Acquire)
     }
 
     fn attend(&self) {
         self.commits.store(0, Ordering::Release);
+    }
+
+    /// Deleted files may be waiting to be reclaimed: the next background step checks.
+    pub fn wake_reclaim(&self) {
+        self.orphans.store(true, Ordering::Release);
+    }
+
+    /// Whether deleted files may be waiting to be reclaimed. They are no longer announced then.
+    pub fn take_reclaim(&self) -> bool {
+        self.orphans.swap(false, Ordering::AcqRel)
+    }
+
+    /// Tells background work that there may be a snapshot to delete.
+    pub(super) fn wake_snapshots(&self) {
+        self.snapshots.store(true, Ordering::Release);
+    }
+
+    /// Whether a snapshot may be waiting for its blocks to be freed.
+    pub(super) fn snapshots_wait(&self) -> bool {
+        self.snapshots.load(Ordering::Acquire)
     }
 }
 
@@ -82,13 +102,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if writing || self.discard_step(bytes) {
             return Ok(Turn::Busy);
         }
-        let more = self.delete_in_background(self.mask().contains(TransactionMask::TIMER))?;
+        let more =
+            self.delete_in_background(self.parameters.mask().contains(TransactionMask::TIMER))?;
         Ok(Turn::Done { more })
-    }
-
-    /// Whether deleted files may be waiting to be reclaimed. They are no longer announced then.
-    pub(crate) fn take_reclaim(&self) -> bool {
-        self.background.orphans.swap(false, Ordering::AcqRel)
     }
 
     /// Discards some of the blocks that checkpoints have freed: up to `bytes`, or until the medium
@@ -99,22 +115,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // Held throughout: these blocks must not be reserved meanwhile.
         let mut working = self.working.lock();
         let mut any = false;
-        let upkeep = self.upkeep();
+        let upkeep = self.store.upkeep();
         while let Some(run) = working.space.next_discard(left) {
             // A discard is advice: its failure loses nothing.
             let _ = self.store.medium.discard(run.start.0 * block_size, run.count * block_size);
             left -= run.count;
             any = true;
-            if left == 0 || self.is_beyond(upkeep, bytes) {
+            if left == 0 || self.store.is_beyond(upkeep, bytes) {
                 break;
             }
         }
         any
-    }
-
-    /// Whether the medium is told of freed data before a checkpoint makes it reusable.
-    pub(super) fn wants_discards_early(&self) -> bool {
-        self.store.medium.wants_discards() && self.store.medium.wants_discards_early()
     }
 
     fn timer_due(&self) -> bool {
@@ -124,11 +135,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let sequence = self.working.lock().sequence;
         let commit = self.commit.lock();
         let elapsed = self.store.platform.monotonic_ms().saturating_sub(commit.last_ms);
-        commit.committed < sequence && elapsed >= u64::from(self.timer_ms())
-    }
-
-    /// Deleted files may be waiting to be reclaimed: the next background step checks.
-    pub(crate) fn wake_reclaim(&self) {
-        self.background.orphans.store(true, Ordering::Release);
+        commit.committed < sequence && elapsed >= u64::from(self.parameters.timer_ms())
     }
 }

@@ -16,7 +16,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(());
         }
         let commits = !self.read_only
-            && !self.has_failed()
+            && !self.lifecycle.has_failed()
             && self.active_mask().contains(TransactionMask::UNMOUNT);
         let result = if commits { self.checkpoint_now() } else { Ok(()) };
         while commits && result.is_ok() && self.discard_step(u64::MAX) {}

@@ -132,8 +132,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             uncommitted: sequence.saturating_sub(committed),
             repaired_reads: u64::from(self.store.bad_copies()),
             superblock_damaged: self.superblock_damaged,
-            mask: self.mask(),
-            timer_ms: self.timer_ms(),
+            mask: self.parameters.mask(),
+            timer_ms: self.parameters.timer_ms(),
             read_only: self.read_only,
             poisoned: self.lifecycle.failure(),
             incarnation: u64::from(self.incarnation.load(Ordering::Acquire)),
@@ -145,7 +145,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // All that writes a superblock holds this lock.
         let _commit = self.commit.lock();
         self.ensure_writable()?;
-        self.check_not_held()?;
+        self.lifecycle.check_not_held()?;
         self.check_other_writer(true)?;
         let (store, old) = (&self.store, self.store.superblock_now());
         let mut new = old.clone();
@@ -163,8 +163,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Space and counts.
     pub(crate) fn statistics(&self) -> Result<Statistics> {
-        self.check_open()?;
-        self.check_shown()?;
+        self.lifecycle.check_open()?;
+        self.lifecycle.check_shown()?;
         self.replay_overlay()?;
         let superblock = &self.store.superblock_now();
         let working = self.working.lock();

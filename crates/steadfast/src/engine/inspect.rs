@@ -32,7 +32,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Whether bad copies may be rewritten.
     pub(crate) fn may_repair(&self) -> bool {
-        !self.read_only && !self.has_failed() && self.lifecycle.now() != Lifecycle::Closed
+        !self.read_only && !self.lifecycle.has_failed() && self.lifecycle.now() != Lifecycle::Closed
     }
 
     /// Runs `work` while the size of the volume cannot change, so the second copies keep their

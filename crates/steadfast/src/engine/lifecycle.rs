@@ -21,6 +21,9 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use lock_api::{Mutex, RawMutex};
+use steadfast_media::{ErrorClass, MediumError};
+
+use crate::error::{Error, Result, STORAGE_FULL};
 
 /// The state of an open volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +85,7 @@ pub(crate) struct LifecycleCell<R> {
 
 impl<R: RawMutex> LifecycleCell<R> {
     /// An open volume.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         LifecycleCell { state: AtomicU8::new(Lifecycle::Open as u8), failure: Mutex::new(None) }
     }
 
@@ -90,8 +93,55 @@ impl<R: RawMutex> LifecycleCell<R> {
         ALL[usize::from(self.state.load(Ordering::Acquire)) % ALL.len()]
     }
 
+    /// Whether the volume is held.
+    pub fn is_held(&self) -> bool {
+        self.now() == Lifecycle::Held
+    }
+
+    pub fn check_not_held(&self) -> Result<()> {
+        if self.is_held() { Err(Error::Held) } else { Ok(()) }
+    }
+
+    pub fn check_open(&self) -> Result<()> {
+        match self.now() {
+            Lifecycle::Closed => Err(Error::Poisoned("it has been closed")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is a state to show.
+    pub(super) fn check_shown(&self) -> Result<()> {
+        if self.now() == Lifecycle::Lost { Err(self.poisoned()) } else { Ok(()) }
+    }
+
+    /// Checks that the volume has not failed. What makes a state durable calls this under the
+    /// writer's or the checkpoint lock: a failure may come while a caller waits for locks.
+    pub fn check_not_failed(&self) -> Result<()> {
+        if self.has_failed() { Err(self.poisoned()) } else { Ok(()) }
+    }
+
+    /// Whether the volume made itself read-only, or shows nothing.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.now(), Lifecycle::Failed | Lifecycle::Lost)
+    }
+
+    pub(super) fn poisoned(&self) -> Error {
+        Error::Poisoned(self.failure().unwrap_or("an earlier failure"))
+    }
+
+    /// Whether the log is still beside the tree: since open nothing has been changed, and no caller
+    /// has needed facts that only the tree has. Background work replays it.
+    pub fn replay_pending(&self) -> bool {
+        self.now() == Lifecycle::Overlaid
+    }
+
+    #[cfg(test)]
+    pub fn is_rolling_back(&self) -> bool {
+        self.now() == Lifecycle::RollingBack
+    }
+
     /// Enters `next` if it may follow the present state. Returns whether it did.
-    pub fn enter(&self, next: Lifecycle) -> bool {
+    pub(super) fn enter(&self, next: Lifecycle) -> bool {
         self.enter_under(&self.failure.lock(), next)
     }
 
@@ -105,7 +155,7 @@ impl<R: RawMutex> LifecycleCell<R> {
 
     /// Notes why the volume cannot go on safely; the first reason stays. It becomes read-only, at
     /// the end of a rollback if one runs.
-    pub fn fail(&self, why: &'static str) {
+    fn fail(&self, why: &'static str) {
         let mut failure = self.failure.lock();
         failure.get_or_insert(why);
         if self.now() != Lifecycle::RollingBack {
@@ -113,13 +163,42 @@ impl<R: RawMutex> LifecycleCell<R> {
         }
     }
 
-    /// Why the volume failed.
+    /// Makes the volume read-only, because it cannot go on safely. Returns `error`.
+    pub(super) fn fail_with(&self, why: &'static str, error: Error) -> Error {
+        let why = match error {
+            Error::Medium(MediumError { class: ErrorClass::Full, .. }) => STORAGE_FULL,
+            _ => why,
+        };
+        self.fail(why);
+        error
+    }
+
+    /// Nothing can follow a transaction that could be neither committed nor rolled back.
+    pub fn give_up_transaction(&self) {
+        self.fail("a transaction could not be rolled back");
+    }
+
+    /// The state in memory is unknown.
+    pub fn fail_after_panic(&self) {
+        self.fail("an internal error happened");
+    }
+
+    /// As [`fail_after_panic`](Self::fail_after_panic), if the end of a transaction panicked.
+    pub fn fail_transaction_after_panic(&self) {
+        self.fail_after_panic();
+        // Readers wait for the end of a rollback.
+        if self.now() == Lifecycle::RollingBack {
+            self.end_rollback(false);
+        }
+    }
+
+    /// Why the volume accepts no more changes, if it made itself read-only.
     pub fn failure(&self) -> Option<&'static str> {
         *self.failure.lock()
     }
 
     /// Readers wait from now on. A rollback from [`Lost`](Lifecycle::Lost) may mend that state.
-    pub fn begin_rollback(&self) {
+    pub(super) fn begin_rollback(&self) {
         let mut failure = self.failure.lock();
         let from = self.now();
         if self.enter_under(&failure, Lifecycle::RollingBack) && from == Lifecycle::Lost {
@@ -128,7 +207,7 @@ impl<R: RawMutex> LifecycleCell<R> {
     }
 
     /// The rollback has ended; `complete` says whether the whole state was read.
-    pub fn end_rollback(&self, complete: bool) {
+    pub(super) fn end_rollback(&self, complete: bool) {
         let failure = self.failure.lock();
         let next = match (complete, failure.is_some()) {
             (false, _) => Lifecycle::Lost,

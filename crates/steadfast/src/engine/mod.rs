@@ -64,6 +64,7 @@ pub(crate) use data::PinGuard;
 pub use info::{Statistics, VolumeInfo};
 use lifecycle::LifecycleCell;
 use multi_mount::MountWatch;
+use parameters::LiveParameters;
 pub(crate) use reader::Reader;
 use reader::View;
 use state::{CommitState, Working};
@@ -72,7 +73,7 @@ pub(crate) use writer::Writer;
 /// The engine of an open volume. All methods take `&self` and may be called from several threads.
 pub(crate) struct Engine<M: Medium, P: Platform> {
     store: Boxed<Store<M, P>>,
-    lifecycle: LifecycleCell<P::Mutex>,
+    pub(crate) lifecycle: LifecycleCell<P::Mutex>,
     read_only: bool,
     access_times: AtomicBool,
     /// Checks for another writer around every log record and metaroot.
@@ -81,14 +82,13 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     superblock_damaged: bool,
     /// Evidence that a newer state than the opened one was durable once.
     newer_state: Option<NewerState>,
-    mask: AtomicU32,
-    timer_ms: AtomicU32,
+    pub(crate) parameters: LiveParameters,
     incarnation: AtomicU32,
     /// Reads that were repeated because their data did not match its checksum.
     reads_repeated: AtomicU32,
-    background: BackgroundWork,
+    pub(crate) background: BackgroundWork,
     pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
-    committers: Committers,
+    pub(crate) committers: Committers,
     commit: Mutex<P::Mutex, CommitState>,
     checkpoint: Mutex<P::Mutex, ()>,
     others: Mutex<P::Mutex, MountWatch>,

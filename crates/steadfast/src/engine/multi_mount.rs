@@ -3,7 +3,7 @@
 //! A volume has one writer. Locks ensure that where they work. They do not cover a disk that two
 //! machines share, or a device under two names. So the writer checks the medium itself: what it
 //! wrote last must still be there, with nothing that continues it. Otherwise the writer
-//! [stops](Engine::fail), before it builds on a state that is no longer the newest.
+//! [stops](crate::engine::lifecycle::LifecycleCell), before it builds on a state that is no longer the newest.
 //!
 //! Invariants, which hold while only this writer changes the volume:
 //! - no metaroot on the medium is newer than the checkpointed one, none of the same generation
@@ -189,7 +189,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if others.durable.is_overtaken(&store.medium, &store.superblock_now(), &store.platform)
             || self.log_has_changed(others)
         {
-            return Err(self.fail(SECOND_WRITER, Error::Poisoned(SECOND_WRITER)));
+            return Err(self.lifecycle.fail_with(SECOND_WRITER, Error::Poisoned(SECOND_WRITER)));
         }
         Ok(())
     }

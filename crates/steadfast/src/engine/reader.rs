@@ -32,14 +32,14 @@ pub(crate) struct Reader<'a, M: Medium, P: Platform> {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn reader(&self) -> Result<Reader<'_, M, P>> {
-        self.check_open()?;
+        self.lifecycle.check_open()?;
         loop {
             let view = self.view.read();
             match self.lifecycle.now() {
                 Lifecycle::RollingBack => {}
                 // Closed meanwhile, perhaps in the middle of a rollback.
-                Lifecycle::Closed => self.check_open()?,
-                Lifecycle::Lost => return Err(self.poisoned()),
+                Lifecycle::Closed => self.lifecycle.check_open()?,
+                Lifecycle::Lost => return Err(self.lifecycle.poisoned()),
                 _ => return Ok(Reader { engine: self, view }),
             }
             // A rollback replays the log and releases the view between its steps. Readers must not

@@ -42,7 +42,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn enlarge(&self, new: &Superblock) -> Result<()> {
         let mut commit = self.commit.lock();
         self.ensure_writable()?;
-        self.check_not_held()?;
+        self.lifecycle.check_not_held()?;
         self.finish_checkpoint()?;
         {
             let mut working = self.working.lock();
@@ -58,8 +58,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 self.switch(new)?;
             }
             self.write_structures(&working, new)?;
-            self.switch(new)
-                .map_err(|error| self.fail("the superblock could not be written", error))?;
+            self.switch(new).map_err(|error| {
+                self.lifecycle.fail_with("the superblock could not be written", error)
+            })?;
             self.store.set_superblock(new);
             working.space.grow(new);
             Ok(())
@@ -108,7 +109,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.store.flush()
         });
         self.lifecycle.enter(Lifecycle::Closed);
-        switched.map_err(|error| self.fail("the superblock could not be written", error))
+        switched
+            .map_err(|error| self.lifecycle.fail_with("the superblock could not be written", error))
     }
 
     /// Writes the second copies of metaroots and superblock for `new`, and flushes. The caller

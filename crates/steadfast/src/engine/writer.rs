@@ -1,17 +1,17 @@
-//! Changing: one writer at a time, and the checks before a change. Also how a volume fails.
+//! Changing: one writer at a time, and the checks before a change.
 
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use lock_api::MutexGuard;
-use steadfast_media::{ErrorClass, Medium, MediumError};
+use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::apply::Origin;
 use crate::engine::keyspace::{Keyspace, KeyspaceRead, SpaceClass, Visit};
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::state::Working;
-use crate::error::{Error, Result, STORAGE_FULL};
+use crate::error::{Error, Result};
 use crate::format::key::Key;
 use crate::format::{Mutation, Value};
 use crate::memory::Boxed;
@@ -36,7 +36,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.throttle()?;
         let writer = Writer { engine: self, working: RefCell::new(self.working.lock()) };
         // A rollback that was waited for may have failed.
-        self.check_not_failed()?;
+        self.lifecycle.check_not_failed()?;
         writer.working.borrow_mut().needs_later = None;
         Ok(writer)
     }
@@ -111,22 +111,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(run)
     }
 
-    pub(crate) fn check_open(&self) -> Result<()> {
-        match self.lifecycle.now() {
-            Lifecycle::Closed => Err(Error::Poisoned("it has been closed")),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether there is a state to show.
-    pub(super) fn check_shown(&self) -> Result<()> {
-        if self.lifecycle.now() == Lifecycle::Lost { Err(self.poisoned()) } else { Ok(()) }
-    }
-
-    pub(super) fn poisoned(&self) -> Error {
-        Error::Poisoned(self.lifecycle.failure().unwrap_or("an earlier failure"))
-    }
-
     /// As for a change, but after a failed rollback another rollback may be tried.
     pub(crate) fn check_rollback(&self) -> Result<()> {
         if self.lifecycle.now() == Lifecycle::Lost { Ok(()) } else { self.ensure_writable() }
@@ -134,38 +118,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Checks that changes are accepted. Replays the log if that is not done yet.
     pub(crate) fn ensure_writable(&self) -> Result<()> {
-        self.check_open()?;
+        self.lifecycle.check_open()?;
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        self.check_not_failed()?;
+        self.lifecycle.check_not_failed()?;
         self.replay_overlay()
-    }
-
-    /// Checks that the volume has not failed. What makes a state durable calls this under the
-    /// writer's or the checkpoint lock: a failure may come while a caller waits for locks.
-    pub(crate) fn check_not_failed(&self) -> Result<()> {
-        if self.has_failed() { Err(self.poisoned()) } else { Ok(()) }
-    }
-
-    /// Whether the volume made itself read-only, or shows nothing.
-    pub(crate) fn has_failed(&self) -> bool {
-        matches!(self.lifecycle.now(), Lifecycle::Failed | Lifecycle::Lost)
-    }
-
-    /// Why the volume accepts no more changes, if it made itself read-only.
-    pub(crate) fn failure(&self) -> Option<&'static str> {
-        self.lifecycle.failure()
-    }
-
-    /// Makes the volume read-only, because it cannot go on safely. Returns `error`.
-    pub(super) fn fail(&self, why: &'static str, error: Error) -> Error {
-        let why = match error {
-            Error::Medium(MediumError { class: ErrorClass::Full, .. }) => STORAGE_FULL,
-            _ => why,
-        };
-        self.lifecycle.fail(why);
-        error
     }
 }
 

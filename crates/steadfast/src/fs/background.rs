@@ -31,12 +31,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             Turn::Busy => return Ok(true),
             Turn::Done { more } => more,
         };
-        if !self.engine.take_reclaim() {
+        if !self.engine.background.take_reclaim() {
             return Ok(deleting);
         }
         let more = self.orphan_step()?;
         if more {
-            self.engine.wake_reclaim();
+            self.engine.background.wake_reclaim();
         }
         Ok(more || deleting)
     }

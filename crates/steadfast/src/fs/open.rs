@@ -67,7 +67,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 counts.remove(&inode);
-                self.engine.wake_reclaim();
+                self.engine.background.wake_reclaim();
             }
         }
     }
@@ -102,7 +102,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 // With `volume full` masked out, there may be no space even for this until a
                 // transaction point or a rollback.
                 Err(Error::NoSpace) => {
-                    self.engine.wake_reclaim();
+                    self.engine.background.wake_reclaim();
                     return Ok(false);
                 }
                 Err(error) => return Err(error),

@@ -90,7 +90,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         cursor: DefragmentCursor,
     ) -> Result<Option<DefragmentCursor>> {
         self.engine.ensure_writable()?;
-        self.engine.check_not_held()?;
+        self.engine.lifecycle.check_not_held()?;
         let _guard = self.inode_lock(inode);
         let attributes = Inode::load_regular(&self.engine.reader()?, inode)?;
         if attributes.has(FLAG_INLINE) {

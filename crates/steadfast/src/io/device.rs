@@ -55,6 +55,17 @@ impl Variable {
     }
 }
 
+/// The amount of its own upkeep that the medium had done at some time.
+#[derive(Debug, Clone, Copy)]
+pub struct Upkeep(Option<u64>);
+
+impl Upkeep {
+    /// Whether the medium has upkeep to do.
+    pub fn is_any(self) -> bool {
+        self.0.is_some()
+    }
+}
+
 /// See the module.
 pub struct Device<M: Medium, P: Platform> {
     /// The medium below.
@@ -179,6 +190,22 @@ impl<M: Medium, P: Platform> Device<M, P> {
         self.medium.flush()?;
         self.unflushed.lock().flushed_to(written);
         Ok(())
+    }
+
+    /// Whether the medium is told of freed data before a checkpoint makes it reusable.
+    pub fn wants_discards_early(&self) -> bool {
+        self.medium.wants_discards() && self.medium.wants_discards_early()
+    }
+
+    /// The medium's own upkeep up to now, see [`is_beyond`](Self::is_beyond).
+    pub fn upkeep(&self) -> Upkeep {
+        Upkeep(self.medium.upkeep())
+    }
+
+    /// Whether the medium has done more than `bytes` of its own upkeep since.
+    pub fn is_beyond(&self, since: Upkeep, bytes: u64) -> bool {
+        let now = self.medium.upkeep();
+        since.0.zip(now).is_some_and(|(since, now)| now.saturating_sub(since) > bytes)
     }
 
     /// A copy of metadata was bad, and another one answered for it.

@@ -45,7 +45,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// the volume is read-only, and has either size when it is opened again.
     pub fn grow(&self, size: u64) -> Result<()> {
         self.engine.ensure_writable()?;
-        self.engine.check_not_held()?;
+        self.engine.lifecycle.check_not_held()?;
         let old = self.engine.store().superblock_now();
         let new = old.resized(size)?;
         if new.blocks <= old.blocks {
@@ -70,7 +70,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// keeps its old size and remains usable.
     pub fn shrink(&self, size: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         self.engine.ensure_writable()?;
-        self.engine.check_not_held()?;
+        self.engine.lifecycle.check_not_held()?;
         let old = self.engine.store().superblock_now();
         let new = old.resized(size)?;
         if new.blocks >= old.blocks {

@@ -49,7 +49,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         self.engine.with_survey(from, |group| {
             // A volume that has failed does not know which state is the checkpointed one.
-            self.engine.check_not_failed()?;
+            self.engine.lifecycle.check_not_failed()?;
             // No state uses anything in the groups before it.
             let begin = group.as_ref().map_or(end, |group| group.start.clamp(from, end));
             let behind = group.as_ref().map_or(end, |group| group.end().min(end)).max(from + 1);

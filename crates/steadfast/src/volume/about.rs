@@ -92,7 +92,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Why the volume accepts no more changes, if it made itself read-only.
     pub fn failure(&self) -> Option<&'static str> {
-        self.engine.failure()
+        self.engine.lifecycle.failure()
     }
 
     /// Evidence that a newer state than the opened one was durable once.
@@ -103,7 +103,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Whether the log is still beside the tree: since open nothing has been changed, and no caller
     /// has needed facts that only the tree has. [`background`](Self::background) replays it.
     pub fn replay_pending(&self) -> bool {
-        self.engine.replay_pending()
+        self.engine.lifecycle.replay_pending()
     }
 
     /// Reads that were repeated because their data did not match its checksum. Valid causes are a

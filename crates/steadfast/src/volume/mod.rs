@@ -123,7 +123,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// volume shows and accepts nothing. That lasts until a rollback succeeds or the volume is
     /// opened again.
     pub fn rollback(&self) -> Result<()> {
-        self.engine.check_not_held()?;
+        self.engine.lifecycle.check_not_held()?;
         self.engine.check_rollback()?;
         let _writers = self.lock_all_inodes()?;
         self.engine.rollback()

@@ -36,7 +36,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// The live transaction mask.
     pub fn mask(&self) -> TransactionMask {
-        self.engine.mask()
+        self.engine.parameters.mask()
     }
 
     /// Changes the live mask at once, and the stored mask at the next transaction point.
@@ -49,7 +49,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Interval of the transaction timer, milliseconds.
     pub fn timer_ms(&self) -> u32 {
-        self.engine.timer_ms()
+        self.engine.parameters.timer_ms()
     }
 
     /// Changes the interval of the transaction timer at once, and the stored interval at the next
@@ -112,11 +112,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// briefly for it. The caller takes this back with
     /// [`withdraw_committer`](Self::withdraw_committer) when that committer is served.
     pub fn announce_committer(&self) {
-        self.engine.announce_committer()
+        self.engine.committers.announce()
     }
 
     /// Takes one [`announce_committer`](Self::announce_committer) back.
     pub fn withdraw_committer(&self) {
-        self.engine.withdraw_committer()
+        self.engine.committers.withdraw()
     }
 }

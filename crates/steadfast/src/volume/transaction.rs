@@ -37,12 +37,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Makes the volume read-only after a panic in one of its functions: its state in memory is
     /// unknown, so nothing of it may become durable.
     pub fn fail_after_panic(&self) {
-        self.engine.fail_after_panic();
+        self.engine.lifecycle.fail_after_panic();
     }
 
     /// Whether a transaction is open.
     pub fn is_held(&self) -> bool {
-        self.engine.is_held()
+        self.engine.lifecycle.is_held()
     }
 
     /// The open transaction, after [`Transaction::detach`].
@@ -118,11 +118,11 @@ impl<M: Medium, P: Platform> Drop for Transaction<'_, M, P> {
     /// follow would be lost later without an error.
     fn drop(&mut self) {
         if self.ending {
-            return self.volume.engine.fail_transaction_after_panic();
+            return self.volume.engine.lifecycle.fail_transaction_after_panic();
         }
         let _ = self.roll_back();
         if self.open {
-            self.volume.engine.give_up_transaction();
+            self.volume.engine.lifecycle.give_up_transaction();
         }
     }
 }
@@ -262,7 +262,7 @@ mod tests {
             .is_err();
             medium.reads_left.store(usize::MAX, Ordering::Relaxed);
             panics += usize::from(panicked);
-            assert!(!volume.engine.is_rolling_back(), "{reads} reads");
+            assert!(!volume.engine.lifecycle.is_rolling_back(), "{reads} reads");
             let found = volume.lookup(root, b"committed");
             assert!(panicked || found.is_ok(), "{reads} reads");
         }

@@ -60,8 +60,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// held, or without `volume full` in the mask. A larger write may succeed, too: only the write
     /// itself decides.
     pub(crate) fn available_bytes(&self) -> Result<u64> {
-        self.check_open()?;
-        self.check_shown()?;
+        self.lifecycle.check_open()?;
+        self.lifecycle.check_shown()?;
         self.replay_overlay()?;
         let blocks = self.data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::SINGLE);
         Ok(blocks.saturating_mul(u64::from(self.store.superblock.block_size)))

@@ -109,7 +109,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Frees the blocks of deleted snapshots in units; some units only move blocks to another
     /// snapshot. `true`: some were freed.
     pub(crate) fn delete_for_space(&self) -> Result<bool> {
-        if !self.snapshots_wait() {
+        if !self.background.snapshots_wait() {
             return Ok(false);
         }
         for _ in 0..DELETE_UNITS {

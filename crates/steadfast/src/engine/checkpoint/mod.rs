@@ -34,7 +34,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// the tree.
     pub(crate) fn freeze(&self, working: &mut Working) -> Result<()> {
         debug_assert!(working.frozen.is_none());
-        self.check_not_failed()?;
+        self.lifecycle.check_not_failed()?;
         // Bitmaps and dead list change each other. A node is copied once a generation, so this
         // ends.
         while self.put_bitmaps_into_tree(working)? || self.put_dead_into_tree(working)? {}
@@ -47,8 +47,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         left.filter_map(|pointer| self.store.sealed(&pointer)).for_each(|sealed| room.push(sealed));
         let sealed = self.store.seal(&mut view.root, room);
         // Dirty nodes are in memory, so this error cannot occur.
-        let mut nodes =
-            sealed.map_err(|error| self.fail("a checkpoint could not be prepared", error))?;
+        let mut nodes = sealed.map_err(|error| {
+            self.lifecycle.fail_with("a checkpoint could not be prepared", error)
+        })?;
         // They are taken from the end, so neighbours on the medium go in one request.
         sort_by_key(&mut nodes, |sealed| Reverse(sealed.pointer.addresses[0]));
         let uncommitted = !working.pending.is_empty();
@@ -66,8 +67,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             used_blocks: working.space.used(),
             nodes: working.nodes,
             log: working.log.position(),
-            mask: self.mask(),
-            timer_ms: self.timer_ms(),
+            mask: self.parameters.mask(),
+            timer_ms: self.parameters.timer_ms(),
             data_cursor,
             node_cursor,
             snapshots: working.snapshots,

@@ -29,17 +29,6 @@ use crate::types::Generation;
 /// small, it is done quickly too.
 const STEP_NODES: u64 = 16;
 
-/// The amount of its own upkeep that the medium had done at some time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Upkeep(Option<u64>);
-
-impl Upkeep {
-    /// Whether the medium has upkeep to do.
-    pub fn is_any(self) -> bool {
-        self.0.is_some()
-    }
-}
-
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Writes the frozen state, if there is one, and makes it the checkpointed one.
     ///
@@ -73,7 +62,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let working = self.working.lock();
             let Some(frozen) = &working.frozen else { return Ok(false) };
             // After a failed write or flush, a later one says nothing about the data before it.
-            self.check_not_failed()?;
+            self.lifecycle.check_not_failed()?;
             let first = frozen.nodes.len().saturating_sub(self.nodes_of(bytes));
             let begins = frozen.nodes.len() == frozen.all;
             (frozen.metaroot, memory::collect(frozen.nodes[first..].iter().cloned())?, begins)
@@ -87,7 +76,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let written = written.map_err(|error| match error {
             // It occurs before anything that counts is written.
             Error::OutOfMemory => error,
-            error => self.fail("a checkpoint could not be written", error),
+            error => self.lifecycle.fail_with("a checkpoint could not be written", error),
         })?;
         if nodes.is_empty() {
             self.complete_checkpoint(metaroot);
@@ -124,29 +113,18 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if planted(Sabotage::MetarootBeforeLastStep) {
             self.write_metaroot(metaroot)?;
         }
-        let upkeep = self.upkeep();
+        let upkeep = self.store.upkeep();
         if !upkeep.is_any() {
             self.store.write_nodes(nodes)?;
             return Ok(nodes.len());
         }
         for (left, node) in nodes.iter().enumerate().rev() {
             self.store.write_nodes(slice::from_ref(node))?;
-            if self.is_beyond(upkeep, bytes) {
+            if self.store.is_beyond(upkeep, bytes) {
                 return Ok(nodes.len() - left);
             }
         }
         Ok(nodes.len())
-    }
-
-    /// The medium's own upkeep up to now, see [`is_beyond`](Self::is_beyond).
-    pub(crate) fn upkeep(&self) -> Upkeep {
-        Upkeep(self.store.medium.upkeep())
-    }
-
-    /// Whether the medium has done more than `bytes` of its own upkeep since.
-    pub(crate) fn is_beyond(&self, since: Upkeep, bytes: u64) -> bool {
-        let now = self.store.medium.upkeep();
-        since.0.zip(now).is_some_and(|(since, now)| now.saturating_sub(since) > bytes)
     }
 
     fn write_metaroot(&self, metaroot: &Metaroot) -> Result<()> {

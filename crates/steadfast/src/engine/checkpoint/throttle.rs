@@ -146,14 +146,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Writes out some of the dirty nodes: the share of one operation.
     fn write_some_dirty(&self, working: &mut Working) -> Result<()> {
-        let upkeep = self.upkeep();
+        let upkeep = self.store.upkeep();
         if !upkeep.is_any() {
             return self.write_out(working, PAID_NODES);
         }
         for _ in 0..PAID_NODES {
             self.write_out(working, 1)?;
             if working.leaving.is_empty()
-                || self.is_beyond(upkeep, PAID_NODES as u64 * self.node_bytes())
+                || self.store.is_beyond(upkeep, PAID_NODES as u64 * self.node_bytes())
             {
                 break;
             }
@@ -185,7 +185,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.write_out_dirty(working, most).map_err(|error| match error {
             // The nodes are still on the list.
             Error::OutOfMemory => error,
-            error => self.fail("metadata could not be written out", error),
+            error => self.lifecycle.fail_with("metadata could not be written out", error),
         })
     }
 

@@ -14,10 +14,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use steadfast_media::Medium;
-
-use crate::engine::Engine;
 use crate::engine::state::{CommitState, LastPoint};
+use crate::error::Result;
 use crate::platform::Platform;
 
 /// The committers that are asking for a transaction point.
@@ -30,55 +28,50 @@ pub(crate) struct Committers {
 pub(crate) struct Present<'a>(&'a Committers);
 
 impl Committers {
-    pub fn join(&self) -> Present<'_> {
-        self.add();
+    pub(super) fn join(&self) -> Present<'_> {
+        self.announce();
         Present(self)
     }
 
-    fn add(&self) {
+    /// Announces a committer that the caller serves later: a point that is set meanwhile waits
+    /// briefly for it. The caller takes this back with [`withdraw`](Self::withdraw) when that
+    /// committer is served.
+    pub fn announce(&self) {
         self.present.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn remove(&self) {
+    /// Takes one [`announce`](Self::announce) back.
+    pub fn withdraw(&self) {
         self.present.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn count(&self) -> u32 {
         self.present.load(Ordering::Relaxed)
     }
+
+    /// Runs `set_point`, which sets a transaction point, after waiting for more committers if more
+    /// are expected.
+    pub(super) fn lead(
+        &self,
+        platform: &impl Platform,
+        commit: &mut CommitState,
+        set_point: impl FnOnce(&mut CommitState) -> Result<()>,
+    ) -> Result<()> {
+        let LastPoint { present, duration } = commit.last_point;
+        if self.count() < present {
+            platform.wait_for(&|| self.count() >= present, duration / 2);
+        }
+        let begun = platform.monotonic_us();
+        let result = set_point(commit);
+        let duration = platform.monotonic_us().saturating_sub(begun);
+        commit.last_point = LastPoint { present: self.count(), duration };
+        result
+    }
 }
 
 impl Drop for Present<'_> {
     fn drop(&mut self) {
-        self.0.remove();
-    }
-}
-
-impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Announces a committer that the caller serves later: a point that is set meanwhile waits
-    /// briefly for it. The caller takes this back with
-    /// [`withdraw_committer`](Self::withdraw_committer) when that committer is served.
-    pub(crate) fn announce_committer(&self) {
-        self.committers.add();
-    }
-
-    /// Takes one [`announce_committer`](Self::announce_committer) back.
-    pub(crate) fn withdraw_committer(&self) {
-        self.committers.remove();
-    }
-
-    /// Sets a transaction point as [`commit_locked`](Self::commit_locked) does, after waiting for
-    /// more committers if more are expected.
-    pub(crate) fn lead_group_commit(&self, commit: &mut CommitState) -> crate::error::Result<()> {
-        let LastPoint { present, duration } = commit.last_point;
-        if self.committers.count() < present {
-            self.store.platform.wait_for(&|| self.committers.count() >= present, duration / 2);
-        }
-        let begun = self.store.platform.monotonic_us();
-        let result = self.commit_locked(commit);
-        let duration = self.store.platform.monotonic_us().saturating_sub(begun);
-        commit.last_point = LastPoint { present: self.committers.count(), duration };
-        result
+        self.0.withdraw();
     }
 }
 

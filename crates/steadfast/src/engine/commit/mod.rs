@@ -2,6 +2,7 @@
 //! possible.
 
 pub(crate) mod group_commit;
+mod store_parameters;
 pub(crate) mod transaction;
 
 use core::sync::atomic::Ordering;
@@ -53,7 +54,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes everything accepted so far durable: a transaction point.
     pub(crate) fn commit(&self) -> Result<()> {
         self.ensure_writable()?;
-        self.check_not_held()?;
+        self.lifecycle.check_not_held()?;
         self.group_commit(Err(Error::Held))
     }
 
@@ -67,7 +68,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// opened for reading has nothing to make durable.
     pub(crate) fn event(&self, event: TransactionMask) -> Result<()> {
         let wanted = !self.read_only && self.active_mask().contains(event);
-        if wanted { self.commit_for_event() } else { self.check_open() }
+        if wanted { self.commit_for_event() } else { self.lifecycle.check_open() }
     }
 
     /// Joins or leads a group commit: returns when everything accepted so far is durable. While the
@@ -78,13 +79,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let target = self.working.lock().sequence;
         let mut commit = self.commit.lock();
         self.ensure_writable()?;
-        if self.is_held() && !planted(Sabotage::IgnoreHold) {
+        if self.lifecycle.is_held() && !planted(Sabotage::IgnoreHold) {
             return if planted(Sabotage::HoldBehindPoint) { Ok(()) } else { held };
         }
         if commit.committed >= target && !self.parameters_changed() {
             return Ok(());
         }
-        self.lead_group_commit(&mut commit)
+        self.committers.lead(&self.store.platform, &mut commit, |commit| self.commit_locked(commit))
     }
 
     fn parameters_changed(&self) -> bool {
@@ -104,12 +105,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 }
                 CommitStep::Write(record) => {
                     let written = self.write_record(&record);
-                    written
-                        .map_err(|error| self.fail("the intent log could not be written", error))?;
+                    written.map_err(|error| {
+                        self.lifecycle.fail_with("the intent log could not be written", error)
+                    })?;
                     let late = planted(Sabotage::CountLatecomers);
                     commit.committed =
                         if late { self.working.lock().sequence } else { record.sequence };
-                    if self.wants_discards_early() {
+                    if self.store.wants_discards_early() {
                         self.working.lock().space.commit_is_durable();
                     }
                     self.tally.lock().points += 1;
@@ -122,7 +124,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     fn next_step(&self, working: &mut Working) -> Result<CommitStep> {
-        self.check_not_failed()?;
+        self.lifecycle.check_not_failed()?;
         if working.frozen.as_ref().is_some_and(|frozen| frozen.uncommitted) {
             return Ok(CommitStep::Wait);
         }
@@ -218,7 +220,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Sets a transaction point and empties the log.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         self.ensure_writable()?;
-        self.check_not_held()?;
+        self.lifecycle.check_not_held()?;
         self.checkpoint_now()
     }
 
@@ -226,7 +228,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut commit = self.commit.lock();
         self.ensure_writable()?;
         self.finish_checkpoint()?;
-        if self.is_held() {
+        if self.lifecycle.is_held() {
             return Ok(());
         }
         let clean = {

@@ -18,7 +18,6 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::lifecycle::Lifecycle;
 use crate::error::{Error, Result};
-use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
@@ -30,7 +29,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn begin_transaction(&self) -> Result<()> {
         self.ensure_writable()?;
         let mut commit = self.commit.lock();
-        self.check_not_held()?;
+        self.lifecycle.check_not_held()?;
         // The state is entered first. A caller that saw the mask without the hold was accepted
         // before, and its change is in the transaction point.
         if !planted(Sabotage::HoldBehindPoint) {
@@ -46,16 +45,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         result
     }
 
-    /// Whether the volume is held.
-    pub(crate) fn is_held(&self) -> bool {
-        self.lifecycle.now() == Lifecycle::Held
-    }
-
     /// Ends the hold and sets a transaction point: everything accepted since the beginning becomes
     /// durable, all of it or nothing. After an error the volume is still held, unless it failed.
     pub(crate) fn commit_transaction(&self) -> Result<()> {
         let mut commit = self.commit.lock();
-        let was_held = self.is_held() && self.lifecycle.enter(Lifecycle::Open);
+        let was_held = self.lifecycle.is_held() && self.lifecycle.enter(Lifecycle::Open);
         self.ensure_writable()?;
         if !was_held {
             return Err(NO_TRANSACTION);
@@ -67,16 +61,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         committed
     }
-
-    /// The active mask: that of the volume, or none while it is held.
-    pub(crate) fn active_mask(&self) -> TransactionMask {
-        let held = self.is_held() && !planted(Sabotage::IgnoreHold);
-        if held { TransactionMask::MANUAL } else { self.mask() }
-    }
-
-    pub(crate) fn check_not_held(&self) -> Result<()> {
-        if self.is_held() { Err(Error::Held) } else { Ok(()) }
-    }
 }
 
 #[cfg(test)]
@@ -87,6 +71,7 @@ mod tests {
 
     use super::*;
     use crate::fs::{Caller, NewNode};
+    use crate::mask::TransactionMask;
     use crate::options::{FormatOptions, OpenOptions};
     use crate::testing::TestPlatform;
     use crate::types::InodeNumber;

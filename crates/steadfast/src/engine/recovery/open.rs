@@ -24,6 +24,7 @@ use crate::engine::budget::futile::FutileCheckpoints;
 use crate::engine::commit::group_commit::Committers;
 use crate::engine::lifecycle::LifecycleCell;
 use crate::engine::multi_mount::MountWatch;
+use crate::engine::parameters::LiveParameters;
 use crate::engine::reader::View;
 use crate::engine::snapshots::PendingDead;
 use crate::engine::state::{CommitState, Pending, Working};
@@ -167,8 +168,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             replayed_records: 0,
             superblock_damaged: false,
             newer_state: None,
-            mask: AtomicU32::new(metaroot.mask.0),
-            timer_ms: AtomicU32::new(metaroot.timer_ms),
+            parameters: LiveParameters::of(metaroot),
             incarnation: AtomicU32::new(0),
             reads_repeated: AtomicU32::new(0),
             background: BackgroundWork::after_opening(),

@@ -87,7 +87,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let mut working = self.working.lock();
         let Some(log) = self.view.read().log.clone() else { return Ok(()) };
-        self.check_not_failed()?;
+        self.lifecycle.check_not_failed()?;
         let mut before = self.working_at(&working.checkpointed)?;
         self.find_shared_data(&mut working);
         match self.replay(&mut working, log.log()) {
@@ -106,12 +106,5 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 Err(error)
             }
         }
-    }
-
-    /// Whether the log is still beside the tree: since open nothing has been changed, and no caller
-    /// has needed facts that only the tree has. [Background work](Self::background_step) replays
-    /// it.
-    pub(crate) fn replay_pending(&self) -> bool {
-        self.lifecycle.now() == Lifecycle::Overlaid
     }
 }

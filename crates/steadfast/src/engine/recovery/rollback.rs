@@ -19,7 +19,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// between reserving and publishing blocks.
     pub(crate) fn rollback(&self) -> Result<()> {
         let mut commit = self.commit.lock();
-        self.check_not_held()?;
+        self.lifecycle.check_not_held()?;
         self.rollback_under(&mut commit)
     }
 
@@ -31,30 +31,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Err(NO_TRANSACTION);
         }
         self.rollback_under(&mut commit)
-    }
-
-    /// Nothing can follow a transaction that could be neither committed nor rolled back.
-    pub(crate) fn give_up_transaction(&self) {
-        self.lifecycle.fail("a transaction could not be rolled back");
-    }
-
-    /// The state in memory is unknown.
-    pub(crate) fn fail_after_panic(&self) {
-        self.lifecycle.fail("an internal error happened");
-    }
-
-    /// As [`fail_after_panic`](Self::fail_after_panic), if the end of a transaction panicked.
-    pub(crate) fn fail_transaction_after_panic(&self) {
-        self.fail_after_panic();
-        // Readers wait for the end of a rollback.
-        if self.lifecycle.now() == Lifecycle::RollingBack {
-            self.lifecycle.end_rollback(false);
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_rolling_back(&self) -> bool {
-        self.lifecycle.now() == Lifecycle::RollingBack
     }
 
     fn rollback_under(&self, commit: &mut CommitState) -> Result<()> {
@@ -125,15 +101,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // not be reused.
         working.next_inode = working.next_inode.max(next_inode);
         // Mask and timer are the user's present choice and not part of the state.
-        working.parameters_changed =
-            metaroot.mask != self.mask() || metaroot.timer_ms != self.timer_ms();
-        let replayed = replayed
-            .map_err(|error| self.fail("the state to roll back to could not be restored", error));
+        working.parameters_changed = metaroot.mask != self.parameters.mask()
+            || metaroot.timer_ms != self.parameters.timer_ms();
+        let replayed = replayed.map_err(|error| {
+            self.lifecycle.fail_with("the state to roll back to could not be restored", error)
+        });
         self.lifecycle.end_rollback(replayed.is_ok());
         replayed?;
         commit.committed = working.sequence;
         commit.last_ms = self.store.platform.monotonic_ms();
-        self.wake_reclaim();
+        self.background.wake_reclaim();
         Ok(())
     }
 }

@@ -63,7 +63,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.ensure_writable()?;
         let mut commit = self.commit.lock();
         self.ensure_writable()?;
-        self.check_not_held()?;
+        self.lifecycle.check_not_held()?;
         self.finish_checkpoint()?;
         {
             let mut working = self.working.lock();
@@ -81,7 +81,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 return Err(error);
             }
         }
-        self.wake_snapshots();
+        self.background.wake_snapshots();
         self.commit_by_checkpoint(&mut commit)
     }
 
@@ -112,26 +112,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok((SnapshotCounts { newest, shared_nodes, ..counts }, working.shared_data.min(data)))
     }
 
-    /// Tells background work that there may be a snapshot to delete.
-    pub(crate) fn wake_snapshots(&self) {
-        self.background.snapshots.store(true, Ordering::Release);
-    }
-
-    /// Whether a snapshot may be waiting for its blocks to be freed.
-    pub(crate) fn snapshots_wait(&self) -> bool {
-        self.background.snapshots.load(Ordering::Acquire)
-    }
-
     /// One unit of deleting snapshots; `true` while there is more to do at once. Without
     /// `may_commit` nothing happens while changes are uncommitted.
     pub(crate) fn delete_in_background(&self, may_commit: bool) -> Result<bool> {
-        if !SNAPSHOTS || !self.snapshots_wait() {
+        if !SNAPSHOTS || !self.background.snapshots_wait() {
             return Ok(false);
         }
         let mut commit = self.commit.lock();
-        self.check_not_failed()?;
+        self.lifecycle.check_not_failed()?;
         // Changes of the holder must not become durable with the unit.
-        if self.is_held() {
+        if self.lifecycle.is_held() {
             return Ok(false);
         }
         self.finish_checkpoint()?;
@@ -148,7 +138,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
         }
         self.commit_by_checkpoint(&mut commit)?;
-        Ok(self.snapshots_wait())
+        Ok(self.background.snapshots_wait())
     }
 
     /// Processes a waiting unit before the working state is frozen in the foreground. `false`:
@@ -159,7 +149,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return false;
         }
         self.background.snapshots_starve.store(false, Ordering::Release);
-        if !self.snapshots_wait() {
+        if !self.background.snapshots_wait() {
             return false;
         }
         let done = self.largest_unit(working);

@@ -68,7 +68,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut commit = self.commit.lock();
         self.ensure_writable()?;
         // A snapshot is a transaction point.
-        self.check_not_held()?;
+        self.lifecycle.check_not_held()?;
         self.finish_checkpoint()?;
         let (record, entered) = {
             let mut working = self.working.lock();
@@ -196,7 +196,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // After a failure of the medium, a snapshot whose key cannot become durable is not listed,
         // because it cannot be opened. A snapshot that only waits for memory is listed: the next
         // transaction point makes it durable.
-        let failed = self.has_failed();
+        let failed = self.lifecycle.has_failed();
         let durable = self.working.lock().checkpointed.generation;
         let reader = self.reader()?;
         let mut list = Vec::new();

@@ -39,7 +39,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let mut commit = self.commit.lock();
         self.ensure_writable()?;
-        self.check_not_held()?;
+        self.lifecycle.check_not_held()?;
         self.finish_checkpoint()?;
         let (record, older) = self.rollback_target(name, destroy_newer)?;
         self.restore_committed(&mut commit)?;
@@ -56,8 +56,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     // If this fails too, there is no state to show; another rollback may find one.
                     // No writer comes in between.
                     self.restore_committed_in(&mut commit, &mut working).map_err(|error| {
-                        let error =
-                            self.fail("the state to roll back to could not be restored", error);
+                        let error = self
+                            .lifecycle
+                            .fail_with("the state to roll back to could not be restored", error);
                         self.lifecycle.end_rollback(false);
                         error
                     })?;
@@ -72,8 +73,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         commit.committed = sequence;
         self.tally.lock().points += 1;
         commit.last_ms = self.store.platform.monotonic_ms();
-        self.wake_reclaim();
-        self.wake_snapshots();
+        self.background.wake_reclaim();
+        self.background.wake_snapshots();
         self.incarnation.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }

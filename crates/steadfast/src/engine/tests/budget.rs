@@ -427,7 +427,7 @@ fn what_snapshots_hold_can_be_removed() {
             Ok(count) => refused += count,
             Err(what) => {
                 let superblock = world.volume.engine.superblock();
-                let failure = world.volume.engine.failure().unwrap_or_default();
+                let failure = world.volume.engine.lifecycle.failure().unwrap_or_default();
                 let Superblock { block_size, node_size, metadata_copies, blocks, .. } = superblock;
                 std::eprintln!(
                     "seed {seed}: {what} {failure}: {blocks} blocks of {block_size}, nodes of {node_size} \

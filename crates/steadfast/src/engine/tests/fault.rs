@@ -100,10 +100,10 @@ fn what_was_accepted_before_a_failure_is_not_made_durable_after_it() {
     volume.snapshot_create("one").unwrap();
     volume.snapshot_create("two").unwrap();
     volume.snapshot_delete("one").unwrap();
-    assert!(volume.engine.snapshots_wait());
+    assert!(volume.engine.background.snapshots_wait());
     let transaction = volume.begin().unwrap();
     make(&volume, b"half");
-    volume.engine.fail("a test", Error::NoSpace);
+    volume.engine.lifecycle.fail_with("a test", Error::NoSpace);
     let poisoned = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))));
     poisoned(volume.engine.delete_in_background(true).map(drop));
     poisoned(volume.engine.freeze(&mut volume.engine.working.lock()));
