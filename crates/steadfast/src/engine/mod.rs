@@ -76,8 +76,6 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     pub(crate) lifecycle: LifecycleCell<P::Mutex>,
     read_only: bool,
     access_times: AtomicBool,
-    /// Checks for another writer around every log record and metaroot.
-    shared: bool,
     replayed_records: u32,
     superblock_damaged: bool,
     /// Evidence that a newer state than the opened one was durable once.
@@ -91,9 +89,7 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     pub(crate) committers: Committers,
     commit: Mutex<P::Mutex, CommitState>,
     checkpoint: Mutex<P::Mutex, ()>,
-    others: Mutex<P::Mutex, MountWatch>,
-    /// Time of the last look at it, milliseconds; 0: never.
-    checked_ms: AtomicU32,
+    watch: MountWatch<P>,
     working: Mutex<P::Mutex, Boxed<Working>>,
     view: RwLock<P::RwLock, View>,
     space_memory: usize,

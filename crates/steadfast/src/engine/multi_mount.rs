@@ -2,8 +2,8 @@
 //!
 //! A volume has one writer. Locks ensure that where they work. They do not cover a disk that two
 //! machines share, or a device under two names. So the writer checks the medium itself: what it
-//! wrote last must still be there, with nothing that continues it. Otherwise the writer
-//! [stops](crate::engine::lifecycle::LifecycleCell), before it builds on a state that is no longer the newest.
+//! wrote last must still be there, with nothing that continues it. Otherwise the volume
+//! [fails](LifecycleCell), before the writer builds on a state that is no longer the newest.
 //!
 //! Invariants, which hold while only this writer changes the volume:
 //! - no metaroot on the medium is newer than the checkpointed one, none of the same generation
@@ -20,17 +20,21 @@
 //!
 //! Unreadable blocks prove nothing here. Checksums detect rot.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
+use lock_api::Mutex;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::lifecycle::LifecycleCell;
 use crate::engine::state::Working;
 use crate::error::{Error, Result, SECOND_WRITER};
 use crate::format::{LogPosition, Metaroot};
 use crate::log;
+use crate::options::OpenOptions;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::tree::Store;
 use crate::types::Generation;
 
 /// How long a check is valid for operations and commit records, milliseconds.
@@ -39,24 +43,76 @@ const CHECK_EVERY_MS: u32 = 1000;
 /// Number of log blocks that are checked: those of a group, which its writer changes by turns.
 const TAIL: usize = 2;
 
+/// Watches for another writer.
+pub(super) struct MountWatch<P: Platform> {
+    read_only: bool,
+    /// Checks around every log record and metaroot.
+    shared: bool,
+    others: Mutex<P::Mutex, OwnContent>,
+    /// Time of the last check, milliseconds; 0: never.
+    checked_ms: AtomicU32,
+}
+
 /// Content of the medium as long as there is no other writer.
 #[derive(Debug)]
-pub(super) struct MountWatch {
+pub(super) struct OwnContent {
     durable: Metaroot,
     next: LogPosition,
     /// Checksums of the beginnings of the last log blocks, the newest first; `None` where unknown.
     tail: [Option<u32>; TAIL],
 }
 
-impl MountWatch {
-    /// With the state of this metaroot; nothing is known of the log yet.
-    pub(super) fn new(durable: &Metaroot) -> MountWatch {
-        MountWatch { durable: *durable, next: durable.log, tail: [None; TAIL] }
+impl OwnContent {
+    fn as_it_is<M: Medium, P: Platform>(store: &Store<M, P>, working: &Working) -> OwnContent {
+        let next = working.log.position();
+        let count = working.log.blocks();
+        let at = |back| beginning_of(store, block_before(&next, back, count)?);
+        OwnContent { durable: working.checkpointed, next, tail: core::array::from_fn(at) }
     }
 
     /// Notes that this writer's own metaroot is on the medium.
     pub(super) fn written(&mut self, durable: &Metaroot) {
         self.durable = *durable;
+    }
+
+    fn log_has_changed<M: Medium, P: Platform>(&self, store: &Store<M, P>) -> bool {
+        let count = store.superblock.log.count;
+        let changed = |(back, known): (usize, &Option<u32>)| {
+            let found =
+                block_before(&self.next, back, count).and_then(|block| beginning_of(store, block));
+            matches!((known, found), (Some(known), Some(found)) if *known != found)
+        };
+        self.tail.iter().enumerate().any(changed)
+            || count > TAIL as u64
+                && log::glance(store, self.next.block)
+                    .is_some_and(|bytes| log::continues(&bytes, store.volume_id(), &self.next))
+    }
+
+    /// Notes this writer's own record: it is at block `at` of the log, which continues at `next`.
+    pub(super) fn note_record<M: Medium, P: Platform>(
+        &mut self,
+        store: &Store<M, P>,
+        at: u64,
+        record: &[u8],
+        next: &LogPosition,
+    ) {
+        let count = store.superblock.log.count;
+        let block_size = store.superblock.block_size as usize;
+        let known = |block: u64| {
+            let before =
+                (0..TAIL).find(|back| block_before(&self.next, *back, count) == Some(block))?;
+            self.tail[before]
+        };
+        let beginning = |back| {
+            let block = block_before(next, back, count)?;
+            let start = ((block + count - at) % count) as usize * block_size;
+            match record.get(start..start + log::glance_size(store)) {
+                Some(bytes) => Some(store.crc(bytes)),
+                None => known(block),
+            }
+        };
+        let tail = core::array::from_fn(beginning);
+        (self.next, self.tail) = (*next, tail);
     }
 }
 
@@ -65,66 +121,83 @@ fn block_before(position: &LogPosition, back: usize, count: u64) -> Option<u64> 
     (count > TAIL as u64).then(|| (position.block + count - 1 - back as u64) % count)
 }
 
-impl<M: Medium, P: Platform> Engine<M, P> {
+/// The checksum of the beginning of a block of the log.
+fn beginning_of<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option<u32> {
+    log::glance(store, block).map(|bytes| store.crc(&bytes))
+}
+
+/// The time, milliseconds. Never 0, which stands for never.
+fn now_ms<M: Medium, P: Platform>(store: &Store<M, P>) -> u32 {
+    (store.platform.monotonic_ms() as u32).max(1)
+}
+
+impl<P: Platform> MountWatch<P> {
+    /// With the state of this metaroot; nothing is known of the log yet.
+    pub(super) fn new(durable: &Metaroot, options: &OpenOptions) -> MountWatch<P> {
+        let own = OwnContent { durable: *durable, next: durable.log, tail: [None; TAIL] };
+        MountWatch {
+            read_only: options.read_only,
+            shared: options.shared,
+            others: Mutex::new(own),
+            checked_ms: AtomicU32::new(0),
+        }
+    }
+
     /// Whether there may be another writer at all.
-    pub(super) fn may_be_shared(&self) -> bool {
-        !self.read_only && (self.shared || self.store.medium.may_be_shared())
+    fn may_be_shared<M: Medium>(&self, store: &Store<M, P>) -> bool {
+        !self.read_only && (self.shared || store.medium.may_be_shared())
     }
 
     /// Takes the present content of the medium as this writer's own.
     #[inline(never)]
-    pub(super) fn begin_to_watch(&self, working: &Working) {
-        if self.may_be_shared() {
-            *self.others.lock() = self.as_it_is(working);
+    pub(super) fn begin<M: Medium>(&self, store: &Store<M, P>, working: &Working) {
+        if self.may_be_shared(store) {
+            *self.others.lock() = OwnContent::as_it_is(store, working);
         }
-    }
-
-    fn as_it_is(&self, working: &Working) -> MountWatch {
-        let next = working.log.position();
-        let count = working.log.blocks();
-        let at = |back| self.beginning_of(block_before(&next, back, count)?);
-        MountWatch { durable: working.checkpointed, next, tail: core::array::from_fn(at) }
     }
 
     /// Before an operation: checks if the last check is too old.
     ///
     /// # Errors
     /// `Poisoned`.
-    pub(super) fn check_writer_if_due(&self) -> Result<()> {
-        if !self.check_is_due() {
+    pub(super) fn check_if_due<M: Medium>(
+        &self,
+        store: &Store<M, P>,
+        lifecycle: &LifecycleCell<P::Mutex>,
+    ) -> Result<()> {
+        if !self.check_is_due(store) {
             return Ok(());
         }
-        self.check_writer_unless_locked()
+        self.check_unless_locked(store, lifecycle)
     }
 
     /// Before a replay writes nodes to free blocks, also in a rollback, which holds the lock.
     ///
     /// # Errors
     /// `Poisoned`.
-    pub(super) fn check_writer_unless_locked(&self) -> Result<()> {
-        if !self.may_be_shared() {
+    pub(super) fn check_unless_locked<M: Medium>(
+        &self,
+        store: &Store<M, P>,
+        lifecycle: &LifecycleCell<P::Mutex>,
+    ) -> Result<()> {
+        if !self.may_be_shared(store) {
             return Ok(());
         }
         // The thread that holds the lock is about to check, or has just done so.
         match self.others.try_lock() {
-            Some(others) => self.check_now(&others),
+            Some(others) => self.check_now(store, lifecycle, &others),
             None => Ok(()),
         }
     }
 
-    fn check_is_due(&self) -> bool {
+    fn check_is_due<M: Medium>(&self, store: &Store<M, P>) -> bool {
         let checked = self.checked_ms.load(Ordering::Relaxed);
-        checked == 0 || self.now_ms().wrapping_sub(checked) >= CHECK_EVERY_MS
+        checked == 0 || now_ms(store).wrapping_sub(checked) >= CHECK_EVERY_MS
     }
 
     /// Whether a check surrounds every commit record and metaroot.
     fn checks_always(&self) -> bool {
         self.shared && !planted(Sabotage::TrustForASecond)
-    }
-
-    /// Never 0, which stands for never.
-    fn now_ms(&self) -> u32 {
-        (self.store.platform.monotonic_ms() as u32).max(1)
     }
 
     /// Runs `write`, which writes to the log or a metaroot, if there is no other writer. With
@@ -134,38 +207,31 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned`, and those of `write`.
-    pub(super) fn write_checked(
+    pub(super) fn write_checked<M: Medium>(
         &self,
+        store: &Store<M, P>,
+        lifecycle: &LifecycleCell<P::Mutex>,
         always: bool,
         write: impl FnOnce() -> Result<()>,
-        done: impl FnOnce(&mut MountWatch),
+        done: impl FnOnce(&mut OwnContent),
     ) -> Result<()> {
-        if !self.may_be_shared() {
+        if !self.may_be_shared(store) {
             return write();
         }
         // Held throughout: another thread must not mistake this write for another writer's.
         let mut others = self.others.lock();
-        if always || self.checks_always() || self.check_is_due() {
-            self.check_now(&others)?;
+        if always || self.checks_always() || self.check_is_due(store) {
+            self.check_now(store, lifecycle, &others)?;
         }
         write()?;
         done(&mut others);
-        if self.checks_always() { self.check_now(&others) } else { Ok(()) }
-    }
-
-    /// Before blocks that are free in this state change: a newer state of another writer may use
-    /// them. Without `always` it checks only if the last check is too old.
-    ///
-    /// # Errors
-    /// `Poisoned`.
-    pub(crate) fn check_other_writer(&self, always: bool) -> Result<()> {
-        self.write_checked(always, || Ok(()), |_| {})
+        if self.checks_always() { self.check_now(store, lifecycle, &others) } else { Ok(()) }
     }
 
     /// Runs `discard`, after which blocks of the log may read as anything: they are no longer
     /// checked.
-    pub(super) fn discard_checked(&self, discard: impl FnOnce()) {
-        if self.may_be_shared() && self.store.medium.wants_discards() {
+    pub(super) fn discard_checked<M: Medium>(&self, store: &Store<M, P>, discard: impl FnOnce()) {
+        if self.may_be_shared(store) && store.medium.wants_discards() {
             let mut others = self.others.lock();
             others.tail = [None; TAIL];
             discard();
@@ -178,18 +244,22 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned` if it has.
-    fn check_now(&self, others: &MountWatch) -> Result<()> {
-        self.checked_ms.store(self.now_ms(), Ordering::Relaxed);
+    fn check_now<M: Medium>(
+        &self,
+        store: &Store<M, P>,
+        lifecycle: &LifecycleCell<P::Mutex>,
+        others: &OwnContent,
+    ) -> Result<()> {
+        self.checked_ms.store(now_ms(store), Ordering::Relaxed);
         // A volume that is being made has no metaroot yet; what is there belongs to an earlier one.
         let is_made = others.durable.generation > Generation(0);
         if !is_made || planted(Sabotage::TrustToBeAlone) {
             return Ok(());
         }
-        let store = &self.store;
         if others.durable.is_overtaken(&store.medium, &store.superblock_now(), &store.platform)
-            || self.log_has_changed(others)
+            || others.log_has_changed(store)
         {
-            return Err(self.lifecycle.fail_with(SECOND_WRITER, Error::Poisoned(SECOND_WRITER)));
+            return Err(lifecycle.fail_with(SECOND_WRITER, Error::Poisoned(SECOND_WRITER)));
         }
         Ok(())
     }
@@ -199,63 +269,31 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ///
     /// # Errors
     /// `Poisoned`, and those of `restore`.
-    pub(super) fn restore_checked(
+    pub(super) fn restore_checked<M: Medium>(
         &self,
+        store: &Store<M, P>,
+        lifecycle: &LifecycleCell<P::Mutex>,
         working: &mut Working,
         restore: impl FnOnce(&mut Working) -> Result<()>,
     ) -> Result<()> {
-        if !self.may_be_shared() {
+        if !self.may_be_shared(store) {
             return restore(working);
         }
         let mut others = self.others.lock();
-        self.check_now(&others)?;
+        self.check_now(store, lifecycle, &others)?;
         let restored = restore(working);
-        *others = self.as_it_is(working);
+        *others = OwnContent::as_it_is(store, working);
         restored
     }
+}
 
-    fn log_has_changed(&self, others: &MountWatch) -> bool {
-        let (store, count) = (&self.store, self.store.superblock.log.count);
-        let changed = |(back, known): (usize, &Option<u32>)| {
-            let found =
-                block_before(&others.next, back, count).and_then(|block| self.beginning_of(block));
-            matches!((known, found), (Some(known), Some(found)) if *known != found)
-        };
-        others.tail.iter().enumerate().any(changed)
-            || count > TAIL as u64
-                && log::glance(store, others.next.block)
-                    .is_some_and(|bytes| log::continues(&bytes, store.volume_id(), &others.next))
-    }
-
-    /// The checksum of the beginning of a block of the log.
-    fn beginning_of(&self, block: u64) -> Option<u32> {
-        log::glance(&self.store, block).map(|bytes| self.store.crc(&bytes))
-    }
-
-    /// Notes this writer's own record: it is at block `at` of the log, which continues at `next`.
-    pub(super) fn note_record(
-        &self,
-        others: &mut MountWatch,
-        at: u64,
-        record: &[u8],
-        next: &LogPosition,
-    ) {
-        let count = self.store.superblock.log.count;
-        let block_size = self.store.superblock.block_size as usize;
-        let known = |block: u64| {
-            let before =
-                (0..TAIL).find(|back| block_before(&others.next, *back, count) == Some(block))?;
-            others.tail[before]
-        };
-        let beginning = |back| {
-            let block = block_before(next, back, count)?;
-            let start = ((block + count - at) % count) as usize * block_size;
-            match record.get(start..start + log::glance_size(&self.store)) {
-                Some(bytes) => Some(self.store.crc(bytes)),
-                None => known(block),
-            }
-        };
-        let tail = core::array::from_fn(beginning);
-        *others = MountWatch { next: *next, tail, ..*others };
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Before blocks that are free in this state change: a newer state of another writer may use
+    /// them. Without `always` it checks only if the last check is too old.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub(crate) fn check_other_writer(&self, always: bool) -> Result<()> {
+        self.watch.write_checked(&self.store, &self.lifecycle, always, || Ok(()), |_| {})
     }
 }

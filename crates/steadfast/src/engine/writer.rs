@@ -32,7 +32,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// `ReadOnly`, `Poisoned`; those of the medium.
     pub(crate) fn writer(&self) -> Result<Writer<'_, M, P>> {
         self.ensure_writable()?;
-        self.check_writer_if_due()?;
+        self.watch.check_if_due(&self.store, &self.lifecycle)?;
         self.throttle()?;
         let writer = Writer { engine: self, working: RefCell::new(self.working.lock()) };
         // A rollback that was waited for may have failed.
@@ -52,7 +52,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         class: SpaceClass,
     ) -> Result<BlockRun> {
         self.ensure_writable()?;
-        self.check_writer_if_due()?;
+        self.watch.check_if_due(&self.store, &self.lifecycle)?;
         self.reserve_in(&mut self.working.lock(), blocks, goal, class)
     }
 

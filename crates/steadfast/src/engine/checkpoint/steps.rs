@@ -136,14 +136,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             || if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() };
         let write =
             || metaroot.write(&store.medium, &store.superblock_now(), &store.platform, flush);
-        self.write_checked(true, write, |others| others.written(metaroot))
+        self.watch.write_checked(store, &self.lifecycle, true, write, |own| own.written(metaroot))
     }
 
     fn complete_checkpoint(&self, metaroot: Metaroot) {
         let mut working = self.working.lock();
         working.frozen = None;
         working.checkpointed = metaroot;
-        self.discard_checked(|| working.log.release_checkpointed(&self.store));
+        self.watch.discard_checked(&self.store, || working.log.release_checkpointed(&self.store));
         self.tally.lock().checkpoints += 1;
         let pins = self.pins.lock();
         working.space.release_checkpointed(&self.store, &metaroot.root(), &pins);

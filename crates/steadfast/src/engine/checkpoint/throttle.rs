@@ -176,7 +176,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(());
         }
         // Another writer may use blocks that are free to this one.
-        self.check_writer_unless_locked()?;
+        self.watch.check_unless_locked(&self.store, &self.lifecycle)?;
         self.write_out_dirty(working, usize::MAX)
     }
 

@@ -212,8 +212,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             log::write(&self.store, record.at, &record.bytes)?;
             if planted(Sabotage::SkipFlushOfCommit) { Ok(()) } else { self.store.flush() }
         };
-        self.write_checked(false, write, |others| {
-            self.note_record(others, record.at, &record.bytes, &record.next);
+        self.watch.write_checked(&self.store, &self.lifecycle, false, write, |own| {
+            own.note_record(&self.store, record.at, &record.bytes, &record.next);
         })
     }
 

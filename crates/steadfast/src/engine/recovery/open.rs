@@ -110,7 +110,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         engine.replayed_records = found.points();
         engine.commit.get_mut().last_ms = engine.store.platform.monotonic_ms();
         engine.continue_log_after(&mut engine.working.lock(), &found)?;
-        engine.begin_to_watch(&engine.working.lock());
+        engine.watch.begin(&engine.store, &engine.working.lock());
         engine.install_log(found)?;
         if engine.newer_state.is_some() && !options.read_only {
             engine.give_up_newer()?;
@@ -164,7 +164,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             lifecycle: LifecycleCell::new(),
             read_only: options.read_only,
             access_times: AtomicBool::new(options.access_times),
-            shared: options.shared,
             replayed_records: 0,
             superblock_damaged: false,
             newer_state: None,
@@ -176,8 +175,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             committers: Committers::default(),
             commit: Mutex::new(CommitState::default()),
             checkpoint: Mutex::new(()),
-            others: Mutex::new(MountWatch::new(metaroot)),
-            checked_ms: AtomicU32::new(0),
+            watch: MountWatch::new(metaroot, options),
             working: Mutex::new(working),
             view: RwLock::new(View { root, log: None }),
             space_memory,

@@ -60,7 +60,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         commit: &mut CommitState,
         working: &mut Working,
     ) -> Result<()> {
-        self.restore_checked(working, |working| self.restore(commit, working))
+        self.watch.restore_checked(&self.store, &self.lifecycle, working, |working| {
+            self.restore(commit, working)
+        })
     }
 
     fn restore(&self, commit: &mut CommitState, working: &mut Working) -> Result<()> {
