@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 
 use steadfast_media::Medium;
 
-use crate::engine::Engine;
 use crate::engine::keyspace::Visit;
 use crate::engine::reader::View;
 use crate::error::Result;
@@ -16,50 +15,54 @@ use crate::memory;
 use crate::platform::Platform;
 use crate::profile::LOG_OVERLAY;
 use crate::sabotage::{Sabotage, planted};
-use crate::tree::CachedDentry;
+use crate::tree::{CachedDentry, Store};
 
-impl<M: Medium, P: Platform> Engine<M, P> {
+impl View {
     /// The value of a key, from the log or else from the tree.
-    pub(in crate::engine) fn look_up(&self, view: &View, key: &Key) -> Result<Option<Value>> {
-        self.look_up_with(view, key, memory::copy)?.transpose()
+    pub(super) fn get<M: Medium, P: Platform>(
+        &self,
+        store: &Store<M, P>,
+        key: &Key,
+    ) -> Result<Option<Value>> {
+        self.get_with(store, key, memory::copy)?.transpose()
     }
 
-    /// As [`look_up`](Self::look_up), passed to `take` without a copy.
-    pub(in crate::engine) fn look_up_with<T>(
+    /// As [`get`](Self::get), passed to `take` without a copy.
+    pub(super) fn get_with<M: Medium, P: Platform, T>(
         &self,
-        view: &View,
+        store: &Store<M, P>,
         key: &Key,
         take: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        if let Some(value) = log_of(view).and_then(|log| log.get(key)) {
+        if let Some(value) = self.log().and_then(|log| log.get(key)) {
             return Ok(value.map(take));
         }
         if key.kind() != Some(Kind::Inode) {
-            return self.store.get_with(&view.root, key, take);
+            return store.get_with(&self.root, key, take);
         }
-        let take = match self.store.dentries.attributes(key, take) {
+        let take = match store.dentries.attributes(key, take) {
             Ok(result) => return Ok(Some(result)),
             Err(take) => take,
         };
-        self.store.get_with(&view.root, key, |value| {
-            self.store.dentries.note(key, value);
+        store.get_with(&self.root, key, |value| {
+            store.dentries.note(key, value);
             take(value)
         })
     }
 
     /// Passes the items with keys in `from..=to` to `visit`, in order, until `visit` returns
     /// `false`.
-    pub(in crate::engine) fn look_up_scan(
+    pub(super) fn scan<M: Medium, P: Platform>(
         &self,
-        view: &View,
+        store: &Store<M, P>,
         from: &Key,
         to: &Key,
         visit: Visit<'_>,
     ) -> Result<()> {
         let mut next = Some(*from);
-        if log_of(view).is_some() {
+        if self.log().is_some() {
             while let Some(from) = next.filter(|from| from <= to) {
-                let Some((key, value)) = self.look_up_next(view, &from, to)? else { break };
+                let Some((key, value)) = self.next(store, &from, to)? else { break };
                 next = if visit(&key, &value)? { key.successor() } else { None };
             }
             return Ok(());
@@ -67,7 +70,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // The names of one hash; nearly always there is only one.
         let names =
             from.kind() == Some(Kind::Dirent) && from.is_first_slot() && *to == from.last_slot();
-        match if names { self.store.dentries.entry(from) } else { None } {
+        match if names { store.dentries.entry(from) } else { None } {
             Some(CachedDentry::Absent) => return Ok(()),
             Some(CachedDentry::First(key, value)) => {
                 if !visit(&key, value.bytes())? {
@@ -77,34 +80,34 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             None if names => {
                 let mut first = true;
-                self.store.scan(&view.root, from, to, &mut |key, value| {
+                store.scan(&self.root, from, to, &mut |key, value| {
                     if core::mem::take(&mut first) {
-                        self.store.dentries.note_first(key, value);
+                        store.dentries.note_first(key, value);
                     }
                     visit(key, value)
                 })?;
                 if first {
-                    self.store.dentries.note_absent(from);
+                    store.dentries.note_absent(from);
                 }
                 return Ok(());
             }
             None => {}
         }
         match next.filter(|from| from <= to) {
-            Some(from) => self.store.scan(&view.root, &from, to, visit),
+            Some(from) => store.scan(&self.root, &from, to, visit),
             None => Ok(()),
         }
     }
 
     /// The first item with a key in `from..=to`, of log and tree.
-    pub(in crate::engine) fn look_up_next(
+    pub(super) fn next<M: Medium, P: Platform>(
         &self,
-        view: &View,
+        store: &Store<M, P>,
         from: &Key,
         to: &Key,
     ) -> Result<Option<(Key, Value)>> {
-        let mut in_tree = self.store.next(&view.root, from, to)?;
-        let Some(log) = log_of(view) else { return Ok(in_tree) };
+        let mut in_tree = store.next(&self.root, from, to)?;
+        let Some(log) = self.log() else { return Ok(in_tree) };
         let mut from = *from;
         while let Some((key, value)) = log.next(&from, to) {
             if in_tree.as_ref().is_some_and(|(other, _)| *other < key) {
@@ -119,51 +122,51 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             };
             from = behind;
             if in_tree.as_ref().is_some_and(|(other, _)| *other == key) {
-                in_tree = self.store.next(&view.root, &from, to)?;
+                in_tree = store.next(&self.root, &from, to)?;
             }
         }
         Ok(in_tree)
     }
 
-    /// As [`look_up_next`](Self::look_up_next), passed to `take`: without a copy if there is no
+    /// As [`next`](Self::next), passed to `take`: without a copy if there is no
     /// log.
-    pub(in crate::engine) fn look_up_next_with<T>(
+    pub(super) fn next_with<M: Medium, P: Platform, T>(
         &self,
-        view: &View,
+        store: &Store<M, P>,
         from: &Key,
         to: &Key,
         take: impl FnOnce(&Key, &[u8]) -> T,
     ) -> Result<Option<T>> {
-        if log_of(view).is_none() {
-            return self.store.next_with(&view.root, from, to, take);
+        if self.log().is_none() {
+            return store.next_with(&self.root, from, to, take);
         }
-        Ok(self.look_up_next(view, from, to)?.map(|(key, value)| take(&key, &value)))
+        Ok(self.next(store, from, to)?.map(|(key, value)| take(&key, &value)))
     }
 
-    /// As [`look_up_previous`](Self::look_up_previous), passed to `take`: without a copy if there
+    /// As [`previous`](Self::previous), passed to `take`: without a copy if there
     /// is no log.
-    pub(in crate::engine) fn look_up_previous_with<T>(
+    pub(super) fn previous_with<M: Medium, P: Platform, T>(
         &self,
-        view: &View,
+        store: &Store<M, P>,
         from: &Key,
         to: &Key,
         take: impl FnOnce(&Key, &[u8]) -> T,
     ) -> Result<Option<T>> {
-        if log_of(view).is_none() {
-            return self.store.previous_with(&view.root, from, to, take);
+        if self.log().is_none() {
+            return store.previous_with(&self.root, from, to, take);
         }
-        Ok(self.look_up_previous(view, from, to)?.map(|(key, value)| take(&key, &value)))
+        Ok(self.previous(store, from, to)?.map(|(key, value)| take(&key, &value)))
     }
 
     /// The last item with a key in `from..=to`, of log and tree.
-    pub(in crate::engine) fn look_up_previous(
+    pub(super) fn previous<M: Medium, P: Platform>(
         &self,
-        view: &View,
+        store: &Store<M, P>,
         from: &Key,
         to: &Key,
     ) -> Result<Option<(Key, Value)>> {
-        let mut in_tree = self.store.previous(&view.root, from, to)?;
-        let Some(log) = log_of(view) else { return Ok(in_tree) };
+        let mut in_tree = store.previous(&self.root, from, to)?;
+        let Some(log) = self.log() else { return Ok(in_tree) };
         let mut to = *to;
         while let Some((key, value)) = log.previous(from, &to) {
             if in_tree.as_ref().is_some_and(|(other, _)| *other > key) {
@@ -177,16 +180,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             };
             to = before;
             if in_tree.as_ref().is_some_and(|(other, _)| *other == key) {
-                in_tree = self.store.previous(&view.root, from, &to)?;
+                in_tree = store.previous(&self.root, from, &to)?;
             }
         }
         Ok(in_tree)
     }
-}
 
-fn log_of(view: &View) -> Option<&Arc<LogOverlay>> {
-    if !LOG_OVERLAY {
-        return None;
+    fn log(&self) -> Option<&Arc<LogOverlay>> {
+        if !LOG_OVERLAY {
+            return None;
+        }
+        self.log.as_ref().filter(|_| !planted(Sabotage::ReadPastTheLog))
     }
-    view.log.as_ref().filter(|_| !planted(Sabotage::ReadPastTheLog))
 }

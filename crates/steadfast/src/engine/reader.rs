@@ -59,23 +59,23 @@ impl<M: Medium, P: Platform> Reader<'_, M, P> {
 
 impl<M: Medium, P: Platform> KeyspaceRead for Reader<'_, M, P> {
     fn get(&self, key: &Key) -> Result<Option<Value>> {
-        self.engine.look_up(&self.view, key)
+        self.view.get(&self.engine.store, key)
     }
 
     fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.engine.look_up_with(&self.view, key, take)
+        self.view.get_with(&self.engine.store, key, take)
     }
 
     fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
-        self.engine.look_up_scan(&self.view, from, to, visit)
+        self.view.scan(&self.engine.store, from, to, visit)
     }
 
     fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
-        self.engine.look_up_next(&self.view, from, to)
+        self.view.next(&self.engine.store, from, to)
     }
 
     fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
-        self.engine.look_up_previous(&self.view, from, to)
+        self.view.previous(&self.engine.store, from, to)
     }
 
     fn next_with<T>(
@@ -84,7 +84,7 @@ impl<M: Medium, P: Platform> KeyspaceRead for Reader<'_, M, P> {
         to: &Key,
         take: impl FnOnce(&Key, &[u8]) -> T,
     ) -> Result<Option<T>> {
-        self.engine.look_up_next_with(&self.view, from, to, take)
+        self.view.next_with(&self.engine.store, from, to, take)
     }
 
     fn previous_with<T>(
@@ -93,7 +93,7 @@ impl<M: Medium, P: Platform> KeyspaceRead for Reader<'_, M, P> {
         to: &Key,
         take: impl FnOnce(&Key, &[u8]) -> T,
     ) -> Result<Option<T>> {
-        self.engine.look_up_previous_with(&self.view, from, to, take)
+        self.view.previous_with(&self.engine.store, from, to, take)
     }
 
     fn value_len_max(&self) -> usize {

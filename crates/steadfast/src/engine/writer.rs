@@ -137,23 +137,23 @@ impl<M: Medium, P: Platform> Writer<'_, M, P> {
 
 impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
     fn get(&self, key: &Key) -> Result<Option<Value>> {
-        self.engine.look_up(&self.engine.view.read(), key)
+        self.engine.view.read().get(&self.engine.store, key)
     }
 
     fn get_with<T>(&self, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.engine.look_up_with(&self.engine.view.read(), key, take)
+        self.engine.view.read().get_with(&self.engine.store, key, take)
     }
 
     fn scan(&self, from: &Key, to: &Key, visit: Visit<'_>) -> Result<()> {
-        self.engine.look_up_scan(&self.engine.view.read(), from, to, visit)
+        self.engine.view.read().scan(&self.engine.store, from, to, visit)
     }
 
     fn next(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
-        self.engine.look_up_next(&self.engine.view.read(), from, to)
+        self.engine.view.read().next(&self.engine.store, from, to)
     }
 
     fn previous(&self, from: &Key, to: &Key) -> Result<Option<(Key, Value)>> {
-        self.engine.look_up_previous(&self.engine.view.read(), from, to)
+        self.engine.view.read().previous(&self.engine.store, from, to)
     }
 
     fn next_with<T>(
@@ -162,7 +162,7 @@ impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
         to: &Key,
         take: impl FnOnce(&Key, &[u8]) -> T,
     ) -> Result<Option<T>> {
-        self.engine.look_up_next_with(&self.engine.view.read(), from, to, take)
+        self.engine.view.read().next_with(&self.engine.store, from, to, take)
     }
 
     fn previous_with<T>(
@@ -171,7 +171,7 @@ impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
         to: &Key,
         take: impl FnOnce(&Key, &[u8]) -> T,
     ) -> Result<Option<T>> {
-        self.engine.look_up_previous_with(&self.engine.view.read(), from, to, take)
+        self.engine.view.read().previous_with(&self.engine.store, from, to, take)
     }
 
     fn value_len_max(&self) -> usize {
