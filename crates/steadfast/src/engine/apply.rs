@@ -15,14 +15,13 @@ use crate::engine::keyspace::{BATCH_MUTATIONS_MAX, SpaceClass};
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::{Key, Kind};
-use crate::format::{DeadEntry, Mutation, payload};
+use crate::format::{Mutation, payload};
 use crate::memory;
 use crate::platform::Platform;
-use crate::profile::SNAPSHOTS;
 use crate::sort::sort_by_key;
 use crate::space::Roots;
-use crate::tree::{Plan, PlannedChange, TreeWriter};
-use crate::types::{BlockAddress, BlockRun, InodeNumber};
+use crate::tree::{Plan, PlannedChange, Store, TreeWriter};
+use crate::types::{BlockAddress, BlockRun};
 
 /// Where a batch comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +69,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(());
         }
         for mutation in &mutations {
-            self.check_recorded(&mutation.key, mutation.value.as_ref().map(Vec::len))?;
+            check_recorded(&self.store, &mutation.key, mutation.value.as_ref().map(Vec::len))?;
         }
         let roots = self.roots(working);
         let mut blocks = self.changed_blocks(working, &roots, &mutations)?;
@@ -104,7 +103,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         for run in &blocks.published {
             working.space.publish(*run, true);
         }
-        self.enter_nodes(working);
+        working.enter_nodes(&self.store);
 
         working.inodes = working.inodes.saturating_add_signed(inodes);
         let counts = &mut working.snapshots;
@@ -151,12 +150,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     Err(Error::NoSpace) if now.len() > 1 => step = now.len() / 2,
                     Err(error) => return Err(error),
                 }
-                self.enter_nodes(working);
+                working.enter_nodes(&self.store);
                 self.throttle_replay(working)?;
             }
         }
         let roots = self.roots(working);
-        self.prepare_runs(working, &roots, runs)?;
+        working.prepare_runs(&self.store, &roots, runs)?;
         working.pending_dead.reserve(dead)?;
         Ok(inodes)
     }
@@ -169,7 +168,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(change);
         }
         let plan = self.plan(working, roots, batch)?;
-        self.prepare_change(working, roots, &plan, batch.runs)?;
+        working.prepare_change(&self.store, roots, &plan, batch.runs)?;
         self.change_tree(working, plan, |tree| {
             let mut inodes = 0;
             for mutation in batch.mutations {
@@ -259,90 +258,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
         }
         if nodes == 0 {
-            self.prepare_runs(working, roots, runs)?;
+            working.prepare_runs(&self.store, roots, runs)?;
             working.pending_dead.reserve(*dead)?;
             return Ok(true);
         }
-        self.prepare_nodes(working, roots, nodes, None, runs)?;
+        working.prepare_nodes(&self.store, roots, nodes, None, runs)?;
         working.pending_dead.reserve(dead + nodes * copies)?;
         working.pool.reserve(nodes, nodes)?;
-        self.prepare_new_nodes(working, nodes)?;
+        working.prepare_new_nodes(&self.store, nodes)?;
         self.store.reserve(nodes)?;
         Ok(true)
-    }
-
-    /// Loads the bitmaps of `runs`, with memory to note their changes.
-    fn prepare_runs(&self, working: &mut Working, roots: &Roots, runs: &[BlockRun]) -> Result<()> {
-        working.space.prepare(&self.store, roots, runs)?;
-        working.space.reserve_notes(runs)
-    }
-
-    /// Everything about space that can fail in a planned change. It sets aside addresses for the
-    /// new nodes. It loads the bitmaps of those, of the nodes that may be released, and of `runs`.
-    #[inline(never)]
-    pub(super) fn prepare_change(
-        &self,
-        working: &mut Working,
-        roots: &Roots,
-        plan: &Plan,
-        runs: &[BlockRun],
-    ) -> Result<()> {
-        self.prepare_nodes(working, roots, plan.nodes as usize, Some(plan), runs)?;
-        self.prepare_memory(working, roots, plan)
-    }
-
-    /// Addresses for `nodes` new nodes, with the bitmaps of those, of the nodes that may be
-    /// released, and of `runs`. The nodes that may be released are those of the plan. Without a
-    /// plan they are those that the scratch memory has for copying.
-    #[inline(never)]
-    fn prepare_nodes(
-        &self,
-        working: &mut Working,
-        roots: &Roots,
-        nodes: usize,
-        plan: Option<&Plan>,
-        runs: &[BlockRun],
-    ) -> Result<()> {
-        self.fill_pool(working, roots, nodes as u64)?;
-        // After the pool, because the search for its addresses may evict groups from memory.
-        let count = self.store.superblock.node_blocks();
-        let Working { scratch, pool, space, .. } = working;
-        let (copies, needed) = (&scratch.copies, &mut scratch.runs);
-        needed.clear();
-        let mut need = |start| memory::push(needed, BlockRun { start, count });
-        match plan {
-            Some(plan) => {
-                let visited = plan.visited.iter();
-                visited.flat_map(|visited| visited.pointer.copies()).try_for_each(&mut need)?;
-            }
-            None => copies.blocks().try_for_each(&mut need)?,
-        }
-        pool.next(nodes).try_for_each(need)?;
-        memory::extend(needed, runs)?;
-        space.prepare(&self.store, roots, needed)?;
-        space.reserve_notes(runs)
-    }
-
-    /// Memory for a planned change. It is for its nodes, their places in the cache, the path to a
-    /// key, and the lists of nodes taken and released.
-    fn prepare_memory(&self, working: &mut Working, roots: &Roots, plan: &Plan) -> Result<()> {
-        let nodes = plan.nodes as usize;
-        working.pool.reserve(nodes, plan.released)?;
-        if nodes > 0 {
-            self.prepare_new_nodes(working, nodes)?;
-        }
-        if SNAPSHOTS && working.snapshots.newest.0 > 0 {
-            let copies = usize::from(self.store.superblock.metadata_copies);
-            working.pending_dead.reserve(plan.dead_entries + plan.released * copies)?;
-        }
-        working.scratch.reserve(roots.working.height)?;
-        self.store.reserve(nodes + plan.visited.len())
-    }
-
-    /// Memory for the bytes of new nodes.
-    fn prepare_new_nodes(&self, working: &mut Working, nodes: usize) -> Result<()> {
-        self.store.evict_for(nodes);
-        working.pool.reserve_nodes(nodes, self.store.superblock.node_size as usize)
     }
 
     /// Updates the counters and the next log record after a mutation.
@@ -374,33 +299,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             .saturating_sub(crate::format::RECORD_HEADER as u64) as usize
     }
 
-    /// Sets addresses aside until there are `nodes` of them.
-    pub(super) fn fill_pool(&self, working: &mut Working, roots: &Roots, nodes: u64) -> Result<()> {
-        while (working.pool.len() as u64) < nodes {
-            working.pool.reserve_addresses(nodes as usize)?;
-            let addresses = working.space.reserve_node(&self.store, roots)?;
-            working.pool.add(addresses)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the addresses that were set aside. A change that might have needed many leaves many.
-    pub(super) fn empty_pool(&self, working: &mut Working) {
-        self.trim_pool(working, 0);
-    }
-
-    /// As [`empty_pool`](Self::empty_pool), but `nodes` stay set aside.
-    pub(super) fn trim_pool(&self, working: &mut Working, nodes: u64) {
-        let count = self.store.superblock.node_blocks();
-        let nodes = usize::try_from(nodes).unwrap_or(usize::MAX);
-        while let Some(addresses) = working.pool.pop_beyond(nodes) {
-            for start in addresses.into_iter().filter(|address| *address != BlockAddress::NONE) {
-                working.space.release(BlockRun { start, count });
-            }
-        }
-    }
-
-    /// Runs changes that were planned and [prepared](Self::prepare_change) on the working tree,
+    /// Runs changes that were planned and [prepared](Working::prepare_change) on the working tree,
     /// with readers excluded.
     ///
     /// # Errors
@@ -439,44 +338,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.store.let_go(&visited);
         changed.map_err(|error| self.lifecycle.fail_with(HALF_CHANGED, error))
     }
-
-    /// Enters the nodes that a change took and released into the bitmaps, which are in memory.
-    /// Released nodes that a snapshot holds go to its dead list.
-    #[inline(never)]
-    pub(super) fn enter_nodes(&self, working: &mut Working) {
-        let (taken, mut released) = working.pool.take_lists();
-        let count = self.store.superblock.node_blocks();
-        let run = |address: BlockAddress| BlockRun { start: address, count };
-        released.retain(|pointer| {
-            let held = working.belongs_to_snapshot(pointer.generation);
-            if held {
-                working.snapshots.shared_nodes = working.snapshots.shared_nodes.saturating_sub(1);
-                for start in pointer.copies() {
-                    working.add_dead(DeadEntry { run: run(start), birth: pointer.generation });
-                }
-            }
-            !held
-        });
-        for start in taken.iter().flatten().filter(|address| **address != BlockAddress::NONE) {
-            working.space.publish(run(*start), false);
-        }
-        for pointer in &released {
-            // A node of the working generation was never part of any other state.
-            let reusable = pointer.generation == working.generation;
-            if reusable {
-                self.store.forget(pointer.addresses[0]);
-            }
-            working.space.free_node(pointer, reusable);
-        }
-        working.pool.return_lists(taken, released);
-    }
-
-    /// A fresh inode number.
-    pub(super) fn next_inode(&self, working: &mut Working) -> InodeNumber {
-        let inode = InodeNumber(working.next_inode);
-        working.next_inode += 1;
-        inode
-    }
 }
 
 /// What a mutation needs of the tree.
@@ -496,4 +357,20 @@ fn change_of_inodes(mutation: &Mutation, there: bool) -> i64 {
 /// those produces them again.
 pub(super) fn is_recorded(key: &Key) -> bool {
     !matches!(key.kind(), Some(Kind::Group | Kind::SharedExtent | Kind::DeadList | Kind::Snapshot))
+}
+
+/// Whether a record may hold this mutation.
+pub(super) fn check_recorded<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    key: &Key,
+    value_len: Option<usize>,
+) -> Result<()> {
+    let damaged = |reason| Error::CorruptLog { address: store.superblock.log.start, reason };
+    if !is_recorded(key) {
+        return Err(damaged("log record with a key that is in none"));
+    }
+    if value_len.is_some_and(|length| length > store.superblock.value_len_max()) {
+        return Err(damaged("value longer than a node"));
+    }
+    Ok(())
 }

@@ -33,6 +33,7 @@ mod lifecycle;
 mod lookup;
 mod mkfs;
 mod multi_mount;
+mod nodes;
 mod parameters;
 mod reader;
 mod recovery;

@@ -81,7 +81,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !working.space.fits_below(limit, spare) {
             return Err(Error::NoSpace);
         }
-        self.empty_pool(&mut working);
+        working.empty_pool(&self.store);
         let roots = self.roots(&working);
         let beyond = working.space.used_beyond(&self.store, &roots, limit)?;
         // Blocks that snapshots hold cannot move. Moving the live copy away would store it
@@ -96,7 +96,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// The volume keeps the size in `old`.
     pub(crate) fn give_up_shrinking(&self, old: &Superblock) {
         let mut working = self.working.lock();
-        self.empty_pool(&mut working);
+        working.empty_pool(&self.store);
         working.space.set_limit(None, 0, old);
     }
 
@@ -167,9 +167,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if self.available(working) < plan.nodes * self.node_cost() + freeze {
             return Err(Error::NoSpace);
         }
-        self.prepare_change(working, &roots, &plan, &[])?;
+        working.prepare_change(&self.store, &roots, &plan, &[])?;
         self.change_tree(working, plan, |tree| keys.iter().try_for_each(|key| tree.touch(key)))?;
-        self.enter_nodes(working);
+        working.enter_nodes(&self.store);
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut working = self.working.lock();
         let working = &mut *working;
         if working.space.available() < blocks {
-            self.empty_pool(working);
+            working.empty_pool(&self.store);
         }
         let roots = self.roots(working);
         let kept = self.freeze_cost(working, &roots.working, More { groups: 2, dead: 0 })

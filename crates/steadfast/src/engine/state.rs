@@ -14,7 +14,7 @@ use crate::memory;
 use crate::sort::sort;
 use crate::space::Space;
 use crate::tree::{NodePool, Scratch, SealedNode};
-use crate::types::Generation;
+use crate::types::{Generation, InodeNumber};
 
 /// The state that a checkpoint is writing.
 pub struct Frozen {
@@ -148,6 +148,13 @@ pub struct Working {
 }
 
 impl Working {
+    /// A fresh inode number.
+    pub fn take_inode_number(&mut self) -> InodeNumber {
+        let inode = InodeNumber(self.next_inode);
+        self.next_inode += 1;
+        inode
+    }
+
     pub fn frozen_root(&self) -> Option<Root> {
         self.frozen.as_ref().map(|frozen| frozen.metaroot.root())
     }

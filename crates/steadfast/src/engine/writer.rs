@@ -78,7 +78,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let together = self.store.superblock.node_blocks() > 1;
         if working.space.available() < blocks {
-            self.trim_pool(working, if together { kept.div_ceil(self.node_cost()) } else { 0 });
+            working
+                .trim_pool(&self.store, if together { kept.div_ceil(self.node_cost()) } else { 0 });
         }
         match working.space.reserve_data(&self.store, &roots, blocks, goal) {
             Err(Error::NoSpace) if together => {
@@ -99,7 +100,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         goal: Option<BlockAddress>,
         kept: u64,
     ) -> Result<BlockRun> {
-        self.empty_pool(working);
+        working.empty_pool(&self.store);
         let run = working.space.reserve_data(&self.store, roots, blocks, goal)?;
         working.space.look_for_nodes_behind_data();
         let has_budget = self.has_budget(working, roots, kept);
@@ -185,7 +186,7 @@ impl<M: Medium, P: Platform> Keyspace for Writer<'_, M, P> {
     }
 
     fn allocate_inode(&self) -> Result<InodeNumber> {
-        Ok(self.engine.next_inode(&mut self.working.borrow_mut()))
+        Ok(self.working.borrow_mut().take_inode_number())
     }
 
     fn generation(&self) -> Generation {

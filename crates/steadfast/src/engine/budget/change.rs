@@ -128,7 +128,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if self.store.superblock.node_blocks() == 1 {
             return Ok(true);
         }
-        match self.fill_pool(working, roots, blocks.div_ceil(self.node_cost())) {
+        match working.fill_pool(&self.store, roots, blocks.div_ceil(self.node_cost())) {
             Ok(()) => Ok(true),
             Err(Error::NoSpace) => Ok(false),
             Err(error) => Err(error),
@@ -165,7 +165,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             if self.available(working) < nodes.saturating_mul(self.node_cost()) {
                 return Err(Error::NoSpace);
             }
-            self.fill_pool(working, roots, nodes)?;
+            working.fill_pool(&self.store, roots, nodes)?;
             let touched = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
             let touched = touched.chain(working.pool.next(nodes as usize));
             let runs = memory::collect(touched.map(|start| BlockRun { start, count }))?;

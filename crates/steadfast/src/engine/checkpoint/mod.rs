@@ -96,7 +96,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         let plan = Plan { confined: Some(groups), ..plan };
-        self.prepare_change(working, &roots, &plan, &[])?;
+        working.prepare_change(&self.store, &roots, &plan, &[])?;
         let mut values = working.space.take_dirty_groups()?;
         // Removals come last: merging then cannot make a leaf fuller than planned.
         sort_by_key(&mut values, |(key, value)| (value.is_none(), *key));
@@ -109,7 +109,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
             Ok(())
         })?;
-        self.enter_nodes(working);
+        working.enter_nodes(&self.store);
         Ok(true)
     }
 }

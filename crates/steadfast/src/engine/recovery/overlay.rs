@@ -21,9 +21,9 @@
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::apply::is_recorded;
+use crate::engine::apply::check_recorded;
 use crate::engine::lifecycle::Lifecycle;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::key::Key;
 use crate::log::{LogContent, LogOverlay};
 use crate::memory;
@@ -50,8 +50,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     // Its variables must not stay on the stack of the caller.
     #[inline(never)]
     fn show_beside_tree(&self, found: LogContent) -> Result<Option<LogContent>> {
-        let check =
-            |key: &Key, value: Option<&[u8]>| self.check_recorded(key, value.map(<[u8]>::len));
+        let check = |key: &Key, value: Option<&[u8]>| {
+            check_recorded(&self.store, key, value.map(<[u8]>::len))
+        };
         let log = match LogOverlay::of(found, check)? {
             Ok(log) => memory::shared(log)?,
             Err(found) => return Ok(Some(found)),
@@ -60,19 +61,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.view.write().log = Some(log);
         self.lifecycle.enter(Lifecycle::Overlaid);
         Ok(None)
-    }
-
-    /// Whether a record may hold this mutation.
-    pub(crate) fn check_recorded(&self, key: &Key, value_len: Option<usize>) -> Result<()> {
-        let damaged =
-            |reason| Error::CorruptLog { address: self.store.superblock.log.start, reason };
-        if !is_recorded(key) {
-            return Err(damaged("log record with a key that is in none"));
-        }
-        if value_len.is_some_and(|length| length > self.store.superblock.value_len_max()) {
-            return Err(damaged("value longer than a node"));
-        }
-        Ok(())
     }
 
     /// Puts the log into the tree if that is not done yet. The caller holds neither the writer's

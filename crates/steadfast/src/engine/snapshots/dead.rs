@@ -76,12 +76,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         )?;
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
         let plan = Plan { confined: Some(Vec::new()), ..plan };
-        self.prepare_change(working, &roots, &plan, &[])?;
+        working.prepare_change(&self.store, &roots, &plan, &[])?;
         working.pending_dead.remove(&entries);
         self.change_tree(working, plan, |tree| {
             puts.iter().try_for_each(|(key, value)| tree.put(key, value).map(drop))
         })?;
-        self.enter_nodes(working);
+        working.enter_nodes(&self.store);
         Ok(true)
     }
 

@@ -194,7 +194,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let Some(record) = found else { return Ok(false) };
         let unit = self.plan_unit(&roots.working, &record, before, entries)?;
         let plan = self.budget_for_unit(working, &roots, &unit)?;
-        self.prepare_change(working, &roots, &plan, &unit.freed)?;
+        working.prepare_change(&self.store, &roots, &plan, &unit.freed)?;
         self.change_tree(working, plan, |tree| {
             unit.puts.iter().try_for_each(|(key, value)| tree.put(key, value).map(drop))?;
             unit.removals.iter().try_for_each(|key| tree.remove(key).map(drop))
@@ -207,7 +207,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         drop(pinned);
         working.snapshots.keys = working.snapshots.keys.saturating_sub(u64::from(unit.last));
         working.pending.set_overflow();
-        self.enter_nodes(working);
+        working.enter_nodes(&self.store);
         Ok(true)
     }
 

@@ -94,12 +94,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let roots = self.roots(working);
         let change = PlannedChange { key: *key, value_len: value.map(<[u8]>::len) };
         let plan = self.store.plan(&roots.working, working.generation, &[change])?;
-        self.prepare_change(working, &roots, &plan, &[])?;
+        working.prepare_change(&self.store, &roots, &plan, &[])?;
         self.change_tree(working, plan, |tree| match value {
             Some(value) => tree.put(key, value).map(drop),
             None => tree.remove(key).map(drop),
         })?;
-        self.enter_nodes(working);
+        working.enter_nodes(&self.store);
         Ok(())
     }
 

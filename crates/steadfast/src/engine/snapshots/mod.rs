@@ -184,10 +184,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let roots = self.roots(working);
         let change = PlannedChange { key, value_len: Some(value.len()) };
         let plan = self.store.plan(&roots.working, working.generation, &[change])?;
-        self.prepare_change(working, &roots, &plan, &[])?;
+        working.prepare_change(&self.store, &roots, &plan, &[])?;
         self.change_tree(working, plan, |tree| tree.put(&key, &value).map(drop))?;
         working.pending.set_overflow();
-        self.enter_nodes(working);
+        working.enter_nodes(&self.store);
         Ok(())
     }
 

@@ -98,7 +98,7 @@ fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
     let planned = plan.nodes;
     // Nodes taken beyond the plan are counted here; far beyond it the change fails.
     plan.nodes += 20;
-    volume.engine.prepare_change(&mut working, &roots, &plan, &[]).unwrap();
+    working.prepare_change(&volume.engine.store, &roots, &plan, &[]).unwrap();
     let before = working.pool.len();
     volume
         .engine
@@ -107,7 +107,7 @@ fn planned_and_used(volume: &TestVolume, puts: &[(Key, usize)]) -> (u64, u64) {
         })
         .unwrap();
     let used = before - working.pool.len();
-    volume.engine.enter_nodes(&mut working);
+    working.enter_nodes(&volume.engine.store);
     (planned, used as u64)
 }
 

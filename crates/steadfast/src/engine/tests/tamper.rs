@@ -17,14 +17,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let roots = self.engine.roots(&working);
         let change = PlannedChange { key, value_len: value.as_ref().map(Vec::len) };
         let plan = self.engine.store.plan(&roots.working, working.generation, &[change]).unwrap();
-        self.engine.prepare_change(&mut working, &roots, &plan, &[]).unwrap();
+        working.prepare_change(&self.engine.store, &roots, &plan, &[]).unwrap();
         self.engine
             .change_tree(&mut working, plan, |tree| match &value {
                 Some(value) => tree.put(&key, value).map(drop),
                 None => tree.remove(&key).map(drop),
             })
             .unwrap();
-        self.engine.enter_nodes(&mut working);
+        working.enter_nodes(&self.engine.store);
         working.pending.set_overflow();
     }
 
