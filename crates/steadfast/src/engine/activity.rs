@@ -118,7 +118,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         };
         let working = self.working.lock();
         let space = &working.space;
-        let node_cost = superblock.node_blocks() * u64::from(superblock.metadata_copies);
+        let node_cost = superblock.node_cost();
         // A damaged image may count more snapshot blocks than used blocks.
         let snapshots = working.snapshots.blocks.min(space.used());
         let metadata = working.nodes.saturating_mul(node_cost).min(space.used() - snapshots);

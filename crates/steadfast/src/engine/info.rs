@@ -179,7 +179,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 .min(free),
             blocks_snapshots: working.snapshots.blocks,
             blocks_almost_free: working.space.almost_free(),
-            blocks_reserved: self.reserved_for_data(&working),
+            blocks_reserved: working.reserved_for_data(&self.store.superblock),
             inodes: working.inodes,
             name_max: self.name_max() as u32,
         })

@@ -126,7 +126,7 @@ fn write_first_state(
         height: 1,
         next_inode: InodeNumber::FIRST_USER.0,
         inodes: 1,
-        used_blocks: superblock.node_blocks() * u64::from(superblock.metadata_copies),
+        used_blocks: superblock.node_cost(),
         nodes: 1,
         // The first mount is a later epoch.
         log: LogPosition { lsn, epoch: 1, ..LogPosition::default() },

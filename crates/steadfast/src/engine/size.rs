@@ -27,12 +27,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let working = self.working.lock();
         let used = working.space.used();
         let root = self.view.read().root;
-        let slack = self.freeze_cost(&working, &root, More::default());
+        let slack = working.freeze_cost(&self.store.superblock, &root, More::default());
         let fixed = superblock.first_block() + superblock.head_blocks();
         // The reserve is a 64th of the size, so computing it for twice the size is enough.
-        let node_cost = self.node_cost();
+        let node_cost = self.store.superblock.node_cost();
         let reserve = reserve_blocks((used + slack) * 2, superblock.block_size, node_cost)
-            + self.kept(&working);
+            + working.kept(&self.store.superblock);
         let blocks = (fixed + used + slack + reserve).max(crate::format::blocks_min(&superblock));
         (blocks * u64::from(superblock.block_size)).next_multiple_of(superblock.cell_size())
     }
@@ -76,8 +76,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let root = self.view.read().root;
         // On a full volume the owner can still remove files. The same must hold after the
         // resize.
-        let kept = new.reserve_blocks + self.kept(&working);
-        let spare = self.freeze_cost(&working, &root, More::default()) + kept;
+        let kept = new.reserve_blocks + working.kept(&self.store.superblock);
+        let spare = working.freeze_cost(&self.store.superblock, &root, More::default()) + kept;
         if !working.space.fits_below(limit, spare) {
             return Err(Error::NoSpace);
         }
@@ -163,8 +163,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let changes =
             memory::collect(keys.iter().map(|key| PlannedChange { key: *key, value_len: None }))?;
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
-        let freeze = self.freeze_cost(working, &roots.working, More::default());
-        if self.available(working) < plan.nodes * self.node_cost() + freeze {
+        let freeze = working.freeze_cost(&self.store.superblock, &roots.working, More::default());
+        if working.available(&self.store.superblock)
+            < plan.nodes * self.store.superblock.node_cost() + freeze
+        {
             return Err(Error::NoSpace);
         }
         working.prepare_change(&self.store, &roots, &plan, &[])?;
@@ -197,10 +199,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             working.empty_pool(&self.store);
         }
         let roots = self.roots(working);
-        let kept = self.freeze_cost(working, &roots.working, More { groups: 2, dead: 0 })
-            + 4 * u64::from(roots.working.height);
-        let room =
-            self.available(working).saturating_sub(kept).min(working.space.available_for_data());
+        let kept = working.freeze_cost(
+            &self.store.superblock,
+            &roots.working,
+            More { groups: 2, dead: 0 },
+        ) + 4 * u64::from(roots.working.height);
+        let room = working
+            .available(&self.store.superblock)
+            .saturating_sub(kept)
+            .min(working.space.available_for_data());
         if room == 0 {
             return Err(Error::NoSpace);
         }

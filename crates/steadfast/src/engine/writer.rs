@@ -72,14 +72,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !self.has_budget(working, &roots, kept)? {
             return Err(Error::NoSpace);
         }
-        let blocks = blocks.min(self.available(working).saturating_sub(kept));
+        let blocks = blocks.min(working.available(&self.store.superblock).saturating_sub(kept));
         if blocks == 0 {
             return Err(Error::NoSpace);
         }
         let together = self.store.superblock.node_blocks() > 1;
         if working.space.available() < blocks {
-            working
-                .trim_pool(&self.store, if together { kept.div_ceil(self.node_cost()) } else { 0 });
+            working.trim_pool(
+                &self.store,
+                if together { kept.div_ceil(self.store.superblock.node_cost()) } else { 0 },
+            );
         }
         match working.space.reserve_data(&self.store, &roots, blocks, goal) {
             Err(Error::NoSpace) if together => {

@@ -44,7 +44,7 @@ pub fn reserve_blocks(usable: u64, block_size: u32, node_cost: u64) -> u64 {
 /// Blocks of the smallest volume with the parameters of `superblock`, whose own size does not
 /// matter.
 pub fn blocks_min(superblock: &Superblock) -> u64 {
-    let node_cost = superblock.node_blocks() * u64::from(superblock.metadata_copies);
+    let node_cost = superblock.node_cost();
     (2 * superblock.head_blocks() + NODES_MIN * node_cost + superblock.log.count).max(BLOCKS_MIN)
 }
 
@@ -356,7 +356,7 @@ impl Superblock {
             return Err(Error::VolumeTooSmall { size, needed: needed * block_size });
         }
         let mut resized = Superblock { blocks, ..self.clone() };
-        let node_cost = self.node_blocks() * u64::from(self.metadata_copies);
+        let node_cost = self.node_cost();
         resized.reserve_blocks =
             reserve_blocks(resized.usable_blocks(), self.block_size, node_cost);
         resized.validate().map_err(|_| Error::InvalidArgument("size of the volume"))?;
@@ -408,6 +408,11 @@ impl Superblock {
     /// Blocks of one copy of a node.
     pub fn node_blocks(&self) -> u64 {
         u64::from(self.node_size / self.block_size)
+    }
+
+    /// Blocks of all copies of one node.
+    pub fn node_cost(&self) -> u64 {
+        self.node_blocks() * u64::from(self.metadata_copies)
     }
 
     /// Byte offset of the second superblock copy.

@@ -144,7 +144,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for part in keys.chunks(NODES_PER_STEP) {
             self.engine.with_room(|| self.engine.touch(part))?;
             self.engine.throttle()?;
-            *moved += part.len() as u64 * self.engine.node_cost();
+            *moved += part.len() as u64 * self.engine.superblock().node_cost();
             progress(*moved);
         }
         Ok(())

@@ -77,8 +77,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         more: More,
         class: SpaceClass,
     ) -> Result<bool> {
-        let needed = nodes.saturating_mul(self.node_cost());
-        let needed = needed.saturating_add(self.freeze_cost(working, &roots.working, more));
+        let needed = nodes.saturating_mul(self.store.superblock.node_cost());
+        let needed = needed.saturating_add(working.freeze_cost(
+            &self.store.superblock,
+            &roots.working,
+            more,
+        ));
         let left = self.left_by_change(working, class);
         self.has_budget(working, roots, needed.saturating_add(left))
     }
@@ -109,8 +113,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let copies = u64::from(self.store.superblock.metadata_copies);
         let dead = wanted.dead as u64 + nodes.min(working.snapshots.shared_nodes) * copies;
         let more = More { groups: working.space.groups_of(wanted.runs)?.len() as u64, dead };
-        let freeze = self.freeze_cost_of(working, &roots.working, Unfrozen::default(), more);
-        Ok(nodes.saturating_mul(self.node_cost()).saturating_add(freeze))
+        let freeze = working.freeze_cost_of(
+            &self.store.superblock,
+            &roots.working,
+            Unfrozen::default(),
+            more,
+        );
+        Ok(nodes.saturating_mul(self.store.superblock.node_cost()).saturating_add(freeze))
     }
 
     /// Whether `blocks` blocks are available for nodes. The blocks of one node must be contiguous,
@@ -122,13 +131,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         roots: &Roots,
         blocks: u64,
     ) -> Result<bool> {
-        if self.available(working) < blocks {
+        if working.available(&self.store.superblock) < blocks {
             return Ok(false);
         }
         if self.store.superblock.node_blocks() == 1 {
             return Ok(true);
         }
-        match working.fill_pool(&self.store, roots, blocks.div_ceil(self.node_cost())) {
+        match working.fill_pool(
+            &self.store,
+            roots,
+            blocks.div_ceil(self.store.superblock.node_cost()),
+        ) {
             Ok(()) => Ok(true),
             Err(Error::NoSpace) => Ok(false),
             Err(error) => Err(error),
@@ -162,7 +175,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let changes = self.with_freeze(working, roots, wanted.changes, &groups, entries)?;
             let plan = self.store.plan(&roots.working, working.generation, &changes)?;
             let nodes = plan.nodes + slack;
-            if self.available(working) < nodes.saturating_mul(self.node_cost()) {
+            if working.available(&self.store.superblock)
+                < nodes.saturating_mul(self.store.superblock.node_cost())
+            {
                 return Err(Error::NoSpace);
             }
             working.fill_pool(&self.store, roots, nodes)?;

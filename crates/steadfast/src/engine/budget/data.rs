@@ -72,7 +72,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let room = self.budget_after_checkpoint(working, class, pieces.groups);
         let fits = |blocks: u64| {
             let nodes = self.nodes_for_data(working, blocks, pieces.blocks);
-            blocks.saturating_add(nodes.saturating_mul(self.node_cost())) <= room
+            blocks.saturating_add(nodes.saturating_mul(self.store.superblock.node_cost())) <= room
         };
         // More data needs more nodes, so bisection finds the largest amount that fits.
         let (mut surely, mut beyond) = (0, room.saturating_add(1));
@@ -95,10 +95,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             true => (working.space.almost_free(), Unfrozen::default()),
             false => (0, Unfrozen::of(working)),
         };
-        let free = self.available(working).saturating_add(freed);
+        let free = working.available(&self.store.superblock).saturating_add(freed);
         let ahead = if reclaims { 0 } else { free / u64::from(self.store.superblock.group_blocks) };
         let more = More { groups: groups.saturating_add(ahead), dead: 0 };
-        let freeze = self.freeze_cost_of(working, &root, unfrozen, more);
+        let freeze = working.freeze_cost_of(&self.store.superblock, &root, unfrozen, more);
         let kept =
             self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
         free.saturating_sub(kept.saturating_add(freeze).saturating_add(self.way_cost(&root)))
@@ -106,7 +106,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Blocks of the nodes that one request may add to the tree or copy.
     fn way_cost(&self, root: &Root) -> u64 {
-        (2 * u64::from(root.height) + STEP_SPLITS).saturating_mul(self.node_cost())
+        (2 * u64::from(root.height) + STEP_SPLITS).saturating_mul(self.store.superblock.node_cost())
     }
 
     /// Blocks that new data leaves to changes that make the volume no fuller, rewrites above all.

@@ -40,8 +40,8 @@ use crate::engine::state::Working;
 use crate::error::Result;
 use crate::format::extent::EXTENT_HEADER_LEN;
 use crate::format::{
-    NodePointer, RESERVE_NODES_MIN, Root, dead_item_len, entries_max, item_capacity, item_size,
-    value_len_max,
+    NodePointer, RESERVE_NODES_MIN, Root, Superblock, dead_item_len, entries_max, item_capacity,
+    item_size, value_len_max,
 };
 use crate::platform::Platform;
 use crate::profile::SNAPSHOTS;
@@ -74,85 +74,122 @@ impl Unfrozen {
     }
 }
 
-impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Blocks of all copies of one node.
-    pub(crate) fn node_cost(&self) -> u64 {
-        self.store.superblock.node_blocks() * u64::from(self.store.superblock.metadata_copies)
-    }
-
-    fn copies(&self) -> u64 {
-        u64::from(self.store.superblock.metadata_copies)
-    }
-
-    fn node_size(&self) -> usize {
-        self.store.superblock.node_size as usize
-    }
-
+impl Working {
     /// Blocks that the next freeze may need to write the bitmaps of changed groups and the dead
     /// list. It is an estimate for any tree, without reading it.
-    pub(crate) fn freeze_cost(&self, working: &Working, root: &Root, more: More) -> u64 {
-        self.freeze_cost_of(working, root, Unfrozen::of(working), more)
+    pub(crate) fn freeze_cost(&self, superblock: &Superblock, root: &Root, more: More) -> u64 {
+        self.freeze_cost_of(superblock, root, Unfrozen::of(self), more)
     }
 
     /// As [`freeze_cost`](Self::freeze_cost), with `unfrozen` waiting for the freeze.
     pub(crate) fn freeze_cost_of(
         &self,
-        working: &Working,
+        superblock: &Superblock,
         root: &Root,
         unfrozen: Unfrozen,
         more: More,
     ) -> u64 {
-        let all = working.space.groups();
+        let all = self.space.groups();
         let groups = unfrozen.groups.saturating_add(2).min(all);
         let more_groups = more.groups.min(all - groups);
         let height = u64::from(root.height);
         // Each changed group copies its path. Copying frees old nodes, which may change as many
         // groups again. The groups of one batch are near each other in the tree.
-        let copies =
-            (2 * groups * height + 2 * more_groups).min(working.nodes.saturating_add(height));
+        let copies = (2 * groups * height + 2 * more_groups).min(self.nodes.saturating_add(height));
         // A group that was full or empty gets a bitmap, which may split its leaf.
         let splits = 3 * (groups + more_groups) / 2 + 2 * height + 1;
         let dead =
-            self.dead_list_cost(working, root, unfrozen.dead.saturating_add(more.dead), copies);
-        copies.saturating_add(splits).saturating_add(dead).saturating_mul(self.node_cost())
+            self.dead_list_cost(superblock, root, unfrozen.dead.saturating_add(more.dead), copies);
+        copies.saturating_add(splits).saturating_add(dead).saturating_mul(superblock.node_cost())
     }
 
     /// Nodes that the dead list may need for `entries` entries and for the old versions of `copies`
     /// copied nodes.
-    fn dead_list_cost(&self, working: &Working, root: &Root, entries: u64, copies: u64) -> u64 {
-        if working.snapshots.newest.0 == 0 {
+    fn dead_list_cost(
+        &self,
+        superblock: &Superblock,
+        root: &Root,
+        entries: u64,
+        copies: u64,
+    ) -> u64 {
+        if self.snapshots.newest.0 == 0 {
             return 0;
         }
-        let old_nodes = copies.min(working.snapshots.shared_nodes).saturating_mul(self.copies());
+        let old_nodes = copies
+            .min(self.snapshots.shared_nodes)
+            .saturating_mul(u64::from(superblock.metadata_copies));
         let entries = entries.saturating_add(old_nodes);
-        self.dead_nodes(entries).saturating_add(u64::from(root.height) + 2)
+        dead_nodes(superblock, entries).saturating_add(u64::from(root.height) + 2)
     }
 
-    /// Nodes of a dead list with `entries` entries.
-    fn dead_nodes(&self, entries: u64) -> u64 {
-        if entries == 0 {
-            return 0;
+    /// Blocks kept for removals under the newest snapshot.
+    pub(crate) fn kept(&self, superblock: &Superblock) -> u64 {
+        match self.snapshots.newest.0 {
+            0 => 0,
+            _ if !SNAPSHOTS => 0,
+            _ => {
+                let data = self.shared_data.min(self.live_data(superblock));
+                kept_for_removal(superblock, self.nodes, self.snapshots.shared_nodes, data)
+            }
         }
-        let per_item = entries_max(value_len_max(self.node_size()));
-        let capacity = item_capacity(self.node_size());
-        // A leaf that splits because of one more item keeps half of them.
-        let kept = |size: usize| ((capacity / size).max(1) as u64).div_ceil(2);
-        let mut nodes =
-            entries.div_ceil(kept(item_size(dead_item_len(per_item))) * per_item as u64);
-        let mut all = nodes;
-        let fan_out = kept(item_size(NodePointer::LEN)).max(2);
-        while nodes > 1 {
-            nodes = nodes.div_ceil(fan_out);
-            all = all.saturating_add(nodes);
-        }
-        all
     }
 
+    /// Blocks of data that the live tree names.
+    pub(crate) fn live_data(&self, superblock: &Superblock) -> u64 {
+        let nodes = self.nodes.saturating_mul(superblock.node_cost());
+        self.space.used().saturating_sub(nodes).saturating_sub(self.snapshots.blocks)
+    }
+
+    /// Blocks that can be allocated, including those set aside for nodes.
+    pub(crate) fn available(&self, superblock: &Superblock) -> u64 {
+        self.space.available() + self.pool.len() as u64 * superblock.node_cost()
+    }
+
+    /// Blocks reserved for writes in progress, without those set aside for nodes.
+    pub(crate) fn reserved_for_data(&self, superblock: &Superblock) -> u64 {
+        self.space.reserved().saturating_sub(self.pool.len() as u64 * superblock.node_cost())
+    }
+}
+
+/// Nodes of a dead list with `entries` entries.
+fn dead_nodes(superblock: &Superblock, entries: u64) -> u64 {
+    if entries == 0 {
+        return 0;
+    }
+    let per_item = entries_max(value_len_max(superblock.node_size as usize));
+    let capacity = item_capacity(superblock.node_size as usize);
+    // A leaf that splits because of one more item keeps half of them.
+    let kept = |size: usize| ((capacity / size).max(1) as u64).div_ceil(2);
+    let mut nodes = entries.div_ceil(kept(item_size(dead_item_len(per_item))) * per_item as u64);
+    let mut all = nodes;
+    let fan_out = kept(item_size(NodePointer::LEN)).max(2);
+    while nodes > 1 {
+        nodes = nodes.div_ceil(fan_out);
+        all = all.saturating_add(nodes);
+    }
+    all
+}
+
+/// Blocks that removing everything can take under a snapshot. The snapshot shares `shared` of
+/// the live tree's `nodes` and `data` of its data blocks; see the module.
+pub(crate) fn kept_for_removal(superblock: &Superblock, nodes: u64, shared: u64, data: u64) -> u64 {
+    let extents =
+        (item_capacity(superblock.node_size as usize) / item_size(EXTENT_HEADER_LEN)) as u64;
+    let runs = data.min(nodes.saturating_mul(extents));
+    let entries = shared.saturating_mul(u64::from(superblock.metadata_copies)).saturating_add(runs);
+    shared.saturating_add(dead_nodes(superblock, entries)).saturating_mul(superblock.node_cost())
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
     /// Blocks that a change must leave beside those for the freeze.
     pub(crate) fn reserve_for(&self, working: &Working, class: SpaceClass) -> u64 {
         match class {
-            SpaceClass::Normal => self.store.reserve_blocks().saturating_add(self.kept(working)),
-            SpaceClass::Rewrite => self.reserve_of_rewrites().saturating_add(self.kept(working)),
+            SpaceClass::Normal => {
+                self.store.reserve_blocks().saturating_add(working.kept(&self.store.superblock))
+            }
+            SpaceClass::Rewrite => {
+                self.reserve_of_rewrites().saturating_add(working.kept(&self.store.superblock))
+            }
             SpaceClass::Freeing => 0,
         }
     }
@@ -162,7 +199,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn reserve_of_rewrites(&self) -> u64 {
         let reserve = self.store.reserve_blocks();
         match self.may_reclaim() {
-            true => reserve.div_ceil(2).max(RESERVE_NODES_MIN * self.node_cost()).min(reserve),
+            true => reserve
+                .div_ceil(2)
+                .max(RESERVE_NODES_MIN * self.store.superblock.node_cost())
+                .min(reserve),
             false => reserve,
         }
     }
@@ -194,48 +234,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         snapshots.newest.0 > 0 || snapshots.shared_extents > 0
     }
 
-    /// Blocks kept for removals under the newest snapshot.
-    pub(crate) fn kept(&self, working: &Working) -> u64 {
-        match working.snapshots.newest.0 {
-            0 => 0,
-            _ if !SNAPSHOTS => 0,
-            _ => {
-                let data = working.shared_data.min(self.live_data(working));
-                self.kept_for_removal(working.nodes, working.snapshots.shared_nodes, data)
-            }
-        }
-    }
-
-    /// Blocks that removing everything can take under a snapshot. The snapshot shares `shared` of
-    /// the live tree's `nodes` and `data` of its data blocks; see the module.
-    pub(crate) fn kept_for_removal(&self, nodes: u64, shared: u64, data: u64) -> u64 {
-        let extents = (item_capacity(self.node_size()) / item_size(EXTENT_HEADER_LEN)) as u64;
-        let runs = data.min(nodes.saturating_mul(extents));
-        let entries = shared.saturating_mul(self.copies()).saturating_add(runs);
-        shared.saturating_add(self.dead_nodes(entries)).saturating_mul(self.node_cost())
-    }
-
-    /// Blocks of data that the live tree names.
-    pub(crate) fn live_data(&self, working: &Working) -> u64 {
-        let nodes = working.nodes.saturating_mul(self.node_cost());
-        working.space.used().saturating_sub(nodes).saturating_sub(working.snapshots.blocks)
-    }
-
-    /// Blocks that can be allocated, including those set aside for nodes.
-    pub(crate) fn available(&self, working: &Working) -> u64 {
-        working.space.available() + working.pool.len() as u64 * self.node_cost()
-    }
-
-    /// Blocks reserved for writes in progress, without those set aside for nodes.
-    pub(crate) fn reserved_for_data(&self, working: &Working) -> u64 {
-        working.space.reserved().saturating_sub(working.pool.len() as u64 * self.node_cost())
-    }
-
     /// Blocks that data must leave: for the freeze, the reserve, and the room kept for removals.
     pub(crate) fn kept_from_data(&self, working: &Working, class: SpaceClass) -> u64 {
         let root = self.view.read().root;
         let reserve =
             self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
-        reserve.saturating_add(self.freeze_cost(working, &root, More::default()))
+        reserve.saturating_add(working.freeze_cost(&self.store.superblock, &root, More::default()))
     }
 }

@@ -104,7 +104,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Bytes of all copies of a node.
     pub(crate) fn node_bytes(&self) -> u64 {
-        self.node_cost() * u64::from(self.store.superblock.block_size)
+        self.store.superblock.node_cost() * u64::from(self.store.superblock.block_size)
     }
 
     /// Writes nodes from the end on, until the medium has done more than `bytes` of its own upkeep.

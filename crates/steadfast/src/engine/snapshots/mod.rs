@@ -43,7 +43,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::budget::More;
+use crate::engine::budget::{More, kept_for_removal};
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::{Key, Kind};
@@ -131,9 +131,18 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // The freeze may still make some nodes.
         let all =
             working.nodes.saturating_add(nodes).saturating_add(u64::from(roots.working.height));
-        let freeze = self.freeze_cost(working, &roots.working, More { groups: 4, dead: 2 * nodes });
-        let needed = (nodes * self.node_cost())
-            .saturating_add(self.kept_for_removal(all, all, self.live_data(working)))
+        let freeze = working.freeze_cost(
+            &self.store.superblock,
+            &roots.working,
+            More { groups: 4, dead: 2 * nodes },
+        );
+        let needed = (nodes * self.store.superblock.node_cost())
+            .saturating_add(kept_for_removal(
+                &self.store.superblock,
+                all,
+                all,
+                working.live_data(&self.store.superblock),
+            ))
             .saturating_add(self.store.reserve_blocks())
             .saturating_add(2 * freeze);
         if self.has_budget(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
@@ -158,7 +167,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Data blocks of a snapshot's state.
     pub(crate) fn data_of(&self, record: &SnapshotRecord) -> u64 {
-        let nodes = record.nodes.saturating_mul(self.node_cost());
+        let nodes = record.nodes.saturating_mul(self.store.superblock.node_cost());
         record.used_blocks.saturating_sub(nodes).saturating_sub(record.snapshots.blocks)
     }
 
