@@ -184,11 +184,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Whether one of these blocks is named by several extents of this tree.
-    pub(crate) fn is_shared(&self, root: &Root, run: BlockRun) -> Result<bool> {
-        Ok(!self.shared_extents(root, run.start.0, run.end())?.is_empty())
-    }
-
     /// The shared extents that overlap `start..end`, in order.
     pub(crate) fn shared_extents(&self, root: &Root, start: u64, end: u64) -> Result<Vec<Shared>> {
         let mut found = Vec::new();

@@ -37,6 +37,7 @@ mod nodes;
 mod parameters;
 mod reader;
 mod recovery;
+mod sharing;
 mod size;
 mod snapshots;
 mod state;

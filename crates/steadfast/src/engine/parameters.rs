@@ -45,6 +45,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if held { TransactionMask::MANUAL } else { self.parameters.mask() }
     }
 
+    /// Whether an operation without space may make a checkpoint, which is a transaction point.
+    pub(crate) fn may_reclaim(&self) -> bool {
+        self.active_mask().contains(TransactionMask::VOLUME_FULL)
+    }
+
     /// Changes the live mask at once, and the stored mask at the next transaction point.
     pub(crate) fn set_mask(&self, mask: TransactionMask) -> Result<()> {
         self.ensure_writable()?;

@@ -14,7 +14,7 @@ use crate::format::{ERASED, Superblock, reserve_blocks};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
-use crate::tree::PlannedChange;
+use crate::tree::{PlannedChange, Store};
 use crate::types::{BlockAddress, BlockRun};
 
 impl<M: Medium, P: Platform> Engine<M, P> {
@@ -55,10 +55,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             // only for a few writes.
             let mut working = self.working.lock();
             if planted(Sabotage::GrowBeforeCopies) {
-                self.switch(new)?;
+                switch(&self.store, new)?;
             }
-            self.write_structures(&working, new)?;
-            self.switch(new).map_err(|error| {
+            write_structures(&self.store, &working, new)?;
+            switch(&self.store, new).map_err(|error| {
                 self.lifecycle.fail_with("the superblock could not be written", error)
             })?;
             self.store.set_superblock(new);
@@ -102,7 +102,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Gives the volume the size in `new`, whose end is written, and closes it.
     pub(crate) fn finish_shrinking(&self, old: &Superblock, new: &Superblock) -> Result<()> {
-        let switched = self.switch(new).and_then(|()| {
+        let switched = switch(&self.store, new).and_then(|()| {
             // A search for a superblock at the end of the medium must not find the old one.
             let blank = memory::zeroed(old.cell_size() as usize)?;
             self.store.medium.write(old.second_offset(), &blank)?;
@@ -111,21 +111,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.lifecycle.enter(Lifecycle::Closed);
         switched
             .map_err(|error| self.lifecycle.fail_with("the superblock could not be written", error))
-    }
-
-    /// Writes the second copies of metaroots and superblock for `new`, and flushes. The caller
-    /// holds the checkpoint lock, or has exclusive use of the volume.
-    fn write_structures(&self, working: &Working, new: &Superblock) -> Result<()> {
-        let (medium, platform) = (&self.store.medium, &self.store.platform);
-        let newest = &working.checkpointed;
-        // The other slot is erased, because its blocks may hold file data that looks like a
-        // metaroot.
-        let [_, newest_at] = new.metaroot_offsets(newest.generation.0);
-        let [_, other_at] = new.metaroot_offsets(newest.generation.0 + 1);
-        medium.write(other_at, &memory::filled(ERASED, new.cell_size() as usize)?)?;
-        newest.write_copy(medium, new, platform, newest_at)?;
-        new.write_copy(medium, platform, new.second_offset())?;
-        self.store.flush()
     }
 
     /// Writes the structures at the end of the smaller volume.
@@ -137,13 +122,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let [other_at, _] = new.metaroot_offsets(working.checkpointed.generation.0 + 1);
         let erased = memory::filled(ERASED, new.cell_size() as usize)?;
         self.store.medium.write(other_at, &erased)?;
-        self.write_structures(&working, new)
-    }
-
-    /// From this write on the volume has its new size.
-    fn switch(&self, new: &Superblock) -> Result<()> {
-        new.write_copy(&self.store.medium, &self.store.platform, 0)?;
-        self.store.flush()
+        write_structures(&self.store, &working, new)
     }
 
     /// Whether neither the working nor the checkpointed state has anything at or behind block
@@ -213,4 +192,29 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         working.space.reserve_data(&self.store, &roots, blocks.min(room), goal)
     }
+}
+
+/// Writes the second copies of metaroots and superblock for `new`, and flushes. The caller
+/// holds the checkpoint lock, or has exclusive use of the volume.
+fn write_structures<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    working: &Working,
+    new: &Superblock,
+) -> Result<()> {
+    let (medium, platform) = (&store.medium, &store.platform);
+    let newest = &working.checkpointed;
+    // The other slot is erased, because its blocks may hold file data that looks like a
+    // metaroot.
+    let [_, newest_at] = new.metaroot_offsets(newest.generation.0);
+    let [_, other_at] = new.metaroot_offsets(newest.generation.0 + 1);
+    medium.write(other_at, &memory::filled(ERASED, new.cell_size() as usize)?)?;
+    newest.write_copy(medium, new, platform, newest_at)?;
+    new.write_copy(medium, platform, new.second_offset())?;
+    store.flush()
+}
+
+/// From this write on the volume has its new size.
+fn switch<M: Medium, P: Platform>(store: &Store<M, P>, new: &Superblock) -> Result<()> {
+    new.write_copy(&store.medium, &store.platform, 0)?;
+    store.flush()
 }

@@ -9,8 +9,8 @@
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
-use crate::format::NodePointer;
 use crate::format::key::{Key, Kind};
+use crate::format::{NodePointer, decode_dead_list};
 use crate::platform::Platform;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 use crate::volume::Volume;
@@ -175,7 +175,8 @@ pub fn dead<M: Medium, P: Platform>(
     let Some((key, value)) = volume.engine.store().next(reader.root(), &from, &last)? else {
         return Ok(None);
     };
-    for entry in volume.engine.decode_dead_list(&value)? {
+    let store = volume.engine.store();
+    for entry in decode_dead_list(&value, |run| store.contains(run))? {
         visit(entry.run);
     }
     Ok(key.successor().filter(|next| *next <= last))

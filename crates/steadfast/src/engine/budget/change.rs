@@ -12,6 +12,7 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::budget::{More, Unfrozen};
 use crate::engine::keyspace::SpaceClass;
+use crate::engine::snapshots::dead::dead_list_puts;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::DeadEntry;
@@ -223,7 +224,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             };
             let entries = memory::filled(entry, usize::try_from(entries).unwrap_or(usize::MAX))?;
             for (key, value) in
-                self.dead_list_puts(&roots.working, working.snapshots.newest, &entries)?
+                dead_list_puts(&self.store, &roots.working, working.snapshots.newest, &entries)?
             {
                 memory::push(&mut all, PlannedChange { key, value_len: Some(value.len()) })?;
             }

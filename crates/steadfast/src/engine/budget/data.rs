@@ -120,6 +120,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
+    /// Blocks that data must leave: for the freeze, the reserve, and the room kept for removals.
+    pub(crate) fn kept_from_data(&self, working: &Working, class: SpaceClass) -> u64 {
+        let root = self.view.read().root;
+        let reserve =
+            self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
+        reserve.saturating_add(working.freeze_cost(&self.store.superblock, &root, More::default()))
+    }
+
     /// Nodes that `blocks` blocks of data add to the tree: their extents, the bitmaps of their
     /// groups, and the branches above. All of them count as half full.
     fn nodes_for_data(&self, working: &Working, blocks: u64, length: u32) -> u64 {

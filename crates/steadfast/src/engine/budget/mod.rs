@@ -37,7 +37,6 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::keyspace::SpaceClass;
 use crate::engine::state::Working;
-use crate::error::Result;
 use crate::format::extent::EXTENT_HEADER_LEN;
 use crate::format::{
     NodePointer, RESERVE_NODES_MIN, Root, Superblock, dead_item_len, entries_max, item_capacity,
@@ -45,7 +44,6 @@ use crate::format::{
 };
 use crate::platform::Platform;
 use crate::profile::SNAPSHOTS;
-use crate::types::{BlockRun, Generation};
 
 /// What a change touches beside its own nodes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -205,40 +203,5 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 .min(reserve),
             false => reserve,
         }
-    }
-
-    /// The space class for making a hole. A hole in the middle of an extent makes two keys of one.
-    /// If a snapshot or another file may share its blocks (`split`), nothing comes back for that,
-    /// so it is no removal.
-    pub(crate) fn class_of_hole(&self, split: Option<BlockRun>) -> Result<SpaceClass> {
-        let Some(run) = split else { return Ok(SpaceClass::Freeing) };
-        self.ensure_writable()?;
-        let snapshots = self.working.lock().snapshots;
-        let held = snapshots.newest.0 > 0
-            || snapshots.shared_extents > 0 && self.is_shared(self.reader()?.root(), run)?;
-        Ok(if held { SpaceClass::Normal } else { SpaceClass::Freeing })
-    }
-
-    /// Whether neither a snapshot nor another file has blocks of `run`, which were born in `birth`.
-    pub(crate) fn is_unshared(&self, run: BlockRun, birth: Generation) -> Result<bool> {
-        let (held, shared) = {
-            let working = self.working.lock();
-            (working.belongs_to_snapshot(birth), working.snapshots.shared_extents > 0)
-        };
-        Ok(!(held || shared && self.is_shared(self.reader()?.root(), run)?))
-    }
-
-    /// Whether there is a snapshot, or a block that several extents have.
-    pub(crate) fn shares_any(&self) -> bool {
-        let snapshots = self.working.lock().snapshots;
-        snapshots.newest.0 > 0 || snapshots.shared_extents > 0
-    }
-
-    /// Blocks that data must leave: for the freeze, the reserve, and the room kept for removals.
-    pub(crate) fn kept_from_data(&self, working: &Working, class: SpaceClass) -> u64 {
-        let root = self.view.read().root;
-        let reserve =
-            self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
-        reserve.saturating_add(working.freeze_cost(&self.store.superblock, &root, More::default()))
     }
 }

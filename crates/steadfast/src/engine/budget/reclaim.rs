@@ -10,8 +10,8 @@
 //! ([`FutileCheckpoints`](super::futile::FutileCheckpoints)).
 //!
 //! The blocks of deleted snapshots come back in steps. The background makes these steps, and an
-//! operation without space makes some itself, here. `fs/reclaim.rs` does the same for removed
-//! files.
+//! operation without space makes some itself (`snapshots/delete.rs`). `fs/reclaim.rs` does the same
+//! for removed files.
 
 use steadfast_media::Medium;
 
@@ -21,19 +21,10 @@ use crate::engine::budget::futile::Shortage;
 use crate::engine::keyspace::SpaceClass;
 use crate::engine::state::Working;
 use crate::error::Result;
-use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 
-/// Units of deleting a snapshot that an operation without space waits for.
-const DELETE_UNITS: u32 = 64;
-
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Whether an operation without space may make a checkpoint, which is a transaction point.
-    pub(crate) fn may_reclaim(&self) -> bool {
-        self.active_mask().contains(TransactionMask::VOLUME_FULL)
-    }
-
     /// Space ran out: waits for the checkpoint that is under way, or makes one where it is known to
     /// help. `true`: try again.
     pub(crate) fn checkpoint_for_space(&self, wanted: Shortage) -> Result<bool> {
@@ -105,24 +96,5 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn fits_after_checkpoint(&self, working: &Working, class: SpaceClass, blocks: u64) -> bool {
         let pieces = if class == SpaceClass::Normal { Pieces::LONG } else { Pieces::REWRITE };
         self.data_budget(working, class, pieces) >= blocks
-    }
-
-    /// Frees the blocks of deleted snapshots in units; some units only move blocks to another
-    /// snapshot. `true`: some were freed.
-    pub(crate) fn delete_for_space(&self) -> Result<bool> {
-        if !self.background.snapshots_wait() {
-            return Ok(false);
-        }
-        for _ in 0..DELETE_UNITS {
-            let before = self.working.lock().space.available();
-            let more = self.delete_in_background(true)?;
-            if self.working.lock().space.available() > before {
-                return Ok(true);
-            }
-            if !more {
-                break;
-            }
-        }
-        Ok(false)
     }
 }

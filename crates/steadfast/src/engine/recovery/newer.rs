@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::log::{LogContent, Stranded, lsn_behind_the_past, stranded};
 use crate::newer::NewerState;
 use crate::platform::Platform;
+use crate::tree::Store;
 use crate::types::{BlockAddress, Lsn};
 
 /// Bytes that are examined behind a log that ends in good order, so that opening takes a bounded
@@ -26,22 +27,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Evidence that a newer state than the opened one was durable once.
     pub(crate) fn newer_state_lost(&self) -> Option<NewerState> {
         self.newer_state
-    }
-
-    /// Whether the log once continued behind its end, beyond a record that was in flight.
-    #[inline(never)]
-    pub(crate) fn find_newer_records(&self, found: &LogContent) -> Result<Option<NewerState>> {
-        let region = self.store.superblock.log;
-        if region.count == 0 {
-            return Ok(None);
-        }
-        let first = found.end.lsn;
-        let durable =
-            found.damaged_points.checked_sub(1).map(|more| Lsn(first.0 + u64::from(more)));
-        let reach = if found.unfinished { Stranded::Anywhere } else { Stranded::Near(NEAR) };
-        let last = stranded(&self.store, found, reach)?.max(durable);
-        let block = BlockAddress(region.start.0 + found.end.block);
-        Ok(last.map(|last| NewerState::Records { block, first, last }))
     }
 
     /// Makes the opened state the newest one for good.
@@ -58,4 +43,22 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.checkpoint_now()?;
         self.store.flush()
     }
+}
+
+/// Whether the log once continued behind its end, beyond a record that was in flight.
+#[inline(never)]
+pub(super) fn find_newer_records<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    found: &LogContent,
+) -> Result<Option<NewerState>> {
+    let region = store.superblock.log;
+    if region.count == 0 {
+        return Ok(None);
+    }
+    let first = found.end.lsn;
+    let durable = found.damaged_points.checked_sub(1).map(|more| Lsn(first.0 + u64::from(more)));
+    let reach = if found.unfinished { Stranded::Anywhere } else { Stranded::Near(NEAR) };
+    let last = stranded(store, found, reach)?.max(durable);
+    let block = BlockAddress(region.start.0 + found.end.block);
+    Ok(last.map(|last| NewerState::Records { block, first, last }))
 }

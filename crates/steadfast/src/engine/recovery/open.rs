@@ -26,6 +26,7 @@ use crate::engine::lifecycle::LifecycleCell;
 use crate::engine::multi_mount::MountWatch;
 use crate::engine::parameters::LiveParameters;
 use crate::engine::reader::View;
+use crate::engine::recovery::newer::find_newer_records;
 use crate::engine::snapshots::PendingDead;
 use crate::engine::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
@@ -86,14 +87,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Err(NO_SNAPSHOTS);
         }
         let mut engine = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
-        engine.will_read_state(&metaroot);
+        will_read_state(&engine.store, &metaroot);
         engine.superblock_damaged = damaged;
-        let found = engine.read_log(&metaroot)?;
+        let found = read_log(&engine.store, &metaroot)?;
         engine.newer_state = match slots
             .newer_is_damaged()
             .then_some(NewerState::Metaroot { left: metaroot.generation })
         {
-            None => engine.find_newer_records(&found)?,
+            None => find_newer_records(&engine.store, &found)?,
             newer => newer,
         };
         if let Some(newer) = engine.newer_state.filter(|_| !options.read_only && !options.recover) {
@@ -116,21 +117,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             engine.give_up_newer()?;
         }
         Ok(engine)
-    }
-
-    /// Announces the next reads: the log, and the root of the tree.
-    fn will_read_state(&self, metaroot: &Metaroot) {
-        let superblock = &self.store.superblock;
-        let byte = |block: u64| block.saturating_mul(u64::from(superblock.block_size));
-        let left = superblock.log.count.saturating_sub(metaroot.log.block);
-        if left > 0 {
-            let start = superblock.log.start.0.saturating_add(metaroot.log.block);
-            self.store.medium.will_read(byte(start), byte(left).min(LOG_AHEAD));
-        }
-        let root = metaroot.root().pointer.addresses[0];
-        if root != BlockAddress::NONE {
-            self.store.medium.will_read(byte(root.0), u64::from(superblock.node_size));
-        }
     }
 
     /// The state of `metaroot` without the intent log, to examine a volume that does not open.
@@ -188,16 +174,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working_state(&self.store, &self.store.superblock_now(), metaroot, self.space_memory)
     }
 
-    /// Reads the intent log after `metaroot` up to its last commit record.
-    #[inline(never)]
-    pub(crate) fn read_log(&self, metaroot: &Metaroot) -> Result<LogContent> {
-        if self.store.superblock.log.count == 0 {
-            return Ok(LogContent::empty(metaroot.log));
-        }
-        scan(&self.store, metaroot.log, metaroot.generation)
-    }
-
-    /// Sets the end of the log after what [`read_log`](Self::read_log) found.
+    /// Sets the end of the log after what [`read_log`] found.
     #[inline(never)]
     pub(crate) fn continue_log_after(
         &self,
@@ -212,7 +189,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    /// Applies the records that [`read_log`](Self::read_log) found. The checkpointed state stays as
+    /// Applies the records that [`read_log`] found. The checkpointed state stays as
     /// it is, so after an error the caller can go back to it.
     pub(crate) fn replay(&self, working: &mut Working, found: &LogContent) -> Result<()> {
         // What the log has is durable already, so it counts as no new batch.
@@ -220,7 +197,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.space.reserve_for_replay(&found.runs)?;
         // A checkpoint may have been in flight; the generation after it may have been in use
         // already.
-        self.pass_births(working, found.birth_max)?;
+        working.pass_births(&self.store.superblock, found.birth_max)?;
         for index in 0..found.len() {
             self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
             working.space.note_sealed();
@@ -237,18 +214,47 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.sequence = sequence;
         Ok(())
     }
+}
 
+impl Working {
     /// Advances the working generation so that no block is born after it. The next metaroot still
     /// goes to the slot of the older of the two present metaroots.
-    fn pass_births(&self, working: &mut Working, birth: Generation) -> Result<()> {
+    fn pass_births(&mut self, superblock: &Superblock, birth: Generation) -> Result<()> {
         if birth.0 >= GENERATION_LIMIT {
-            let address = self.store.superblock.log.start;
+            let address = superblock.log.start;
             return Err(Error::CorruptLog { address, reason: "extent born in the far future" });
         }
-        let ahead = birth.0.saturating_sub(working.generation.0);
-        working.generation = Generation(working.generation.0 + ahead.next_multiple_of(2));
+        let ahead = birth.0.saturating_sub(self.generation.0);
+        self.generation = Generation(self.generation.0 + ahead.next_multiple_of(2));
         Ok(())
     }
+}
+
+/// Announces the next reads: the log, and the root of the tree.
+fn will_read_state<M: Medium, P: Platform>(store: &Store<M, P>, metaroot: &Metaroot) {
+    let superblock = &store.superblock;
+    let byte = |block: u64| block.saturating_mul(u64::from(superblock.block_size));
+    let left = superblock.log.count.saturating_sub(metaroot.log.block);
+    if left > 0 {
+        let start = superblock.log.start.0.saturating_add(metaroot.log.block);
+        store.medium.will_read(byte(start), byte(left).min(LOG_AHEAD));
+    }
+    let root = metaroot.root().pointer.addresses[0];
+    if root != BlockAddress::NONE {
+        store.medium.will_read(byte(root.0), u64::from(superblock.node_size));
+    }
+}
+
+/// Reads the intent log after `metaroot` up to its last commit record.
+#[inline(never)]
+pub(in crate::engine) fn read_log<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    metaroot: &Metaroot,
+) -> Result<LogContent> {
+    if store.superblock.log.count == 0 {
+        return Ok(LogContent::empty(metaroot.log));
+    }
+    scan(store, metaroot.log, metaroot.generation)
 }
 
 fn working_state<M: Medium, P: Platform>(

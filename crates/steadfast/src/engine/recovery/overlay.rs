@@ -31,8 +31,8 @@ use crate::platform::Platform;
 use crate::profile::LOG_OVERLAY;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Shows what [`read_log`](Self::read_log) has found: beside the tree, or replayed if it takes
-    /// too much memory.
+    /// Shows what [`read_log`](super::open::read_log) has found: beside the tree, or replayed if it
+    /// takes too much memory.
     #[inline(never)]
     pub(crate) fn install_log(&self, found: LogContent) -> Result<()> {
         if found.len() == 0 {

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::engine::commit::transaction::NO_TRANSACTION;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::reader::View;
+use crate::engine::recovery::open::read_log;
 use crate::engine::state::{CommitState, Working};
 use crate::error::{Error, Result};
 use crate::format::Metaroot;
@@ -74,7 +75,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if metaroot.generation != working.checkpointed.generation {
             return Err(Error::NoMetaroot);
         }
-        let found = self.read_log(&metaroot)?;
+        let found = read_log(&self.store, &metaroot)?;
         // Opening takes an unreadable last record for one that was never finished. Here the writer
         // knows that it was finished.
         if let Some(error) = found.unreadable

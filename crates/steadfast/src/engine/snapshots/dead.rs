@@ -16,8 +16,8 @@ use crate::memory;
 use crate::platform::Platform;
 use crate::profile::SNAPSHOTS;
 use crate::sabotage::{Sabotage, planted};
-use crate::tree::{Plan, PlannedChange};
-use crate::types::{BlockRun, Generation};
+use crate::tree::{Plan, PlannedChange, Store};
+use crate::types::Generation;
 
 /// Approximate memory of a waiting entry, bytes.
 const PENDING_DEAD_MEMORY: usize = 64;
@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(false);
         }
         let roots = self.roots(working);
-        let puts = self.dead_list_puts(&roots.working, working.snapshots.newest, &entries)?;
+        let puts = dead_list_puts(&self.store, &roots.working, working.snapshots.newest, &entries)?;
         let changes = memory::collect(
             puts.iter()
                 .map(|(key, value)| PlannedChange { key: *key, value_len: Some(value.len()) }),
@@ -84,45 +84,40 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.enter_nodes(&self.store);
         Ok(true)
     }
+}
 
-    /// The keys and values, in order, that add entries to the dead list of the snapshot of
-    /// `generation`.
-    pub(crate) fn dead_list_puts(
-        &self,
-        root: &Root,
-        generation: Generation,
-        entries: &[DeadEntry],
-    ) -> Result<Vec<(Key, Value)>> {
-        let limit = entries_max(value_len_max(self.store.superblock.node_size as usize));
-        let (first, last) = Key::dead_list_range(generation);
-        let mut puts = Vec::new();
-        let mut key = first;
-        let mut rest = entries;
-        if let Some((newest, value)) = self.store.previous(root, &first, &last)? {
-            // Continues where the list ends, so many small calls make no more keys than few large
-            // ones.
-            let mut list = self.decode_dead_list(&value)?;
-            let room = limit.saturating_sub(list.len()).min(rest.len());
-            let (here, behind) = rest.split_at(room);
-            if !here.is_empty() {
-                memory::extend(&mut list, here)?;
-                memory::push(&mut puts, (newest, encode_dead_list(&list)?))?;
-            }
-            rest = behind;
-            key = newest.successor().unwrap_or(last);
+/// The keys and values, in order, that add entries to the dead list of the snapshot of
+/// `generation`.
+pub(in crate::engine) fn dead_list_puts<M: Medium, P: Platform>(
+    store: &Store<M, P>,
+    root: &Root,
+    generation: Generation,
+    entries: &[DeadEntry],
+) -> Result<Vec<(Key, Value)>> {
+    let limit = entries_max(value_len_max(store.superblock.node_size as usize));
+    let (first, last) = Key::dead_list_range(generation);
+    let mut puts = Vec::new();
+    let mut key = first;
+    let mut rest = entries;
+    if let Some((newest, value)) = store.previous(root, &first, &last)? {
+        // Continues where the list ends, so many small calls make no more keys than few large
+        // ones.
+        let mut list = decode_dead_list(&value, |run| store.contains(run))?;
+        let room = limit.saturating_sub(list.len()).min(rest.len());
+        let (here, behind) = rest.split_at(room);
+        if !here.is_empty() {
+            memory::extend(&mut list, here)?;
+            memory::push(&mut puts, (newest, encode_dead_list(&list)?))?;
         }
-        for part in rest.chunks(limit) {
-            if key > last {
-                return Err(Error::Unsupported("dead list with too many keys"));
-            }
-            memory::push(&mut puts, (key, encode_dead_list(part)?))?;
-            key = key.successor().unwrap_or(Key::MAX);
+        rest = behind;
+        key = newest.successor().unwrap_or(last);
+    }
+    for part in rest.chunks(limit) {
+        if key > last {
+            return Err(Error::Unsupported("dead list with too many keys"));
         }
-        Ok(puts)
+        memory::push(&mut puts, (key, encode_dead_list(part)?))?;
+        key = key.successor().unwrap_or(Key::MAX);
     }
-
-    /// The entries of a dead list's value.
-    pub(crate) fn decode_dead_list(&self, value: &[u8]) -> Result<Vec<DeadEntry>> {
-        decode_dead_list(value, |run: BlockRun| self.store.contains(run))
-    }
+    Ok(puts)
 }

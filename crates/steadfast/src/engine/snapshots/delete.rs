@@ -16,10 +16,11 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::budget::change::Wanted;
 use crate::engine::keyspace::SpaceClass;
+use crate::engine::snapshots::dead::dead_list_puts;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
-use crate::format::{DeadEntry, Root, SnapshotCounts, SnapshotRecord, Value};
+use crate::format::{DeadEntry, Root, SnapshotCounts, SnapshotRecord, Value, decode_dead_list};
 use crate::memory;
 use crate::platform::Platform;
 use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
@@ -31,6 +32,9 @@ use crate::types::{BlockRun, Generation};
 /// Limit of dead list entries in one unit. It is small in the lab, where dead lists are short, so
 /// that deletions take several units there too.
 const UNIT_ENTRIES: usize = if cfg!(feature = "sabotage") { 8 } else { 512 };
+
+/// Units of deleting a snapshot that an operation without space waits for.
+const DELETE_UNITS: u32 = 64;
 
 /// What one unit does.
 #[derive(Default)]
@@ -141,6 +145,25 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(self.background.snapshots_wait())
     }
 
+    /// Frees the blocks of deleted snapshots in units; some units only move blocks to another
+    /// snapshot. `true`: some were freed.
+    pub(crate) fn delete_for_space(&self) -> Result<bool> {
+        if !self.background.snapshots_wait() {
+            return Ok(false);
+        }
+        for _ in 0..DELETE_UNITS {
+            let before = self.working.lock().space.available();
+            let more = self.delete_in_background(true)?;
+            if self.working.lock().space.available() > before {
+                return Ok(true);
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
     /// Processes a waiting unit before the working state is frozen in the foreground. `false`:
     /// nothing was done. A unit without room waits and is tried again. A unit that cannot be read
     /// waits for the next deletion or mount.
@@ -224,7 +247,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let (mut from, last) = Key::dead_list_range(record.generation);
         let mut left = entries;
         while let Some((key, value)) = self.store.next(root, &from, &last)? {
-            let list = self.decode_dead_list(&value)?;
+            let list = decode_dead_list(&value, |run| self.store.contains(run))?;
             let (now, later) = list.split_at(left.min(list.len()));
             if now.is_empty() {
                 unit.last = false;
@@ -250,7 +273,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             from = next;
         }
         if !moved.is_empty() {
-            let mut puts = self.dead_list_puts(root, before, &moved)?;
+            let mut puts = dead_list_puts(&self.store, root, before, &moved)?;
             puts.try_reserve(unit.puts.len()).map_err(|_| Error::OutOfMemory)?;
             puts.append(&mut unit.puts);
             unit.puts = puts;

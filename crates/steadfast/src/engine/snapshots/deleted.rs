@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
-use crate::format::{DeadEntry, Root, encode_dead_list};
+use crate::format::{DeadEntry, Root, decode_dead_list, encode_dead_list};
 use crate::memory;
 use crate::platform::Platform;
 use crate::tree::PlannedChange;
@@ -137,7 +137,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         value: &[u8],
         before: Generation,
     ) -> Result<bool> {
-        let list = self.decode_dead_list(value)?;
+        let list = decode_dead_list(value, |run| self.store.contains(run))?;
         // A snapshot that stays has the others.
         let freed = list.iter().filter(|entry| entry.birth > before);
         let freed = memory::collect(freed.map(|entry| entry.run))?;

@@ -29,7 +29,7 @@
 //! This file takes and lists snapshots. [`delete`], [`open`] and [`rollback`] do the rest; the
 //! values of the keys are in [`crate::format`].
 
-mod dead;
+pub(in crate::engine) mod dead;
 mod delete;
 mod deleted;
 mod open;
