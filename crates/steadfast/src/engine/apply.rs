@@ -10,7 +10,7 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::budget::More;
-use crate::engine::budget::change::Wanted;
+use crate::engine::budget::room::Wanted;
 use crate::engine::keyspace::{BATCH_MUTATIONS_MAX, SpaceClass};
 use crate::engine::state::Working;
 use crate::error::{Error, Result};

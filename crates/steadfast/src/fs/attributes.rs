@@ -8,8 +8,9 @@ use crate::engine::keyspace::SpaceClass;
 use crate::error::{Error, Result};
 use crate::format::inode::{FILE_SIZE_MAX, Inode};
 use crate::fs::parameters::Parameters;
+use crate::fs::set_attributes::set_attributes;
 use crate::fs::stat::{Attributes, SetAttributes, SetXattrMode};
-use crate::fs::{change, xattr};
+use crate::fs::xattr;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::profile::{NO_XATTRS, XATTRS};
@@ -71,8 +72,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Some(guard)
             }
         };
-        let changed =
-            self.update(class, |tx| change::set_attributes(tx, &parameters, inode, set))?;
+        let changed = self.update(class, |tx| set_attributes(tx, &parameters, inode, set))?;
         drop(guard);
         self.engine.event(match set.size {
             Some(_) => TransactionMask::TRUNCATE,

@@ -8,7 +8,6 @@
 mod acl;
 mod attributes;
 mod background;
-mod change;
 mod clone;
 mod copy;
 mod create;
@@ -35,6 +34,7 @@ mod reclaim;
 mod relocate;
 mod rename;
 mod seek;
+mod set_attributes;
 mod stat;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -14,7 +14,7 @@
 
 mod find;
 mod headers;
-mod overlay;
+mod log_overlay;
 mod past;
 mod record_group;
 mod ring;
@@ -22,7 +22,7 @@ mod scan;
 
 use crate::format::RECORD_HEADER;
 use crate::format::record::Header;
-pub use overlay::LogOverlay;
+pub use log_overlay::LogOverlay;
 pub use past::lsn_behind_the_past;
 pub use record_group::Next;
 pub use scan::{LogContent, Stranded, scan, stranded};

@@ -122,7 +122,7 @@ impl Space {
     /// An operation has freed a run of data that no snapshot or other file holds; `pinned` are the
     /// runs that readers are using. For media that want discards early.
     pub fn discard_early(&mut self, run: BlockRun, pinned: &[BlockRun]) {
-        if !crate::space::change::overlaps_any(run, pinned) {
+        if !crate::space::used_blocks::overlaps_any(run, pinned) {
             self.discards.note_freed(run.start.0, run.end().min(self.limit));
         }
     }

@@ -17,7 +17,6 @@
 //! to be full.
 
 mod allocation_group;
-mod change;
 mod discards;
 mod first;
 mod ranges;
@@ -25,6 +24,7 @@ mod resize;
 mod search;
 mod states;
 mod survey;
+mod used_blocks;
 
 use alloc::vec::Vec;
 

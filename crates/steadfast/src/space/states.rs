@@ -11,7 +11,7 @@ use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::sort::sort;
-use crate::space::change::overlaps_any;
+use crate::space::used_blocks::overlaps_any;
 use crate::space::{RangeSet, Space, allocation_group, read_group};
 use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun};

@@ -24,10 +24,10 @@
 //! small one. If the estimates refuse a removal, [`check_budget`](Engine::check_budget) plans the
 //! change and the freeze together and counts.
 
-pub(crate) mod change;
 mod data;
 pub(crate) mod futile;
 pub(crate) mod reclaim;
+pub(crate) mod room;
 
 pub(crate) use data::Pieces;
 pub(crate) use futile::Shortage;

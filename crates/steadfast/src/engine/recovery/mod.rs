@@ -2,7 +2,7 @@
 //! last transaction point. The log beside the tree and the signs of a newer, lost state are here
 //! too.
 
-pub(crate) mod newer;
+mod damaged_newest;
 pub(crate) mod open;
 pub(crate) mod overlay;
 pub(crate) mod rollback;

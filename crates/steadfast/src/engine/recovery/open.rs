@@ -26,7 +26,7 @@ use crate::engine::lifecycle::LifecycleCell;
 use crate::engine::multi_mount::MountWatch;
 use crate::engine::parameters::LiveParameters;
 use crate::engine::reader::View;
-use crate::engine::recovery::newer::find_newer_records;
+use crate::engine::recovery::damaged_newest::find_newer_records;
 use crate::engine::snapshots::PendingDead;
 use crate::engine::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};

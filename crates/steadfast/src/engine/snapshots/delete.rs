@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::budget::change::Wanted;
+use crate::engine::budget::room::Wanted;
 use crate::engine::keyspace::SpaceClass;
 use crate::engine::snapshots::dead::dead_list_puts;
 use crate::engine::state::Working;
