@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Buffered writers through the mount beside ext4 on the same disk, interleaved: medians of ROUNDS (default 6) and ratios.
 #
-# Three questions. What do four writers that each call fdatasync reach together, on one file and on four, as processes and
-# as threads? What does admission cost (docs/decisions/0037), far from full and near full? STEADFAST_BEFORE names a second
-# build to compare with. As root; needs fio. SECONDS_EACH (2) is the time of a synced row.
+# Three questions. What do four writers that each call fdatasync reach together, on one file and on
+# four, as processes and as threads? The null file system, whose fsync takes FLUSH microseconds (250),
+# shows what FUSE allows there. What does admission cost (docs/decisions/0037), far from full and near
+# full? STEADFAST_BEFORE names a second build to compare with. CACHED=0 leaves out the last question.
+# As root; needs fio. SECONDS_EACH (2) is the time of a synced row.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -12,28 +14,28 @@ rounds=${ROUNDS:-6}
 each=${SECONDS_EACH:-2}
 need_cargo
 need_fuse
-if [ -z "${STEADFAST:-}" ]; then
-    "${CARGO:-cargo}" build --release --locked -p steadfast-cli
-    STEADFAST=$(target_directory)/release/steadfast
-fi
+"${CARGO:-cargo}" build --release --locked -p steadfast-cli -p steadfast-lab-cli
+lab=$(target_directory)/release/steadfast-lab
+STEADFAST=${STEADFAST:-$(target_directory)/release/steadfast}
 
 scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/steadfast-bench.XXXXXX")
 declare -A program=([steadfast]=$(realpath "$STEADFAST"))
-targets=(steadfast ext4)
+targets=(steadfast ext4 null)
 if [ -n "${STEADFAST_BEFORE:-}" ]; then
     program[before]=$(realpath "$STEADFAST_BEFORE")
     targets+=(before)
 fi
 loop=
+null=
 cleanup() {
     local target
     for target in "${targets[@]}"; do
-        if [ "$target" = ext4 ]; then
-            umount "$scratch/ext4" 2>/dev/null || true
-        else
-            "${program[$target]}" umount --quiet "$scratch/$target" 2>/dev/null || true
-        fi
+        case $target in
+            ext4 | null) umount "$scratch/$target" 2>/dev/null || true ;;
+            *) "${program[$target]}" umount --quiet "$scratch/$target" 2>/dev/null || true ;;
+        esac
     done
+    [ -z "$null" ] || wait "$null" || true
     [ -z "$loop" ] || losetup --detach "$loop" 2>/dev/null || true
     rm -rf --one-file-system "$scratch"
 }
@@ -41,6 +43,12 @@ trap cleanup EXIT
 
 for target in "${targets[@]}"; do
     mkdir "$scratch/$target"
+    if [ "$target" = null ]; then
+        "$lab" null --size 1G --flush "${FLUSH:-250}" --threads 8 "$scratch/null" >"$scratch/said" &
+        null=$!
+        timeout 10 bash -c 'until grep -q mounted "$1"; do sleep 0.05; done' wait "$scratch/said"
+        continue
+    fi
     # Blocks that the host has: no target pays for the host's allocation.
     dd if=/dev/zero of="$scratch/$target.img" bs=1M count=2048 status=none
     if [ "$target" = ext4 ]; then
@@ -59,6 +67,8 @@ row() { # NAME FIELD FIO-OPTIONS...: FIELD iops or bw_bytes of the writes, over 
     shift 2
     # Another target begins in each round: the one before leaves work to the disk.
     for target in "${targets[@]:round % ${#targets[@]}}" "${targets[@]:0:round % ${#targets[@]}}"; do
+        # The null file system answers only the question about fdatasync.
+        [[ $target != null || $field = iops && $* = *--fdatasync* ]] || continue
         fio --output-format=json --output="$scratch/out" --directory="$scratch/$target" --ioengine=psync \
             --group_reporting --randrepeat=1 --name=job "$@"
         printf '%s\t%s\t%s\t' "$name" "$field" "$target"
@@ -93,15 +103,16 @@ for ((round = 0; round < rounds; round++)); do
     synced "4 threads, one file" --filename=one --numjobs=4 --thread
     synced "4 processes, four files" --numjobs=4
     synced "4 threads, four files" --numjobs=4 --thread
-    cached "far from full"
+    [ "${CACHED:-1}" = 0 ] || cached "far from full"
 done
 for target in "${targets[@]}"; do
+    [ "$target" != null ] && [ "${CACHED:-1}" != 0 ] || continue
     room=$(df --output=avail -B1M "$scratch/$target" | tail -n 1)
     fallocate -l $((room - 180))M "$scratch/$target/filler"
     sync -f "$scratch/$target"
 done
 for ((round = 0; round < rounds; round++)); do
-    cached "180 MiB left"
+    [ "${CACHED:-1}" = 0 ] || cached "180 MiB left"
 done
 
 echo "$(uname -sr), $(nproc) processors, images of 2 GiB on $(stat -f -c %T "$scratch"), median of $rounds rounds"
@@ -118,8 +129,15 @@ for (name, field), values in rows.items():
     for target, value in middle.items():
         line += f" {target} {shown(value)}"
     for peer in middle:
-        if peer != "steadfast":
+        if peer not in ("steadfast", "null"):
             ratios = [a / b for a, b in zip(values["steadfast"], values[peer])]
             line += f"; {statistics.median(ratios):.2f} x {peer} ({min(ratios):.2f} to {max(ratios):.2f})"
     print(line)
+one = "1 writer + fdatasync"
+for (name, field), values in rows.items():
+    if "fdatasync" in name or field != "iops" or "null" not in values:
+        continue
+    print(f"{name}, beside 1 writer of the same target:", ", ".join(
+        f"{target} {statistics.median(a / b for a, b in zip(each, rows[one, field][target])):.2f}"
+        for target, each in values.items()))
 PY

@@ -1,7 +1,8 @@
-//! `steadfast-lab null`: the daemon of the lab's target `null`. Only the lab
-//! starts it.
+//! `steadfast-lab null`: the daemon of the lab's target `null`. Only the lab and the scripts in
+//! `bench/` start it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use steadfast_fuse::{MountOptions, null};
 use steadfast_lab::target::NULL_READY;
@@ -18,6 +19,12 @@ pub struct Args {
     /// Most data that it holds
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     size: u64,
+    /// Time that each fsync takes
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
+    flush: u64,
+    /// Number of threads, and so of flushes at one time [default: as a mount of Steadfast]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
 }
 
 /// Runs the command.
@@ -25,9 +32,11 @@ pub struct Args {
 /// # Errors
 /// It cannot be mounted, or the connection to the kernel broke.
 pub fn run(args: &Args) -> Outcome {
-    let options =
+    let mut options =
         MountOptions { allow_other: true, fs_name: "null".into(), ..MountOptions::default() };
-    let session = null::mount(&args.directory, args.size, &options)
+    options.threads = args.threads.unwrap_or(options.threads);
+    let flush = Duration::from_micros(args.flush);
+    let session = null::mount(&args.directory, args.size, flush, &options)
         .map_err(|error| Failure::host(&error, "mount on", &args.directory))?;
     line(NULL_READY)?;
     session.run().map_err(|error| Failure::host(&error, "serve", &args.directory))

@@ -16,6 +16,7 @@ mod tree;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use crate::device::Device;
 use crate::mount::{self, Mount};
@@ -35,14 +36,21 @@ pub struct NullSession {
 /// The state that the workers share.
 struct NullFilesystem {
     tree: RwLock<Tree>,
+    flush: Duration,
 }
 
 /// Mounts an empty null file system of `capacity` bytes on `directory`. Returns when the kernel has
-/// the mount.
+/// the mount. A worker answers each fsync after `flush`, the time of a flush of some medium. Flushes
+/// under way at one time do not slow each other.
 ///
 /// # Errors
 /// Those of [`crate::mount()`].
-pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Result<NullSession> {
+pub fn mount(
+    directory: &Path,
+    capacity: u64,
+    flush: Duration,
+    options: &MountOptions,
+) -> io::Result<NullSession> {
     let (mount, descriptor) = mount::attach(directory, options)?;
     let device = Device::new(descriptor);
     let undo = |error: io::Error| {
@@ -51,7 +59,8 @@ pub fn mount(directory: &Path, capacity: u64, options: &MountOptions) -> io::Res
     };
     let (_, rings) = init::handshake(&device, options).map_err(undo)?;
     let owner = (mount::effective_uid(), mount::effective_gid());
-    let shared = Arc::new(NullFilesystem { tree: RwLock::new(Tree::new(capacity, owner)) });
+    let tree = RwLock::new(Tree::new(capacity, owner));
+    let shared = Arc::new(NullFilesystem { tree, flush });
     let mut session = NullSession { mount, workers: Workers::default() };
     let place = (&device, directory);
     let started = session.workers.start(&shared, "null", place, options.threads, rings, false);

@@ -91,11 +91,15 @@ impl NullFilesystem {
                 directories::list(request, out, size_of::<EntryOut>(), entry, read).map(|_| ())
             }
             opcode::STATFS => self.statfs(out),
+            opcode::FSYNC | opcode::FSYNCDIR => {
+                if !self.flush.is_zero() {
+                    std::thread::sleep(self.flush);
+                }
+                Ok(())
+            }
             // These need no work, but Steadfast gets the same requests.
             opcode::RELEASE
             | opcode::RELEASEDIR
-            | opcode::FSYNC
-            | opcode::FSYNCDIR
             | opcode::SYNCFS
             | opcode::LISTXATTR
             | opcode::DESTROY => Ok(()),
