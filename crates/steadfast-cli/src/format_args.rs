@@ -14,7 +14,13 @@ const LOG_PAGES: u64 = 40;
 #[derive(Debug, Clone, clap::Args)]
 pub struct FormatArgs {
     /// Block size: a power of two from 128 to 64K; the default is 4K, on NAND a page
-    #[arg(short, long, value_parser = size::parse_u32, allow_hyphen_values = true, value_name = "SIZE")]
+    #[arg(
+        short,
+        long,
+        value_parser = size::parse_u32,
+        allow_hyphen_values = true,
+        value_name = "SIZE"
+    )]
     pub block_size: Option<u32>,
     /// Tree node size: a power of two from 512 to 64K, at least the block size. By default 8K, or
     /// the block size on volumes below 16 MiB or with small blocks
