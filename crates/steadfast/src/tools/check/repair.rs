@@ -91,6 +91,7 @@ pub fn repair<M: Medium, P: Platform>(
     for finding in &fixes {
         apply(&volume, finding)?;
     }
+    let mut counts = fixes.len() as u64;
     let mut copies = 0;
     if has_copies {
         let mut scrub = Scrub::new();
@@ -105,7 +106,13 @@ pub fn repair<M: Medium, P: Platform>(
     });
     match renewed.and_then(|()| volume.checkpoint()).and_then(|()| volume.close()) {
         // What every change needs is lost. The copies that were rewritten stay.
-        Err(Error::CorruptMetadata { .. } | Error::Stale(_)) => medium.flush()?,
+        Err(error)
+            if matches!(error, Error::CorruptMetadata { .. } | Error::Stale(_))
+                || error.is_unreadable() =>
+        {
+            medium.flush()?;
+            counts = 0;
+        }
         closed => closed?,
     }
     drop(volume);
@@ -114,7 +121,7 @@ pub fn repair<M: Medium, P: Platform>(
         report.findings.iter().filter(|finding| finding.remedy == Remedy::Copy).count() as u64
     };
     let copies = copies.max(bad(&before).saturating_sub(bad(&after)));
-    Ok(RepairReport { counts: fixes.len() as u64, copies, before, after })
+    Ok(RepairReport { counts, copies, before, after })
 }
 
 impl CheckReport {

@@ -4,7 +4,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use steadfast_media::{SimMedium, SimOptions};
+use steadfast_media::{
+    ErrorClass, Geometry, Medium, MediumError, MediumOperation, MemoryMedium, SimMedium, SimOptions,
+};
 
 use crate::engine::tests::TestPlatform;
 use crate::format::key::Key;
@@ -182,4 +184,58 @@ fn a_report_promises_what_a_repair_does() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A medium that cannot read some of its bytes.
+struct Unreadable<'a> {
+    medium: &'a MemoryMedium,
+    bad: Vec<core::ops::Range<u64>>,
+}
+
+impl Medium for Unreadable<'_> {
+    fn geometry(&self) -> Geometry {
+        self.medium.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        let end = offset + buffer.len() as u64;
+        if self.bad.iter().any(|bad| offset < bad.end && bad.start < end) {
+            return Err(MediumError {
+                operation: MediumOperation::Read,
+                offset,
+                length: buffer.len() as u64,
+                class: ErrorClass::Permanent,
+                os_error: 0,
+            });
+        }
+        self.medium.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        self.medium.write(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        self.medium.flush()
+    }
+}
+
+/// Beside a node that the medium cannot read, a repair rewrites a bad copy and says so. Where the
+/// volume does not open without that node, nothing is promised.
+#[test]
+fn a_copy_is_repaired_beside_an_unreadable_node() {
+    let forge = Forge::new(&sample(2, 0));
+    let superblock = &forge.store.superblock;
+    forge.rot_bytes(superblock.second_offset());
+    let (block, node) = (u64::from(superblock.block_size), u64::from(superblock.node_size));
+    for (depth, pointer) in forge.path(&Key::inode(InodeNumber::ROOT)).iter().enumerate() {
+        let bad = pointer.addresses.iter().map(|at| at.0 * block..at.0 * block + node).collect();
+        let medium = Unreadable { medium: &forge.medium.clone(), bad };
+        let options = CheckOptions::default();
+        let report = repair(&&medium, &TestPlatform, &options, &mut |_| {}).unwrap();
+        let promised = report.before.is_repairable();
+        assert!(promised || depth > 0, "depth {depth}");
+        assert_eq!((report.counts, report.copies), (0, u64::from(promised)), "depth {depth}");
+        assert!(report.after.damaged > 0 && !report.after.is_repairable(), "depth {depth}");
+    }
 }
