@@ -12,9 +12,9 @@
 //!   dead list. Runs of data are no more than their blocks (`shared_data`), and no more than the
 //!   extents that fit the nodes of the live tree.
 //!
-//! [`kept_for_removal`](Engine::kept_for_removal) is the sum, with the dead list's leaves half full
+//! [`kept_for_removal`] is the sum, with the dead list's leaves half full
 //! and its branches. An operation that is no removal leaves that much room, beside the reserve and
-//! [`freeze_cost`](Engine::freeze_cost). Taking a snapshot makes the whole tree shared, so it is
+//! [`freeze_cost`](Working::freeze_cost). Taking a snapshot makes the whole tree shared, so it is
 //! refused without that room. A removal reduces the sum by what it takes, so after a checkpoint the
 //! reserve is there for the next removal. Both counts are upper bounds that are known without
 //! reading the tree.
