@@ -35,7 +35,10 @@ cleanup() {
             *) "${program[$target]}" umount --quiet "$scratch/$target" 2>/dev/null || true ;;
         esac
     done
-    [ -z "$null" ] || wait "$null" || true
+    if [ -n "$null" ]; then
+        kill "$null" 2>/dev/null || true
+        wait "$null" || true
+    fi
     [ -z "$loop" ] || losetup --detach "$loop" 2>/dev/null || true
     rm -rf --one-file-system "$scratch"
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use steadfast_fuse::{MountOptions, null};
+use steadfast_fuse::{IoUring, MountOptions, null};
 use steadfast_lab::target::NULL_READY;
 
 use steadfast_cli::failure::{Failure, Outcome};
@@ -17,7 +17,7 @@ pub struct Args {
     /// Where to mount it
     directory: PathBuf,
     /// Most data that it holds
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     size: u64,
     /// Time that each fsync takes
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
@@ -34,7 +34,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let mut options =
         MountOptions { allow_other: true, fs_name: "null".into(), ..MountOptions::default() };
-    options.threads = args.threads.unwrap_or(options.threads);
+    if let Some(threads) = args.threads {
+        options.threads = threads;
+        // Over io_uring the number of threads is that of the processors.
+        options.io_uring = IoUring::Off;
+    }
     let flush = Duration::from_micros(args.flush);
     let session = null::mount(&args.directory, args.size, flush, &options)
         .map_err(|error| Failure::host(&error, "mount on", &args.directory))?;

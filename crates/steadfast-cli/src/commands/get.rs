@@ -150,8 +150,8 @@ fn get_one(
 /// process has locked, such as a mounted image, is not replaced.
 fn put_link(target: &OsStr, destination: &Path) -> io::Result<()> {
     let directory = destination.parent().unwrap_or(Path::new(""));
-    let ((), link) = Unfinished::make(directory, |path| symlink(target, path))?;
     let _held = hold_replaced(destination)?;
+    let ((), link) = Unfinished::make(directory, |path| symlink(target, path))?;
     link.finish(|link| fs::rename(link, destination))
 }
 

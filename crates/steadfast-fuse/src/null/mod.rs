@@ -40,8 +40,8 @@ struct NullFilesystem {
 }
 
 /// Mounts an empty null file system of `capacity` bytes on `directory`. Returns when the kernel has
-/// the mount. A worker answers each fsync after `flush`, the time of a flush of some medium. Flushes
-/// under way at one time do not slow each other.
+/// the mount. A worker answers each fsync after `flush`, the time of a flush of some medium.
+/// Flushes under way at one time do not slow each other.
 ///
 /// # Errors
 /// Those of [`crate::mount()`].
