@@ -89,7 +89,7 @@ fn is_same(process: &Path, named: &Path, image: &Path) -> bool {
 /// Whether a process is the helper of a daemon, which has the same command line.
 fn is_helper(process: &Path) -> bool {
     let name = fs::read(process.join("comm")).unwrap_or_default();
-    name.trim_ascii_end() == steadfast_fuse::HELPER_NAME.to_bytes()
+    name.trim_ascii_end() == steadfast_fuse::HELPER_NAME.as_bytes()
 }
 
 /// Whether another process has the image open, as far as this process may see.
@@ -132,7 +132,7 @@ mod tests {
         std::thread::spawn(|| {
             let this = Path::new("/proc/thread-self");
             assert!(!is_helper(this));
-            fs::write(this.join("comm"), steadfast_fuse::HELPER_NAME.to_bytes()).unwrap();
+            fs::write(this.join("comm"), steadfast_fuse::HELPER_NAME.as_bytes()).unwrap();
             assert!(is_helper(this));
         })
         .join()

@@ -11,7 +11,6 @@ use std::os::unix::net::UnixStream;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::HELPER_NAME;
 use super::look::Look;
 use crate::filesystem::recall::RecalledNode;
 
@@ -141,7 +140,6 @@ impl Plan {
             }
             close_from(ABORT + 1);
             libc::chdir(c"/".as_ptr());
-            libc::prctl(libc::PR_SET_NAME, HELPER_NAME.as_ptr());
             let mut all: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&raw mut all);
             libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());

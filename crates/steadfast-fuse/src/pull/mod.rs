@@ -21,7 +21,6 @@ mod child;
 mod connection;
 mod look;
 
-use std::ffi::CStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +42,7 @@ use crate::log::log_warning;
 pub(crate) use connection::Connection;
 
 /// The name of the helper process of a mount. Its command line is that of its daemon.
-pub const HELPER_NAME: &CStr = c"steadfast-pull";
+pub const HELPER_NAME: &str = "steadfast-pull";
 
 /// Start of the name by which the helper opens a file. The secret and the node id follow, each with
 /// 16 hexadecimal digits.
@@ -242,7 +241,8 @@ fn spawn(path_prefix: Vec<u8>, abort_file: Option<&OwnedFd>, look: Look) -> io::
     let abort_file = abort_file.map(OwnedFd::try_clone).transpose()?;
     let (stop, stopped) = mpsc::channel::<()>();
     let (started, start) = mpsc::channel();
-    let thread = std::thread::Builder::new().name("steadfast-keep".into()).spawn(move || {
+    // The helper inherits the thread's name, so it never has that of the daemon.
+    let thread = std::thread::Builder::new().name(HELPER_NAME.into()).spawn(move || {
         let plan = child::Plan::new(
             path_prefix,
             theirs.as_raw_fd(),
