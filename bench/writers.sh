@@ -31,7 +31,7 @@ cleanup() {
     local target
     for target in "${targets[@]}"; do
         case $target in
-            ext4 | null) umount "$scratch/$target" 2>/dev/null || true ;;
+            ext4 | null) umount "$scratch/$target" 2>/dev/null || umount -l "$scratch/$target" 2>/dev/null || true ;;
             *) "${program[$target]}" umount --quiet "$scratch/$target" 2>/dev/null || true ;;
         esac
     done

@@ -49,7 +49,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME", requires = "salvage")]
     snapshot: Option<String>,
     /// Memory for cached nodes
-    #[arg(long, value_name = "SIZE", value_parser = mount_options::cache_size, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = mount_options::cache_size,
+        allow_hyphen_values = true
+    )]
     cache: Option<u64>,
     /// Print JSON
     #[arg(long)]

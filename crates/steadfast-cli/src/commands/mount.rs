@@ -64,7 +64,12 @@ pub struct Args {
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
     /// Memory for cached nodes and bitmaps; a mount's other memory is bounded
-    #[arg(long, value_name = "SIZE", value_parser = mount_options::cache_size, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = mount_options::cache_size,
+        allow_hyphen_values = true
+    )]
     cache: Option<u64>,
     /// Take snapshots automatically: hourly, daily, weekly, monthly, with the number to keep, such
     /// as hourly=24,daily=7

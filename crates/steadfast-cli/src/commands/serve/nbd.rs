@@ -26,7 +26,13 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     file: Option<String>,
     /// Make the file, sparse, with this size if it does not exist
-    #[arg(long, value_parser = size::parse, allow_hyphen_values = true, value_name = "SIZE", requires = "file")]
+    #[arg(
+        long,
+        value_parser = size::parse,
+        allow_hyphen_values = true,
+        value_name = "SIZE",
+        requires = "file"
+    )]
     create: Option<u64>,
     /// What sets transaction points besides flushes (see 'steadfast mask set --help')
     #[arg(long, value_parser = parse_mask, value_name = "EVENTS", requires = "file")]
