@@ -65,7 +65,7 @@ fn connect(channel: &Channel) -> Sent {
 fn answer(channel: &Channel, number: u64, accepted: u64) {
     let progress = Progress { accepted, durable: 0 };
     let (told, bytes) = (Told::Answer, b"done".to_vec());
-    let answer = AnswerFrame { told, number, error: 0, progress, bytes };
+    let answer = AnswerFrame { told, number, error: 0, progress, bytes, directory: None };
     channel.receive(answer, channel.lost(), |_, _, _| {});
 }
 
@@ -181,7 +181,8 @@ fn an_answer_of_an_earlier_session_is_none() {
     channel.lose_session();
     connect(&channel);
     let progress = Progress { accepted: 9, durable: 9 };
-    let late = AnswerFrame { told: Told::Answer, number: 1, error: 0, progress, bytes };
+    let late =
+        AnswerFrame { told: Told::Answer, number: 1, error: 0, progress, bytes, directory: None };
     channel.receive(late, before, |_, _, _| {});
     assert!(looked.try_recv().is_err(), "the present owner answers it");
     answer(&channel, 1, 0);

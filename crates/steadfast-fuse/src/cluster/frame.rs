@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::abi::output::AttrOut;
 use crate::buffer::DATA_MAX;
 use crate::filesystem::recall::{Recalled, RecalledNode};
 
@@ -69,7 +70,7 @@ pub(super) enum Told {
     RecallPages = 4,
 }
 
-/// The start of an answer. The data follows.
+/// The start of an answer. The data follows, and then the directory's attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct AnswerHead {
@@ -80,7 +81,8 @@ struct AnswerHead {
     accepted: u64,
     durable: u64,
     told: u32,
-    reserved: u32,
+    /// Length of the directory's attributes: 0, or that of [`AttrOut`].
+    directory: u32,
 }
 
 /// How far the volume was when an answer was made, see
@@ -100,6 +102,9 @@ pub(super) struct AnswerFrame {
     pub(super) error: i32,
     pub(super) progress: Progress,
     pub(super) bytes: Vec<u8>,
+    /// The attributes of the directory in which the request has changed a name, for as long as they
+    /// are delegated to the peer.
+    pub(super) directory: Option<AttrOut>,
 }
 
 fn garbled() -> io::Error {
@@ -157,9 +162,10 @@ impl AnswerFrame {
             accepted: self.progress.accepted,
             durable: self.progress.durable,
             told: self.told as u32,
-            reserved: 0,
+            directory: self.directory.map_or(0, |_| size_of::<AttrOut>() as u32),
         };
-        writer.write_all(&[head.as_bytes(), &self.bytes].concat())
+        let directory = self.directory.as_ref().map_or(&[][..], |attributes| attributes.as_bytes());
+        writer.write_all(&[head.as_bytes(), &self.bytes, directory].concat())
     }
 
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<AnswerFrame> {
@@ -170,7 +176,12 @@ impl AnswerFrame {
             .find(|told| *told as u32 == head.told)
             .ok_or_else(garbled)?;
         let bytes = body(reader, head.length)?;
-        Ok(AnswerFrame { told, number: head.number, error: head.error, progress, bytes })
+        let directory = match head.directory as usize {
+            0 => None,
+            length if length == size_of::<AttrOut>() => Some(structure(reader)?),
+            _ => return Err(garbled()),
+        };
+        Ok(AnswerFrame { told, number: head.number, error: head.error, progress, bytes, directory })
     }
 
     /// The recall of what the kernel keeps of nodes.
@@ -185,6 +196,7 @@ impl AnswerFrame {
             error: 0,
             progress: Progress::default(),
             bytes: nodes.as_bytes().to_vec(),
+            directory: None,
         }
     }
 
@@ -210,16 +222,19 @@ mod tests {
         let bytes = request.encode();
         assert_eq!(RequestFrame::read(&mut &bytes[..]).unwrap(), request);
         let progress = Progress { accepted: 9, durable: 8 };
-        let answer = AnswerFrame {
-            told: Told::Answer,
-            number: 7,
-            error: libc::ENOENT,
-            progress,
-            bytes: b"data".to_vec(),
-        };
-        let mut bytes = Vec::new();
-        answer.write(&mut bytes).unwrap();
-        assert_eq!(AnswerFrame::read(&mut &bytes[..]).unwrap(), answer);
+        for directory in [None, Some(AttrOut { attr_valid: 5, ..AttrOut::default() })] {
+            let answer = AnswerFrame {
+                told: Told::Answer,
+                number: 7,
+                error: libc::ENOENT,
+                progress,
+                bytes: b"data".to_vec(),
+                directory,
+            };
+            let mut bytes = Vec::new();
+            answer.write(&mut bytes).unwrap();
+            assert_eq!(AnswerFrame::read(&mut &bytes[..]).unwrap(), answer);
+        }
     }
 
     #[test]
@@ -231,16 +246,11 @@ mod tests {
         assert_eq!(refused(head(1, u32::MAX, 0).as_bytes()), io::ErrorKind::InvalidData);
         assert_eq!(refused(head(1, 0, u32::MAX).as_bytes()), io::ErrorKind::InvalidData);
         assert_eq!(refused(head(1, 0, 8).as_bytes()), io::ErrorKind::UnexpectedEof);
-        let answer = AnswerHead {
-            length: u32::MAX,
-            error: 0,
-            number: 1,
-            accepted: 0,
-            durable: 0,
-            told: 1,
-            reserved: 0,
-        };
-        let found = AnswerFrame::read(&mut answer.as_bytes()).unwrap_err().kind();
-        assert_eq!(found, io::ErrorKind::InvalidData);
+        for (length, directory) in [(u32::MAX, 0), (0, 1), (0, u32::MAX)] {
+            let (number, told) = (1, 1);
+            let head = AnswerHead { length, number, told, directory, ..AnswerHead::new_zeroed() };
+            let found = AnswerFrame::read(&mut head.as_bytes()).unwrap_err().kind();
+            assert_eq!(found, io::ErrorKind::InvalidData);
+        }
     }
 }

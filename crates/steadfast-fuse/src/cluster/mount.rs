@@ -19,6 +19,7 @@ use super::link::{Authority, Link, Standing};
 use super::page_keeper::PageKeeper;
 use super::session::{Guest, PeerSession};
 use super::switch::Switch;
+use crate::abi::output::AttrOut;
 use crate::commands::Commands;
 use crate::device::Device;
 use crate::filesystem::delegations::Lasting;
@@ -352,6 +353,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
 
     fn end_locks(&self, request: &Request<'_>) {
         self.released(request);
+    }
+
+    fn changed_directory(&self, request: &Request<'_>) -> Option<AttrOut> {
+        Filesystem::changed_directory(self, request)
     }
 
     fn progress(&self) -> Progress {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told, Writer};
 use super::link::{Authority, wait_until_sure};
+use crate::abi::output::AttrOut;
 use crate::abi::{ROOT_ID, opcode};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
@@ -49,6 +50,10 @@ pub(super) trait Guest: Service {
     /// Ends the locks of a request that closes a file. The kernel does not wait for that request,
     /// so those that it sends later must not overtake this.
     fn end_locks(&self, request: &Request<'_>);
+
+    /// The attributes of the directory in which a request has changed a name. The kernel asks for
+    /// them next. `None`: they are not delegated to it.
+    fn changed_directory(&self, request: &Request<'_>) -> Option<AttrOut>;
 
     /// How far the volume is.
     fn progress(&self) -> Progress;
@@ -284,7 +289,7 @@ impl PeerSession {
 
     fn execute(self: &Arc<Self>, frame: &RequestFrame, memory: &mut [u8]) {
         let Some(request) = Request::parse(&frame.bytes) else {
-            return self.finish(frame.number, opcode::DESTROY, Err(Errno(libc::EINVAL)));
+            return self.finish(frame.number, opcode::DESTROY, Err(Errno(libc::EINVAL)), None);
         };
         let opcode = request.header.opcode;
         let mut out = AnswerBuffer::new(memory);
@@ -294,18 +299,25 @@ impl PeerSession {
                 Arc::new(SessionReturn { session: Arc::clone(self), number, opcode });
             Ok(Return::Peer(session))
         };
-        let result = match self.guest.serve(&back, &request, &mut out) {
-            Ok(Answer::Ready) => Ok(out.filled()),
+        let (result, directory) = match self.guest.serve(&back, &request, &mut out) {
+            Ok(Answer::Ready) => (Ok(out.filled()), self.guest.changed_directory(&request)),
             Ok(Answer::Silent | Answer::Later) => return,
-            Err(errno) => Err(errno),
+            Err(errno) => (Err(errno), None),
         };
         if frame.kind == FrameKind::Request {
-            self.finish(frame.number, opcode, result);
+            self.finish(frame.number, opcode, result, directory);
         }
     }
 
     /// Sends an answer, and keeps it if the request must not be executed again.
-    fn finish(&self, number: u64, opcode: u32, result: Result<&[u8], Errno>) {
+    /// `directory`: see [`AnswerFrame::directory`].
+    fn finish(
+        &self,
+        number: u64,
+        opcode: u32,
+        result: Result<&[u8], Errno>,
+        directory: Option<AttrOut>,
+    ) {
         let (error, bytes) = match result {
             Ok(bytes) => (0, bytes.to_vec()),
             Err(errno) => (errno.0, Vec::new()),
@@ -314,7 +326,7 @@ impl PeerSession {
             return;
         }
         let (told, progress) = (Told::Answer, self.guest.progress());
-        let answer = AnswerFrame { told, number, error, progress, bytes };
+        let answer = AnswerFrame { told, number, error, progress, bytes, directory };
         let mut inner = self.inner();
         if may_repeat(opcode) {
             inner.requests.remove(&number);
@@ -348,7 +360,8 @@ impl PeerSession {
         let known = std::mem::replace(&mut self.inner().told, progress);
         if known != progress {
             let (told, bytes) = (Told::Answer, Vec::new());
-            self.send(&AnswerFrame { told, number: 0, error: 0, progress, bytes });
+            let directory = None;
+            self.send(&AnswerFrame { told, number: 0, error: 0, progress, bytes, directory });
         }
     }
 
@@ -465,7 +478,7 @@ impl Inner {
 
 impl Answering for SessionReturn {
     fn answer(&self, result: Result<&[u8], Errno>) {
-        self.session.finish(self.number, self.opcode, result);
+        self.session.finish(self.number, self.opcode, result, None);
     }
 }
 

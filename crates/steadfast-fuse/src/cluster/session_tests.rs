@@ -38,6 +38,12 @@ impl Guest for Counter {
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
+    fn changed_directory(&self, request: &Request<'_>) -> Option<AttrOut> {
+        let executed = self.executed.load(Ordering::SeqCst) as u64;
+        let told = AttrOut { attr_valid: executed, ..AttrOut::default() };
+        (request.header.opcode == opcode::MKDIR).then_some(told)
+    }
+
     fn now(&self, node: RecalledNode) -> RecalledNode {
         RecalledNode { size: node.size + 1, ..node }
     }
@@ -109,9 +115,10 @@ fn a_change_that_is_sent_again_gets_the_answer_of_its_one_execution() {
     let (number, received) = peer.connect();
     assert!(peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]));
     let first = answer(&received);
+    assert_eq!(first.directory.map(|told| told.attr_valid), Some(1), "from behind the change");
     assert!(peer.send(FrameKind::Request, 2, opcode::RMDIR, &[]));
     let refused = answer(&received);
-    assert_eq!(refused.error, libc::ENOTEMPTY);
+    assert_eq!((refused.error, refused.directory), (libc::ENOTEMPTY, None));
     peer.session.disconnect(number);
     let (_, received) = peer.connect();
     peer.send(FrameKind::Resume, 0, 0, &[1, 2]);

@@ -5,6 +5,9 @@
 //! delegated them to this node all the same. So this node gives the next GETATTR the same ones,
 //! once, and the kernel keeps nothing of that.
 //!
+//! A change of a name changes the attributes of its directory, and the kernel asks for these next.
+//! So the owner tells them with the answer. They are given as often as the kernel asks.
+//!
 //! The owner recalls a delegation before another node changes the file. What this node changes
 //! itself has to be seen here. A request [touches](touched) the attributes of a node from when it
 //! is sent until it is answered.
@@ -107,15 +110,48 @@ fn delegated(request: &Request<'_>, answer: &[u8]) -> Option<(u64, Attr, Duratio
         }
         _ => return None,
     };
-    let valid =
-        Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanoseconds.into()));
-    Some((nodeid, attr, valid)).filter(|_| !valid.is_zero())
+    Some((nodeid, attr, duration(seconds, nanoseconds)))
 }
 
-#[derive(Debug)]
+fn duration(seconds: u64, nanoseconds: u32) -> Duration {
+    Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanoseconds.into()))
+}
+
+#[derive(Debug, Clone, Copy)]
 struct Spare {
     attr: Attr,
     until: Instant,
+    /// Whether it is given only once.
+    once: bool,
+}
+
+/// What an answer tells.
+pub(super) struct ToldNow<'a> {
+    /// The answer itself, unless it is an error.
+    pub(super) answer: Option<&'a [u8]>,
+    /// See [`AnswerFrame::directory`](super::frame::AnswerFrame).
+    pub(super) directory: Option<&'a AttrOut>,
+    /// When the request has arrived.
+    pub(super) asked: Instant,
+}
+
+impl ToldNow<'_> {
+    /// The attributes that are delegated by it, those of a changed directory last.
+    fn spares(&self, request: &Request<'_>) -> [Option<(u64, Spare)>; 2] {
+        let spare = |attr, valid, once| {
+            Some(Spare { attr, until: self.asked.checked_add(valid)?, once })
+                .filter(|_| !Duration::is_zero(&valid))
+        };
+        let told = self.answer.and_then(|answer| {
+            let (nodeid, attr, valid) = delegated(request, answer)?;
+            Some((nodeid, spare(attr, valid, true)?))
+        });
+        let directory = self.directory.and_then(|found| {
+            let valid = duration(found.attr_valid, found.attr_valid_nsec);
+            Some((request.header.nodeid, spare(found.attr, valid, false)?))
+        });
+        [told, directory]
+    }
 }
 
 /// See the module.
@@ -135,28 +171,25 @@ impl Spares {
     }
 
     /// The request with a number is answered, and no request with the number `next` is sent yet.
-    /// `told`: the answer, if it is no error, and when the request has arrived. `pending`: those
-    /// that are not answered.
+    /// `pending`: those that are not answered.
     pub(super) fn answered<'a>(
         &mut self,
         request: &Request<'_>,
-        told: Option<(&[u8], Instant)>,
+        told: &ToldNow<'_>,
         number: u64,
         next: u64,
-        mut pending: impl Iterator<Item = Request<'a>>,
+        pending: impl Iterator<Item = Request<'a>> + Clone,
     ) {
-        let told = told.and_then(|(answer, asked)| {
-            let (nodeid, attr, valid) = delegated(request, answer)?;
-            Some((nodeid, Spare { attr, until: asked.checked_add(valid)? }))
-        });
-        let told = told.filter(|(nodeid, _)| {
-            self.since.get(nodeid).is_none_or(|since| *since <= number)
-                && self.all_since <= number
-                && !pending.any(|other| touched(&other).has(*nodeid))
+        let spares = told.spares(request).map(|spare| {
+            spare.filter(|(nodeid, _)| {
+                self.since.get(nodeid).is_none_or(|since| *since <= number)
+                    && self.all_since <= number
+                    && !pending.clone().any(|other| touched(&other).has(*nodeid))
+            })
         });
         self.touch(touched(request), next);
-        // Behind that: what CREATE tells is from behind it.
-        if let Some((nodeid, spare)) = told {
+        // Behind that: what such an answer tells is from behind the change.
+        for (nodeid, spare) in spares.into_iter().flatten() {
             self.put(nodeid, spare);
         }
     }
@@ -171,9 +204,12 @@ impl Spares {
         self.touch(Touched::All, next);
     }
 
-    /// The attributes of a node, for the kernel to use `now`. They are given once.
+    /// The attributes of a node, for the kernel to use `now`.
     pub(super) fn take(&mut self, nodeid: u64, now: Instant) -> Option<AttrOut> {
-        let Spare { attr, until } = self.by_node.remove(&nodeid)?;
+        let Spare { attr, until, once } = *self.by_node.get(&nodeid)?;
+        if once || now >= until {
+            self.by_node.remove(&nodeid);
+        }
         (now < until).then_some(AttrOut { attr, ..AttrOut::default() })
     }
 

@@ -25,6 +25,10 @@ fn told(size: u64) -> Vec<u8> {
     AttrOut { attr, attr_valid_nsec, ..AttrOut::default() }.as_bytes().to_vec()
 }
 
+fn directory(size: u64) -> AttrOut {
+    AttrOut::read_from_bytes(&told(size)).unwrap()
+}
+
 /// The same of `nodeid`, as LOOKUP and CREATE tell them.
 fn entry(nodeid: u64, size: u64) -> Vec<u8> {
     let attr = Attr { size, ..Attr::default() };
@@ -53,13 +57,13 @@ impl Sender {
         self.number
     }
 
-    fn answer_with(&mut self, number: u64, answer: &[u8], asked: Option<Instant>) {
+    fn answer_with(&mut self, number: u64, answer: Option<&[u8]>, directory: Option<AttrOut>) {
         let bytes = self.pending.remove(&number).unwrap();
-        let told = asked.map(|asked| (answer, asked));
+        let told = ToldNow { answer, directory: directory.as_ref(), asked: self.start };
         let others = self.pending.values().map(|bytes| Request::parse(bytes).unwrap());
         self.spares.answered(
             &Request::parse(&bytes).unwrap(),
-            told,
+            &told,
             number,
             self.number + 1,
             others,
@@ -67,7 +71,7 @@ impl Sender {
     }
 
     fn answer(&mut self, number: u64, answer: &[u8]) {
-        self.answer_with(number, answer, Some(self.start));
+        self.answer_with(number, Some(answer), None);
     }
 
     fn getattr(&mut self, nodeid: u64) -> u64 {
@@ -81,7 +85,11 @@ impl Sender {
     }
 
     fn take(&mut self) -> Option<u64> {
-        self.spares.take(FILE, self.start).map(|found| {
+        self.take_of(FILE)
+    }
+
+    fn take_of(&mut self, nodeid: u64) -> Option<u64> {
+        self.spares.take(nodeid, self.start).map(|found| {
             assert_eq!(
                 (found.attr_valid, found.attr_valid_nsec),
                 (0, 0),
@@ -89,6 +97,12 @@ impl Sender {
             );
             found.attr.size
         })
+    }
+
+    /// Makes a file, with the attributes of its directory.
+    fn make(&mut self, size: u64) {
+        let asked = self.ask(create(libc::O_EXCL));
+        self.answer_with(asked, Some(&entry(FILE, 0)), Some(directory(size)));
     }
 }
 
@@ -117,7 +131,7 @@ fn what_is_delegated_is_given_once_and_in_time() {
         assert_eq!(sender.take(), None);
     }
     let asked = sender.getattr(FILE);
-    sender.answer_with(asked, &told(8), None);
+    sender.answer_with(asked, None, None);
     assert_eq!(sender.take(), None);
 }
 
@@ -134,6 +148,48 @@ fn what_create_tells_is_for_the_file_and_not_for_the_directory() {
         sender.answer(meanwhile, &told(1));
         assert!(sender.spares.take(DIRECTORY, sender.start).is_none());
         assert_eq!(sender.take(), Some(9));
+    }
+}
+
+#[test]
+fn those_of_a_directory_with_a_new_name_are_given_until_they_may_be_others() {
+    let mut sender = Sender::new();
+    for size in [1, 2] {
+        sender.make(size);
+        let found = [DIRECTORY, DIRECTORY, FILE, FILE, DIRECTORY].map(|of| sender.take_of(of));
+        assert_eq!(found, [Some(size), Some(size), Some(0), None, Some(size)]);
+    }
+    assert!(sender.spares.take(DIRECTORY, sender.start + VALID).is_none());
+    assert_eq!(sender.take_of(DIRECTORY), None, "the time was over");
+    let node = RecalledNode::stale(DIRECTORY);
+    // A request that touches all nodes tells of its directory, too.
+    let removing = sender.ask(bytes(opcode::UNLINK, DIRECTORY, b"name\0"));
+    sender.answer_with(removing, Some(&[]), Some(directory(3)));
+    assert_eq!(sender.take_of(DIRECTORY), Some(3));
+    sender.spares.recall(&[node], sender.number + 1);
+    assert_eq!(sender.take_of(DIRECTORY), None);
+    // What the owner has not delegated.
+    let asked = sender.ask(create(libc::O_EXCL));
+    sender.answer_with(asked, Some(&entry(FILE, 0)), Some(AttrOut::default()));
+    assert_eq!(sender.take_of(DIRECTORY), None);
+    // Another change of the directory, or a recall, before and during the answer.
+    for recalled in [false, true] {
+        sender.make(4);
+        let asked = sender.ask(create(libc::O_EXCL));
+        assert_eq!(sender.take_of(DIRECTORY), None);
+        let other = match recalled {
+            true => {
+                sender.spares.recall(&[node], sender.number + 1);
+                None
+            }
+            false => Some(sender.ask(bytes(opcode::MKDIR, DIRECTORY, &[]))),
+        };
+        sender.answer_with(asked, Some(&entry(FILE, 0)), Some(directory(5)));
+        assert_eq!(sender.take_of(DIRECTORY), None, "recalled: {recalled}");
+        if let Some(other) = other {
+            sender.answer_with(other, None, None);
+        }
+        assert_eq!(sender.take_of(DIRECTORY), None, "recalled: {recalled}");
     }
 }
 
@@ -158,12 +214,12 @@ fn what_this_node_changes_is_not_given_as_it_was() {
         sender.answer(looking, &told(1));
         assert_eq!(sender.take(), None, "{opcode} may be executed behind that");
         let looking = sender.getattr(FILE);
-        sender.answer_with(changing, &[], None);
+        sender.answer_with(changing, None, None);
         sender.answer(looking, &told(1));
         assert_eq!(sender.take(), None, "{opcode} may have been executed behind that");
         let looking = sender.getattr(FILE);
         let changing = sender.ask(change.clone());
-        sender.answer_with(changing, &[], None);
+        sender.answer_with(changing, None, None);
         sender.answer(looking, &told(1));
         assert_eq!(sender.take(), None, "{opcode} was asked and answered meanwhile");
         sender.look(2);
@@ -171,7 +227,7 @@ fn what_this_node_changes_is_not_given_as_it_was() {
         // A file that another program finds and changes before its maker knows of it.
         let making = sender.ask(create(libc::O_EXCL));
         let changing = sender.ask(change);
-        sender.answer_with(changing, &[], None);
+        sender.answer_with(changing, None, None);
         sender.answer(making, &entry(FILE, 0));
         assert_eq!(sender.take(), None, "{opcode} by another one");
     }
@@ -189,7 +245,7 @@ fn what_concerns_other_files_takes_nothing_away() {
         let looking = sender.getattr(FILE);
         let before = sender.ask(other.clone());
         sender.ask(other.clone());
-        sender.answer_with(before, &[], None);
+        sender.answer_with(before, None, None);
         sender.answer(looking, &told(3));
         sender.ask(other);
         assert_eq!(sender.take(), Some(3));
@@ -225,7 +281,7 @@ fn the_tables_are_bounded() {
     let looking = sender.getattr(FILE);
     for other in 0..=TOUCHED_MAX as u64 {
         let asked = sender.ask(bytes(opcode::WRITE, other + 100, &[]));
-        sender.answer_with(asked, &[], None);
+        sender.answer_with(asked, None, None);
         let asked = sender.getattr(other + 100);
         sender.answer(asked, &told(1));
         assert!(sender.spares.since.len() <= TOUCHED_MAX);

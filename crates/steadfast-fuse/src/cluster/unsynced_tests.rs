@@ -14,8 +14,14 @@ fn request(opcode: u32, inode: u64, body: &[u8]) -> Vec<u8> {
 
 fn answered(unsynced: &mut Unsynced, bytes: &[u8], accepted: u64, durable: u64) {
     let progress = Progress { accepted, durable };
-    let answer =
-        AnswerFrame { told: Told::Answer, number: 1, error: 0, progress, bytes: Vec::new() };
+    let answer = AnswerFrame {
+        told: Told::Answer,
+        number: 1,
+        error: 0,
+        progress,
+        bytes: Vec::new(),
+        directory: None,
+    };
     unsynced.reached(progress);
     unsynced.answered(&Request::parse(bytes).unwrap(), &answer);
 }
@@ -78,6 +84,7 @@ fn what_failed_has_changed_nothing() {
         error: libc::ENOENT,
         progress,
         bytes: Vec::new(),
+        directory: None,
     };
     unsynced.answered(&Request::parse(&bytes).unwrap(), &answer);
     unsynced.owner_changed();

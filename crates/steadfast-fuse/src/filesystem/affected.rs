@@ -110,6 +110,22 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 }
 
+/// Whether a request changes names in the directory of its node.
+pub(super) fn changes_names(opcode: u32) -> bool {
+    matches!(
+        opcode,
+        opcode::CREATE
+            | opcode::MKNOD
+            | opcode::MKDIR
+            | opcode::SYMLINK
+            | opcode::LINK
+            | opcode::UNLINK
+            | opcode::RMDIR
+            | opcode::RENAME
+            | opcode::RENAME2
+    )
+}
+
 impl Affected {
     fn add(&mut self, nodeid: u64) {
         if !is_snapshot(nodeid) {

@@ -17,13 +17,15 @@ use std::time::{Duration, Instant};
 use steadfast::{InodeNumber, Platform, Volume};
 use steadfast_media::Medium;
 
-use super::attributes::generation;
+use super::affected::changes_names;
+use super::attributes::{attr_out, generation};
 use super::delegations::{Change, Delegations, Lasting, Stop, What};
 use super::lease::Lease;
 use super::page_holders::PageHolders;
 use super::recall::{Done, Recalled, RecalledNode, Recaller};
 use super::{Filesystem, Phase};
 use crate::abi::opcode;
+use crate::abi::output::AttrOut;
 use crate::errno::Errno;
 use crate::jobs::{Job, LeaseJob};
 use crate::locks::Locks;
@@ -245,6 +247,23 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         let may_cache = |flags| self.may_cache(request.header.nodeid, flags, asked);
         validity::limit(request, answer, names, attributes, may_cache);
         self.delegate_close(request, asked, answer);
+    }
+
+    /// The attributes of the directory in which a request has changed a name, for as long as they
+    /// are delegated to the kernel. `None`: they are not.
+    pub(crate) fn changed_directory(&self, request: &Request<'_>) -> Option<AttrOut> {
+        let nodeid = request.header.nodeid;
+        if !changes_names(request.header.opcode) || is_snapshot(nodeid) {
+            return None;
+        }
+        let delegations = self.kernels.delegations.as_ref()?;
+        // The change is over, so they are from behind it. Another one since then refuses them.
+        let asked = Instant::now();
+        let inode = self.nodes.resolve(nodeid).ok()?;
+        let mut told = attr_out(&self.volume.attributes(inode).ok()?);
+        let valid = delegations.grant(self.id, inode, asked, What::Attributes)?;
+        (told.attr_valid, told.attr_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
+        Some(told)
     }
 
     /// Whether an open file is read through the kernel's pages: reads look at the attributes first,
