@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use super::frame;
 use super::hello::{Hello, Welcome};
 use super::link::{Authority, Link};
 use super::session::{Guest, PeerSession};
@@ -81,33 +80,21 @@ impl Drop for Hub {
 }
 
 impl Door {
-    /// Serves a connection until it breaks.
+    /// Takes a connection over, which is served until it breaks.
     ///
     /// # Errors
     /// What the other side has sent is not of a node of this version.
-    pub fn serve(&self, link: Link) -> io::Result<()> {
-        let Link { mut reader, mut writer, close } = link;
-        let Some(hello) = Hello::read(&mut *reader)? else {
-            Welcome::OtherVersion.write(&mut *writer)?;
+    pub fn serve(&self, mut link: Link) -> io::Result<()> {
+        let Some(hello) = Hello::read(&mut *link.reader)? else {
+            Welcome::OtherVersion.write(&mut *link.writer)?;
             return Err(io::Error::other("a node of another version was refused"));
         };
         let session = match self.0.session(&hello) {
             Ok(session) => session,
-            Err(verdict) => return verdict.write(&mut *writer),
+            Err(verdict) => return verdict.write(&mut *link.writer),
         };
-        Welcome::Served.write(&mut *writer)?;
-        let number = session.connect(writer, Arc::clone(&close));
-        // The hub may have ended while this connection was made.
-        if self.0.sessions().over {
-            close();
-        }
-        while let Ok(frame) = frame::RequestFrame::read(&mut *reader) {
-            if !session.receive(frame) {
-                break;
-            }
-        }
-        close();
-        session.disconnect(number);
+        Welcome::Served.write(&mut *link.writer)?;
+        session.connect(link);
         Ok(())
     }
 }

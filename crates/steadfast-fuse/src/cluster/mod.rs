@@ -16,12 +16,13 @@
 //! [`SharedMount`] is the mount of a node, whatever its role. [`switch`] has the role. [`channel`]
 //! keeps what the owner has not answered, and [`unsynced`] what it may not have made durable.
 //! [`closes`] answers most closes without the owner, and [`spares`] some questions for attributes.
-//! [`hub`] and [`session`] are the owner's side; [`hello`] and [`frame`] are on the wire.
+//! [`hub`], [`session`] and [`executors`] are the owner's side; [`hello`] and [`frame`] are on the wire.
 //! Elections, addresses and encryption are the caller's: it gives a [`Link`] for each connection,
 //! and an [`Authority`] to the owner.
 
 mod channel;
 mod closes;
+mod executors;
 mod frame;
 mod hello;
 mod hub;
@@ -29,6 +30,7 @@ mod keeper;
 mod link;
 mod mount;
 mod page_keeper;
+mod sent_recalls;
 mod session;
 mod spares;
 mod switch;

@@ -8,14 +8,15 @@
 //! Invariant: nothing is answered while this node does not know that it is the owner.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::executors::{Executors, Received, Source};
 use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told, Writer};
-use super::link::{Authority, wait_until_sure};
+use super::link::{Authority, Link, wait_until_sure};
+use super::sent_recalls::SentRecalls;
 use crate::abi::output::AttrOut;
 use crate::abi::{ROOT_ID, opcode};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
@@ -29,13 +30,13 @@ use crate::validity::tells_attributes;
 
 /// How long the owner keeps what a peer holds after its connection broke.
 pub const SESSION_TIME: Duration = Duration::from_secs(10);
-/// Threads that execute the requests of one peer. Requests beyond them wait in a queue.
-const THREADS: usize = 4;
+/// Threads that read and execute the requests of one peer.
+const THREADS: usize = 5;
 /// Threads for requests that a recall of pages may wait for. These requests wait for no such
 /// recall, unless too many files have pages.
 const PAGE_THREADS: usize = 2;
-/// Requests that may wait for a thread. Beyond them the connection is not read.
-const QUEUE: usize = 64;
+/// Requests about pages that may wait for a thread. Beyond them the connection is not read.
+const PAGE_QUEUE: usize = 64;
 /// Most requests of a peer that are not answered, or whose answers it has not confirmed.
 const REQUESTS_MAX: usize = 1 << 16;
 
@@ -62,25 +63,6 @@ pub(super) trait Guest: Service {
     fn now(&self, node: RecalledNode) -> RecalledNode;
 }
 
-/// A recall that the peer has not confirmed.
-struct Unconfirmed {
-    done: Done,
-    nodes: Vec<RecalledNode>,
-    /// Whether it is about pages.
-    pages: bool,
-}
-
-impl Unconfirmed {
-    fn has(&self, nodeid: u64) -> bool {
-        self.nodes.iter().any(|node| node.nodeid == nodeid)
-    }
-
-    /// Nodes whose pages it is about.
-    fn pages(&self) -> &[RecalledNode] {
-        if self.pages { &self.nodes } else { &[] }
-    }
-}
-
 enum RequestState {
     /// Not answered yet.
     Running,
@@ -102,17 +84,11 @@ struct Inner {
     connections: u64,
     /// When the connection broke.
     alone_since: Instant,
-    queue: Option<SyncSender<RequestFrame>>,
-    /// Those about pages of the peer's kernel.
+    /// Requests about pages of the peer's kernel.
     page_queue: Option<SyncSender<RequestFrame>>,
     /// What the peer was told last without having asked.
     told: Progress,
-    /// Recalls that the peer has not confirmed.
-    recalls: HashMap<u64, Unconfirmed>,
-    /// Nodes whose pages the peer must drop when it is back.
-    missed: HashMap<u64, RecalledNode>,
-    /// Number of the last recall.
-    recalled: u64,
+    recalls: SentRecalls,
     /// Recalls, and answers that must not overtake them, have a thread of their own, because a peer
     /// that takes nothing must not make others wait.
     recall_queue: Option<RecallQueue>,
@@ -127,6 +103,7 @@ pub(super) struct PeerSession {
     guest: Arc<dyn Guest>,
     authority: Authority,
     inner: Mutex<Inner>,
+    executors: Arc<Executors>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -136,20 +113,16 @@ impl PeerSession {
         guest: Arc<dyn Guest>,
         authority: Authority,
     ) -> std::io::Result<Arc<PeerSession>> {
-        let (queue, received) = sync_channel(QUEUE);
-        let (page_queue, about_pages) = sync_channel(QUEUE);
+        let (page_queue, about_pages) = sync_channel(PAGE_QUEUE);
         let (recall_queue, recalls) = channel();
         let inner = Inner {
             requests: HashMap::new(),
             connection: None,
             connections: 0,
             alone_since: Instant::now(),
-            queue: Some(queue),
             page_queue: Some(page_queue),
             told: Progress::default(),
-            recalls: HashMap::new(),
-            missed: HashMap::new(),
-            recalled: 0,
+            recalls: SentRecalls::default(),
             recall_queue: Some(recall_queue),
         };
         let session = Arc::new(PeerSession {
@@ -157,26 +130,31 @@ impl PeerSession {
             guest,
             authority,
             inner: Mutex::new(inner),
+            executors: Arc::default(),
             threads: Mutex::default(),
         });
         session.guest.reached_by(Arc::downgrade(&session));
-        let started =
-            session.start_threads([(received, THREADS), (about_pages, PAGE_THREADS)], recalls);
+        let started = session.start_threads(about_pages, recalls);
         started.inspect_err(|_| session.end()).map(|()| session)
     }
 
     fn start_threads(
         self: &Arc<Self>,
-        queues: [(Receiver<RequestFrame>, usize); 2],
+        about_pages: Receiver<RequestFrame>,
         recalls: Receiver<(PeerConnection, AnswerFrame)>,
     ) -> std::io::Result<()> {
-        for (received, count) in queues {
-            let received = Arc::new(Mutex::new(received));
-            for number in 0..count {
-                let (executes, received) = (Arc::downgrade(self), Arc::clone(&received));
-                let run = move || execute_all(&executes, &received);
-                self.threads().push(Builder::new().name(format!("peer-{number}")).spawn(run)?);
-            }
+        let start = |name: String, run: Box<dyn FnOnce() + Send>| {
+            Builder::new().name(name).spawn(run).map(|thread| self.threads().push(thread))
+        };
+        for number in 0..THREADS {
+            let (session, executors) = (Arc::downgrade(self), Arc::clone(&self.executors));
+            start(format!("peer-{number}"), Box::new(move || execute_all(&session, &executors)))?;
+        }
+        let about_pages = Arc::new(Mutex::new(about_pages));
+        for number in 0..PAGE_THREADS {
+            let (session, received) = (Arc::downgrade(self), Arc::clone(&about_pages));
+            let run = move || execute_pages(&session, &received);
+            start(format!("peer-pages-{number}"), Box::new(run))?;
         }
         let sends = Arc::downgrade(self);
         let run = move || {
@@ -184,44 +162,46 @@ impl PeerSession {
                 session.send_over(Some(over), &frame);
             }
         };
-        self.threads().push(Builder::new().name("peer-recalls".into()).spawn(run)?);
-        Ok(())
+        start("peer-recalls".into(), Box::new(run))
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes a new connection, in place of an earlier one. Returns its number.
-    pub(super) fn connect(
-        &self,
-        writer: Box<dyn Write + Send>,
-        close: Arc<dyn Fn() + Send + Sync>,
-    ) -> u64 {
+    /// Takes a new connection, in place of an earlier one, and serves it until it breaks.
+    pub(super) fn connect(&self, link: Link) {
+        let Link { reader, writer, close } = link;
         let mut inner = self.inner();
         inner.connections += 1;
         let number = inner.connections;
         inner.told = Progress::default();
-        inner.give_up_recalls();
+        inner.recalls.give_up_all();
         let connection = PeerConnection { number, writer: Arc::new(Mutex::new(writer)), close };
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
         }
-        let missed = std::mem::take(&mut inner.missed);
-        let missed: Vec<_> = missed.into_values().map(|node| self.guest.now(node)).collect();
+        let missed = inner.recalls.take_missed().into_iter();
+        let missed: Vec<_> = missed.map(|node| self.guest.now(node)).collect();
         for missed in missed.chunks(NODES_MAX) {
             inner.recall(missed, Recalled::Pages, Arc::new(Recall::default()).begin());
         }
-        number
+        drop(inner);
+        if !self.executors.read_from(Source { connection: number, reader }) {
+            self.disconnect(number);
+        }
     }
 
     /// A connection has broken.
-    pub(super) fn disconnect(&self, number: u64) {
+    fn disconnect(&self, number: u64) {
         let mut inner = self.inner();
-        if inner.connection.as_ref().is_some_and(|connection| connection.number == number) {
+        if let Some(connection) = &inner.connection
+            && connection.number == number
+        {
+            (connection.close)();
             inner.connection = None;
             inner.alone_since = Instant::now();
-            inner.give_up_recalls();
+            inner.recalls.give_up_all();
         }
     }
 
@@ -231,9 +211,8 @@ impl PeerSession {
         inner.connection.is_none() && inner.alone_since.elapsed() >= SESSION_TIME
     }
 
-    /// A frame of the peer. Waits while too many requests wait for a thread. Returns whether the
-    /// connection goes on.
-    pub(super) fn receive(self: &Arc<Self>, frame: RequestFrame) -> bool {
+    /// A frame of the peer. Waits while too many requests about pages wait for a thread.
+    fn receive(&self, frame: RequestFrame) -> Received {
         {
             let mut inner = self.inner();
             match frame.kind {
@@ -242,13 +221,13 @@ impl PeerSession {
                     inner.requests.retain(|number, state| {
                         matches!(state, RequestState::Running) || pending.contains(number)
                     });
-                    return true;
+                    return Received::Done;
                 }
                 FrameKind::Recalled => {
-                    let done = inner.recalls.remove(&frame.number);
+                    let done = inner.recalls.confirm(frame.number);
                     drop(inner);
                     drop(done);
-                    return true;
+                    return Received::Done;
                 }
                 _ => {
                     for number in &frame.numbers {
@@ -259,13 +238,13 @@ impl PeerSession {
             if frame.kind == FrameKind::Request {
                 match inner.requests.get(&frame.number) {
                     // The answer comes over the present connection.
-                    Some(RequestState::Running) => return true,
+                    Some(RequestState::Running) => return Received::Done,
                     Some(RequestState::Answered(answer)) => {
                         let answer = answer.clone();
                         self.give(inner, answer, opcode_of(&frame));
-                        return true;
+                        return Received::Done;
                     }
-                    None if inner.requests.len() >= REQUESTS_MAX => return false,
+                    None if inner.requests.len() >= REQUESTS_MAX => return Received::Refused,
                     None => drop(inner.requests.insert(frame.number, RequestState::Running)),
                 }
             }
@@ -275,16 +254,17 @@ impl PeerSession {
         {
             self.guest.end_locks(&request);
         }
-        let queue = {
+        let about_pages = {
             let inner = self.inner();
-            match Request::parse(&frame.bytes)
-                .is_some_and(|request| inner.has_recall_wait(&request))
-            {
-                true => inner.page_queue.clone(),
-                false => inner.queue.clone(),
-            }
+            let waits =
+                Request::parse(&frame.bytes).is_some_and(|request| inner.has_recall_wait(&request));
+            waits.then(|| inner.page_queue.clone())
         };
-        queue.is_some_and(|queue| queue.send(frame).is_ok())
+        match about_pages {
+            None => Received::Execute(frame),
+            Some(Some(queue)) if queue.send(frame).is_ok() => Received::Done,
+            Some(_) => Received::Refused,
+        }
     }
 
     fn execute(self: &Arc<Self>, frame: &RequestFrame, memory: &mut [u8]) {
@@ -339,7 +319,7 @@ impl PeerSession {
     /// Sends an answer over the present connection: the next one may begin with recalls. Attributes
     /// tell how old pages may be, so they do not overtake a recall of these.
     fn give(&self, inner: MutexGuard<'_, Inner>, answer: AnswerFrame, opcode: u32) {
-        let recalls_pages = inner.recalls.values().any(|recall| recall.pages);
+        let recalls_pages = inner.recalls.has_pages();
         let queue = inner.recall_queue.clone().filter(|_| tells_attributes(opcode));
         let Some(connection) = inner.connection.clone() else { return };
         match queue.filter(|_| recalls_pages) {
@@ -377,7 +357,7 @@ impl PeerSession {
             answer.write(&mut **writer)
         };
         if sent.is_err() {
-            // The reader of this connection ends, and the peer makes another one.
+            // No thread reads it any more, and the peer makes another one.
             close();
             self.disconnect(number);
         }
@@ -387,14 +367,14 @@ impl PeerSession {
     pub(super) fn end(&self) {
         {
             let mut inner = self.inner();
-            inner.queue = None;
             inner.page_queue = None;
             inner.recall_queue = None;
-            inner.give_up_recalls();
+            inner.recalls.give_up_all();
             if let Some(connection) = inner.connection.take() {
                 (connection.close)();
             }
         }
+        self.executors.end();
         for thread in std::mem::take(&mut *self.threads()) {
             if thread.join().is_err() {
                 log_warning!("a thread of node {} has ended with an internal error", self.name);
@@ -412,7 +392,22 @@ impl PeerSession {
     }
 }
 
-fn execute_all(session: &Weak<PeerSession>, received: &Mutex<Receiver<RequestFrame>>) {
+fn execute_all(session: &Weak<PeerSession>, executors: &Executors) {
+    set_io_flusher();
+    let Ok(mut memory) = Pages::new(DATA_MAX / PAGE) else { return };
+    let receive = |frame| session.upgrade().map_or(Received::Refused, |here| here.receive(frame));
+    let broken = |connection| {
+        if let Some(session) = session.upgrade() {
+            session.disconnect(connection);
+        }
+    };
+    while let Some(frame) = executors.next(receive, broken) {
+        let Some(session) = session.upgrade() else { return };
+        session.execute(&frame, memory.bytes());
+    }
+}
+
+fn execute_pages(session: &Weak<PeerSession>, received: &Mutex<Receiver<RequestFrame>>) {
     set_io_flusher();
     let Ok(mut memory) = Pages::new(DATA_MAX / PAGE) else { return };
     loop {
@@ -439,17 +434,10 @@ impl PeerSession {
 
 impl Inner {
     fn recall(&mut self, nodes: &[RecalledNode], what: Recalled, done: Done) {
-        self.recalled += 1;
-        let number = self.recalled;
-        let unconfirmed =
-            Unconfirmed { done, nodes: nodes.to_vec(), pages: what == Recalled::Pages };
-        let recall = AnswerFrame::recall(number, nodes, what);
         let over = self.recall_queue.as_ref().zip(self.connection.clone());
-        if over.is_some_and(|(queue, connection)| queue.send((connection, recall)).is_ok()) {
-            self.recalls.insert(number, unconfirmed);
-        } else {
-            self.give_up(unconfirmed);
-        }
+        self.recalls.begin(nodes, what, done, |recall| {
+            over.is_some_and(|(queue, connection)| queue.send((connection, recall)).is_ok())
+        });
     }
 
     /// Whether the peer may confirm a recall of pages only when it has the answer to a request. It
@@ -459,20 +447,7 @@ impl Inner {
         // A look at a node that the kernel has forgotten is LOOKUP.
         let looks =
             matches!(request.header.opcode, opcode::GETATTR | opcode::STATX | opcode::LOOKUP);
-        request.is_for_pages()
-            || looks && (node == ROOT_ID || self.recalls.values().any(|recall| recall.has(node)))
-    }
-
-    /// Without the connection nothing is confirmed.
-    fn give_up_recalls(&mut self) {
-        for (_, recall) in std::mem::take(&mut self.recalls) {
-            self.give_up(recall);
-        }
-    }
-
-    fn give_up(&mut self, recall: Unconfirmed) {
-        self.missed.extend(recall.pages().iter().map(|node| (node.nodeid, *node)));
-        recall.done.never();
+        request.is_for_pages() || looks && (node == ROOT_ID || self.recalls.has(node))
     }
 }
 

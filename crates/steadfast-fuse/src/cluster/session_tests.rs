@@ -1,8 +1,11 @@
+use std::cell::RefCell;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use zerocopy::IntoBytes;
 
+use super::super::executors::QUEUE;
 use super::*;
 use crate::abi::input::InHeader;
 use crate::service::{Later as Back, Outcome as Served};
@@ -14,11 +17,18 @@ struct Counter {
     departed: AtomicBool,
     /// Locks that a close has ended.
     ended: AtomicUsize,
+    /// What LINK waits for.
+    recall: Arc<Recall>,
 }
 
 impl Service for Counter {
     fn serve(&self, _: Back<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Served {
         let number = self.executed.fetch_add(1, Ordering::SeqCst) as u64;
+        if request.header.opcode == opcode::LINK
+            && self.recall.wait(Instant::now() + Duration::from_secs(60)) > 0
+        {
+            return Err(Errno(libc::ETIMEDOUT));
+        }
         if request.header.opcode == opcode::RMDIR {
             return Err(Errno(libc::ENOTEMPTY));
         }
@@ -70,10 +80,30 @@ impl Write for Wire {
     }
 }
 
+/// The other end of a connection: what is sent there can be read.
+struct Line {
+    received: Receiver<Vec<u8>>,
+    rest: Vec<u8>,
+}
+
+impl Read for Line {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        if self.rest.is_empty() {
+            self.rest = self.received.recv().unwrap_or_default();
+        }
+        let count = bytes.len().min(self.rest.len());
+        bytes[..count].copy_from_slice(&self.rest[..count]);
+        self.rest.drain(..count);
+        Ok(count)
+    }
+}
+
 struct Peer {
     guest: Arc<Counter>,
     session: Arc<PeerSession>,
     sure: Arc<AtomicBool>,
+    /// To the session.
+    line: RefCell<Option<Sender<Vec<u8>>>>,
 }
 
 impl Peer {
@@ -86,21 +116,51 @@ impl Peer {
         });
         let session =
             PeerSession::start("n".into(), Arc::clone(&guest) as Arc<dyn Guest>, authority);
-        Peer { guest, session: session.unwrap(), sure }
+        Peer { guest, session: session.unwrap(), sure, line: RefCell::default() }
     }
 
-    fn connect(&self) -> (u64, Receiver<Vec<u8>>) {
+    fn connect(&self) -> Receiver<Vec<u8>> {
         let (sends, received) = channel();
-        (self.session.connect(Box::new(Wire(sends)), Arc::new(|| {})), received)
+        let (line, incoming) = channel();
+        // The end of what can be read.
+        let ends = Mutex::new(Some(line.clone()));
+        self.line.replace(Some(line));
+        self.session.connect(Link {
+            reader: Box::new(Line { received: incoming, rest: Vec::new() }),
+            writer: Box::new(Wire(sends)),
+            close: Arc::new(move || {
+                if let Some(line) = ends.lock().unwrap().take() {
+                    let _ = line.send(Vec::new());
+                }
+            }),
+        });
+        received
     }
 
+    /// The connection breaks.
+    fn disconnect(&self) {
+        let number = self.session.inner().connections;
+        self.session.disconnect(number);
+    }
+
+    /// Sends a frame. Returns whether the session reads.
     fn send(&self, kind: FrameKind, number: u64, opcode: u32, numbers: &[u64]) -> bool {
         let len = size_of::<InHeader>() as u32;
         let (uid, gid, pid) = (0, 0, 0);
         let header =
             InHeader { len, opcode, unique: number, nodeid: 1, uid, gid, pid, extensions: 0 };
         let (bytes, numbers) = (header.as_bytes().to_vec(), numbers.to_vec());
-        self.session.receive(RequestFrame { kind, number, numbers, bytes })
+        let frame = RequestFrame { kind, number, numbers, bytes }.encode();
+        self.line.borrow().as_ref().is_some_and(|line| line.send(frame).is_ok())
+    }
+
+    /// Waits until the session has read what was sent, and has kept so many answers.
+    fn keeps(&self, answers: usize) -> bool {
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.session.inner().requests.len() != answers && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.session.inner().requests.len() == answers
     }
 }
 
@@ -112,15 +172,15 @@ fn answer(received: &Receiver<Vec<u8>>) -> AnswerFrame {
 #[test]
 fn a_change_that_is_sent_again_gets_the_answer_of_its_one_execution() {
     let peer = Peer::new();
-    let (number, received) = peer.connect();
+    let received = peer.connect();
     assert!(peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]));
     let first = answer(&received);
     assert_eq!(first.directory.map(|told| told.attr_valid), Some(1), "from behind the change");
     assert!(peer.send(FrameKind::Request, 2, opcode::RMDIR, &[]));
     let refused = answer(&received);
     assert_eq!((refused.error, refused.directory), (libc::ENOTEMPTY, None));
-    peer.session.disconnect(number);
-    let (_, received) = peer.connect();
+    peer.disconnect();
+    let received = peer.connect();
     peer.send(FrameKind::Resume, 0, 0, &[1, 2]);
     peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]);
     peer.send(FrameKind::Request, 2, opcode::RMDIR, &[]);
@@ -134,23 +194,23 @@ fn a_change_that_is_sent_again_gets_the_answer_of_its_one_execution() {
 #[test]
 fn answers_are_kept_until_they_have_arrived_and_those_of_reads_are_not() {
     let peer = Peer::new();
-    let (_, received) = peer.connect();
+    let received = peer.connect();
     for number in 1..=3 {
         peer.send(FrameKind::Request, number, opcode::MKDIR, &[]);
         answer(&received);
     }
     peer.send(FrameKind::Request, 4, opcode::READ, &[1]);
     answer(&received);
-    assert_eq!(peer.session.inner().requests.len(), 2, "one has arrived, and a read is not kept");
+    assert!(peer.keeps(2), "one has arrived, and a read is not kept");
     peer.send(FrameKind::Resume, 0, 0, &[3]);
-    assert_eq!(peer.session.inner().requests.len(), 1);
+    assert!(peer.keeps(1));
     peer.session.end();
 }
 
 #[test]
 fn nothing_is_answered_while_the_owner_is_not_sure() {
     let peer = Peer::new();
-    let (_, received) = peer.connect();
+    let received = peer.connect();
     peer.sure.store(false, Ordering::SeqCst);
     peer.send(FrameKind::Request, 1, opcode::GETATTR, &[]);
     peer.session.tell_progress();
@@ -168,10 +228,10 @@ fn nothing_is_answered_while_the_owner_is_not_sure() {
 #[test]
 fn a_close_ends_locks_before_later_requests_are_executed() {
     let peer = Peer::new();
-    let (_, received) = peer.connect();
+    let received = peer.connect();
     assert!(peer.send(FrameKind::Request, 1, opcode::RELEASE, &[]));
-    assert_eq!(peer.guest.ended.load(Ordering::SeqCst), 1);
     assert_eq!(answer(&received).number, 1);
+    assert_eq!(peer.guest.ended.load(Ordering::SeqCst), 1);
     peer.session.end();
 }
 
@@ -183,26 +243,30 @@ fn node(nodeid: u64) -> RecalledNode {
 #[test]
 fn missed_recalls_of_pages_come_over_the_next_connection() {
     let peer = Peer::new();
-    let (number, received) = peer.connect();
+    let received = peer.connect();
     let recall = Arc::new(Recall::default());
     peer.session.recall(&[node(7)], Recalled::Pages, recall.begin());
     assert_eq!(answer(&received).nodes(), [node(7)]);
-    peer.session.disconnect(number);
+    peer.disconnect();
     peer.session.recall(&[node(8)], Recalled::Pages, recall.begin());
     peer.session.recall(&[node(9)], Recalled::Attributes, recall.begin());
     assert_eq!(recall.wait(Instant::now()), 3, "none was confirmed");
-    let (_, received) = peer.connect();
+    let received = peer.connect();
     let again = answer(&received);
     let mut nodes = again.nodes();
     nodes.sort_unstable_by_key(|node| node.nodeid);
     let now = |nodeid| RecalledNode { size: 1, ..node(nodeid) };
     assert_eq!((again.told, nodes), (Told::RecallPages, vec![now(7), now(8)]), "the size of now");
     // Those that were under way when a peer greets again are sent again, too.
-    let (_, received) = peer.connect();
+    let received = peer.connect();
     assert_eq!(answer(&received).nodes().len(), 2);
-    let last = peer.session.inner().recalled;
+    let last = peer.session.inner().recalls.last;
     peer.send(FrameKind::Recalled, last, opcode::GETATTR, &[]);
-    let (_, received) = peer.connect();
+    let end = Instant::now() + Duration::from_secs(60);
+    while peer.session.inner().recalls.has_pages() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let received = peer.connect();
     assert!(received.recv_timeout(Duration::from_millis(50)).is_err(), "all are confirmed");
     peer.session.end();
 }
@@ -212,17 +276,45 @@ fn missed_recalls_of_pages_come_over_the_next_connection() {
 fn an_answer_that_is_sent_again_comes_behind_recalls_that_were_missed() {
     for _ in 0..100 {
         let peer = Peer::new();
-        let (number, received) = peer.connect();
+        let received = peer.connect();
         assert!(peer.send(FrameKind::Request, 1, opcode::LOOKUP, &[]));
         assert_eq!(answer(&received).number, 1);
-        peer.session.disconnect(number);
+        peer.disconnect();
         let recall = Arc::new(Recall::default());
         peer.session.recall(&[node(7)], Recalled::Pages, recall.begin());
-        let (_, received) = peer.connect();
+        let received = peer.connect();
         peer.send(FrameKind::Resume, 0, 0, &[1]);
         peer.send(FrameKind::Request, 1, opcode::LOOKUP, &[]);
         let told = [answer(&received).told, answer(&received).told];
         assert_eq!(told, [Told::RecallPages, Told::Answer]);
         peer.session.end();
     }
+}
+
+/// Each thread executes a request that waits for a confirmation of the same peer.
+#[test]
+fn confirmations_are_read_while_all_threads_wait() {
+    let peer = Peer::new();
+    for round in 0..20 {
+        let received = peer.connect();
+        let recall = peer.guest.recall.begin();
+        peer.session.recall(&[node(7)], Recalled::Attributes, recall);
+        assert_eq!(answer(&received).told, Told::Recall);
+        let first = round * 100 + 1;
+        let numbers: Vec<u64> = (first..first + THREADS as u64 + QUEUE as u64 / 2).collect();
+        for number in &numbers {
+            assert!(peer.send(FrameKind::Request, *number, opcode::LINK, &[]));
+        }
+        let last = peer.session.inner().recalls.last;
+        assert!(peer.send(FrameKind::Recalled, last, opcode::GETATTR, &[]));
+        let answer = |_: &u64| {
+            let answer = answer(&received);
+            (answer.number, answer.error)
+        };
+        let mut answered: Vec<(u64, i32)> = numbers.iter().map(answer).collect();
+        answered.sort_unstable();
+        let expected: Vec<(u64, i32)> = numbers.iter().map(|number| (*number, 0)).collect();
+        assert_eq!(answered, expected, "none waited in vain");
+    }
+    peer.session.end();
 }
