@@ -75,10 +75,21 @@ impl Hash for Key {
     }
 }
 
+/// The order of two encoded keys. Numbers are compared faster than bytes, and most keys are of
+/// different inodes.
+#[inline]
+pub(crate) fn compare(key: &[u8; Key::LEN], other: &[u8; Key::LEN]) -> Ordering {
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap_or_default());
+    number(&key[..Key::KIND_AT])
+        .cmp(&number(&other[..Key::KIND_AT]))
+        .then_with(|| key[Key::KIND_AT].cmp(&other[Key::KIND_AT]))
+        .then_with(|| number(&key[Key::KIND_AT + 1..]).cmp(&number(&other[Key::KIND_AT + 1..])))
+}
+
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Key) -> Ordering {
-        self.order().cmp(&other.order())
+        compare(&self.0, &other.0)
     }
 }
 
@@ -115,13 +126,6 @@ impl Key {
         bytes[Key::KIND_AT] = kind;
         bytes[9..].copy_from_slice(&suffix.to_be_bytes());
         Key(bytes)
-    }
-
-    /// The same order as two numbers, which are compared faster than bytes.
-    #[inline]
-    pub(crate) fn order(&self) -> (u128, u8) {
-        let (head, tail) = self.0.split_at(16);
-        (u128::from_be_bytes(head.try_into().unwrap_or_default()), tail[0])
     }
 
     /// Key of an inode's attributes.

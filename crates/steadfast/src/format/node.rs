@@ -6,11 +6,12 @@
 //! least one. The gap between slots and heap is zero when the node is written.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::ops::Range;
 
 use crate::error::Error;
 use crate::format::NodePointer;
-use crate::format::key::Key;
+use crate::format::key::{Key, compare};
 use crate::memory;
 use crate::types::{BlockAddress, Generation};
 
@@ -217,12 +218,18 @@ impl Node {
     #[inline]
     pub fn search(&self, key: &Key) -> Result<usize, usize> {
         let (slots, _) = self.bytes[HEADER..HEADER + self.count() * SLOT].as_chunks::<SLOT>();
-        let key = key.order();
-        slots.binary_search_by(|slot| {
-            let mut here = Key::MIN;
-            here.0.copy_from_slice(&slot[..Key::LEN]);
-            here.order().cmp(&key)
-        })
+        // The slots from `low` to `high` are not compared yet.
+        let (mut low, mut high) = (0, slots.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            let Some((other, _)) = slots[middle].split_first_chunk() else { break };
+            match compare(other, &key.0) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(middle),
+                Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
     }
 
     /// Index of the child of a branch whose range holds `key`.
