@@ -154,25 +154,36 @@ fn like<'a>(payload: &'a [u8], before: &Before, kind: u8, length: usize) -> &'a 
 
 /// Words that are packed before the packer decides whether a value is worth it.
 const PROBE: usize = 16;
+/// Their bytes.
+const PART: usize = PROBE * WORD;
+/// What a value is compared with if none of its kind and length is there.
+const UNLIKE: [u8; PART] = [0; PART];
 
 /// Appends the sparse form of a value, for which there is room. Returns `false` and appends nothing
 /// if it would not be shorter, or if its first words are not. `like` is as long as the value, or
 /// empty.
 fn put_sparse(packed: &mut Vec<u8>, value: &[u8], like: &[u8]) -> bool {
     let start = packed.len();
-    let mut like = like.chunks(PROBE * WORD);
-    for part in value.chunks(PROBE * WORD) {
+    let mut like = like.chunks(PART);
+    for part in value.chunks(PART) {
+        let like = like.next().unwrap_or(&UNLIKE[..part.len()]);
         // Masks of unchanged words are zero already.
         let mut out = [0; PROBE * (1 + WORD)];
         let mut end = 0;
-        let (words, rest) = part.as_chunks::<WORD>();
-        let (like_words, like_rest) = like.next().unwrap_or_default().as_chunks::<WORD>();
-        for (number, bytes) in words.iter().enumerate() {
-            let like = like_words.get(number).map_or(0, |like| u64::from_le_bytes(*like));
-            end += put_word(&mut out[end..], u64::from_le_bytes(*bytes) ^ like);
-        }
-        if !rest.is_empty() {
-            end += put_word(&mut out[end..], word(rest) ^ word(like_rest));
+        if part == like {
+            end = part.len().div_ceil(WORD);
+        } else {
+            let ((words, rest), (like, like_rest)) = (part.as_chunks(), like.as_chunks());
+            for (new, old) in words.iter().zip(like) {
+                // Most words are unchanged.
+                end = match u64::from_le_bytes(*new) ^ u64::from_le_bytes(*old) {
+                    0 => end + 1,
+                    differs => put_word(&mut out, end, differs),
+                };
+            }
+            if !rest.is_empty() {
+                end = put_word(&mut out, end, word(rest) ^ word(like_rest));
+            }
         }
         packed.extend_from_slice(&out[..end]);
         // File content is given up early.
@@ -195,26 +206,24 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Writes the mask of a word and its nonzero bytes over zeros. Returns how many bytes it took. This
-/// is most of the work of packing, so it works on words.
+/// Writes the mask of a word and its nonzero bytes over zeros, at `end`. Returns where they end.
+/// This is most of the work of packing, so it works on words.
 #[inline]
-fn put_word(out: &mut [u8], differs: u64) -> usize {
-    if differs == 0 {
-        return 1;
-    }
+fn put_word(out: &mut [u8], end: usize, differs: u64) -> usize {
+    let Some(out) = out[end..].first_chunk_mut::<{ 1 + WORD }>() else { return end };
     let mask = nonzero_bytes(differs);
     out[0] = mask;
     if mask == u8::MAX {
-        out[1..=WORD].copy_from_slice(&differs.to_le_bytes());
-        return 1 + WORD;
+        out[1..].copy_from_slice(&differs.to_le_bytes());
+        return end + 1 + WORD;
     }
-    let (mut end, mut rest) = (1, mask);
+    let (mut at, mut rest) = (1, mask);
     while rest != 0 {
-        out[end] = (differs >> (8 * rest.trailing_zeros())) as u8;
-        end += 1;
+        out[at] = (differs >> (8 * rest.trailing_zeros())) as u8;
+        at += 1;
         rest &= rest - 1;
     }
-    end
+    end + at
 }
 
 /// A bit for each byte that is not zero.
