@@ -136,6 +136,27 @@ fn a_clone_of_a_truncated_file_shows_nothing_behind_its_end() {
 }
 
 #[test]
+fn a_write_into_the_last_block_keeps_nothing_behind_the_end() {
+    finds(Sabotage::KeepBehindEnd, || {
+        let medium = formatted(TransactionMask::MANUAL);
+        let volume = open(&medium);
+        for (end, at, grown) in [(700, 600, 1024), (1000, 10, 5000), (513, 512, 514)] {
+            let file = make(&volume, &format!("f{end}"));
+            volume.write(file, 0, &[7; 1536], false).unwrap();
+            resize(&volume, file, end);
+            volume.write(file, at, &[8], false).unwrap();
+            resize(&volume, file, grown);
+            let mut right = vec![7; end as usize];
+            right[at as usize] = 8;
+            right.resize(grown as usize, 0);
+            assert_eq!(bytes(&volume, file), right, "{at} of {end}");
+        }
+        volume.transact().unwrap();
+        cut(volume, &medium);
+    });
+}
+
+#[test]
 fn zeroed_ranges_end_where_they_are_told() {
     finds(Sabotage::HoleTakesLastByte, || {
         let medium = formatted(TransactionMask::MANUAL);

@@ -22,7 +22,7 @@ use steadfast_torture::world::{Profile, World};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, with the
 /// number of seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 35] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 36] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
@@ -51,6 +51,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 35] = [
     (Sabotage::RenameInTwo, 10),
     (Sabotage::ForgetParameters, 20),
     (Sabotage::SyncWriteNeedsFsync, 20),
+    (Sabotage::KeepBehindEnd, 20),
     (Sabotage::HoleTakesLastByte, 20),
     (Sabotage::TruncationEndsOrphan, 20),
     (Sabotage::NameEndsTruncation, 40),

@@ -115,6 +115,8 @@ pub enum Sabotage {
     SyncWriteNeedsFsync,
     /// A clone does not copy the flag that the last block of its source has stale bytes.
     CloneForgetsStaleTail,
+    /// A write into the last block of a file keeps the stale bytes behind the end of the file.
+    KeepBehindEnd,
     /// A hole that ends just before the last byte of a file includes that byte.
     HoleTakesLastByte,
     /// The end of a truncation also removes the orphan record of a file without links.

@@ -42,6 +42,7 @@ mod truncate;
 pub(crate) mod tx;
 mod update;
 mod write;
+mod write_buffer;
 pub(crate) mod xattr;
 mod zero;
 

@@ -172,7 +172,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Fills `buffer`, which starts at `offset` of the file, from the extents, with zeros between
     /// them.
     #[inline(never)]
-    fn read_extents(
+    pub(crate) fn read_extents(
         &self,
         parameters: &Parameters,
         inode: InodeNumber,

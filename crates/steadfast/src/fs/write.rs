@@ -21,6 +21,7 @@ use crate::format::key::{Key, Kind};
 use crate::fs::extent_map::{self, Mapped};
 use crate::fs::parameters::Parameters;
 use crate::fs::publish::{self, NewRun, Parts, WritePlan, extents_needed};
+use crate::fs::write_buffer::WriteBuffer;
 use crate::mask::TransactionMask;
 use crate::memory::{self, Short};
 use crate::platform::Platform;
@@ -34,37 +35,21 @@ const STEP_BYTES: usize = 1 << 20;
 /// Limit of the old extents that one batch replaces.
 const OLD_EXTENTS_MAX: usize = 48;
 
-/// The new content of whole blocks. The first and the last blocks, which also keep old bytes, are
-/// copies; between them are the caller's bytes.
-struct WriteBuffer<'a> {
-    head: Vec<u8>,
-    middle: &'a [u8],
-    tail: Vec<u8>,
-}
-
-impl WriteBuffer<'_> {
-    /// The bytes `from..to` of the buffer, in up to three slices.
-    fn slices(&self, from: usize, to: usize) -> [&[u8]; 3] {
-        let mut start = 0;
-        [&self.head[..], self.middle, &self.tail[..]].map(|part| {
-            let (first, last) = (from.max(start), to.min(start + part.len()));
-            let slice = if first < last { &part[first - start..last - start] } else { &[][..] };
-            start += part.len();
-            slice
-        })
-    }
-}
+/// Blocks that are written in place, and blocks that are read.
+type Pins<'a, M, P> = (PinGuard<'a, M, P>, Option<PinGuard<'a, M, P>>);
 
 /// The state that a write replaces.
-struct Old {
+pub(super) struct Old {
     /// Extents in the range, in order.
-    extents: Vec<Mapped>,
+    pub extents: Vec<Mapped>,
     /// End of the range: the requested end, or less if there are many extents.
-    end: u64,
+    pub end: u64,
     /// Where the blocks of the file before the range end on the volume.
     goal: Option<BlockAddress>,
     /// Bytes of inline data, with which the range then starts.
-    inline: usize,
+    pub inline: usize,
+    /// Size of the file.
+    pub size: u64,
 }
 
 impl Old {
@@ -218,9 +203,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<usize> {
         let block = parameters.block();
         let end = offset + data.len() as u64;
-        let (old, _pins) = self.old_extents(parameters, inode, offset, end)?;
+        let (old, (_in_place, read)) = self.old_extents(parameters, inode, offset, end)?;
         let from = if old.inline > 0 { 0 } else { parameters.block_of(offset) };
-        let image = self.image(parameters, inode, from, offset, data)?;
+        let image = self.image(parameters, inode, &old, from, offset, data)?;
+        // The batch frees these blocks, and they can be used again at once.
+        drop(read);
         let class = self.class_of_write(from, &old)?;
         let mut plan = self.reserve_parts(parameters, from, &old, class)?;
         plan.size = end.min(plan.end * block);
@@ -239,8 +226,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(plan.size.saturating_sub(offset) as usize)
     }
 
-    /// Finds the old extents in `offset..end`. Unwritten extents are pinned: they may be written in
-    /// place, and the file may be removed meanwhile.
+    /// Finds the old extents in `offset..end`. The file may be removed meanwhile, so two kinds of
+    /// them are pinned: unwritten extents, which may be written in place, and those of which old
+    /// bytes are read.
     #[inline(never)]
     fn old_extents(
         &self,
@@ -248,16 +236,21 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         inode: InodeNumber,
         offset: u64,
         end: u64,
-    ) -> Result<(Old, PinGuard<'_, M, P>)> {
+    ) -> Result<(Old, Pins<'_, M, P>)> {
         let reader = self.engine.reader()?;
         let attributes = Inode::load_regular(&reader, inode)?;
         let from = parameters.block_of(offset);
-        let mut old =
-            Old { extents: Vec::new(), end: parameters.blocks_for(end), goal: None, inline: 0 };
+        let mut old = Old {
+            extents: Vec::new(),
+            end: parameters.blocks_for(end),
+            goal: None,
+            inline: 0,
+            size: attributes.size,
+        };
         if attributes.has(FLAG_INLINE) {
             let length = reader.get_with(&Key::new(inode, Kind::Inline, 0), <[u8]>::len)?;
             old.inline = length.unwrap_or(0);
-            return Ok((old, self.engine.pin(Short::default())?));
+            return Ok((old, (self.engine.pin(Short::default())?, None)));
         }
         // Where no extent starts at the range, one search finds what is before it and what reaches
         // into it.
@@ -281,54 +274,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             memory::push(&mut old.extents, mapped)?;
             found = extent_map::starting(&reader, parameters, inode, next, old.end)?;
         }
-        let mut in_place = Short::default();
-        for mapped in old.extents.iter().filter(|mapped| mapped.extent.unwritten) {
-            in_place.push(mapped.extent.run())?;
+        let (mut in_place, mut read) = (Short::default(), Short::default());
+        let is_partial = |at: u64| !at.is_multiple_of(parameters.block());
+        for mapped in old.extents.iter() {
+            let run = mapped.extent.run();
+            if mapped.extent.unwritten {
+                in_place.push(run)?;
+            } else if (mapped.index <= from && is_partial(offset))
+                || (mapped.end() >= old.end && is_partial(end))
+            {
+                read.push(run)?;
+            }
         }
-        let pins = self.engine.pin(in_place)?;
-        Ok((old, pins))
-    }
-
-    /// The new content of all blocks from block `from` to the end of the data.
-    #[inline(never)]
-    fn image<'a>(
-        &self,
-        parameters: &Parameters,
-        inode: InodeNumber,
-        from: u64,
-        offset: u64,
-        data: &'a [u8],
-    ) -> Result<WriteBuffer<'a>> {
-        let block = parameters.block();
-        let start = from * block;
-        let end = offset + data.len() as u64;
-        // The head ends where the caller's whole blocks begin; they end where the tail begins.
-        let head_end = match start == offset && data.len() as u64 >= block {
-            true => start,
-            false => offset.next_multiple_of(block).max(start + block),
-        };
-        let tail_start = (end / block * block).max(head_end);
-        let mut head = memory::zeroed((head_end - start) as usize)?;
-        if !head.is_empty() {
-            let new = (offset - start) as usize;
-            let behind = head.len().min(new + data.len());
-            // Old bytes on both sides are read together, so they are checked once.
-            let (at, old) = if new > 0 { (start, 0) } else { (end, behind) };
-            self.read_data(inode, at, &mut head[old..])?;
-            head[new..behind].copy_from_slice(&data[..behind - new]);
-        }
-        let middle = data.get(
-            (head_end - offset) as usize
-                ..(tail_start.min(end) - offset).max(head_end - offset) as usize,
-        );
-        let mut tail = Vec::new();
-        if end > tail_start {
-            tail = memory::zeroed(parameters.block_size as usize)?;
-            let (new, behind) = tail.split_at_mut((end - tail_start) as usize);
-            new.copy_from_slice(&data[(tail_start - offset) as usize..]);
-            self.read_data(inode, end, behind)?;
-        }
-        Ok(WriteBuffer { head, middle: middle.unwrap_or_default(), tail })
+        let read = if read.is_empty() { None } else { Some(self.engine.pin(read)?) };
+        Ok((old, (self.engine.pin(in_place)?, read)))
     }
 
     /// Space class of a write. A write that replaces blocks of this file alone frees as many as it

@@ -1,0 +1,119 @@
+//! The blocks of a write: the caller's bytes, and the old bytes of its first and its last block.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use crate::error::Result;
+use crate::fs::parameters::Parameters;
+use crate::fs::write::Old;
+use crate::memory;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::types::InodeNumber;
+use crate::volume::Volume;
+
+/// The new content of whole blocks. The first and the last blocks, which also keep old bytes, are
+/// copies; between them are the caller's bytes.
+pub(super) struct WriteBuffer<'a> {
+    head: Vec<u8>,
+    middle: &'a [u8],
+    tail: Vec<u8>,
+}
+
+impl WriteBuffer<'_> {
+    /// The bytes `from..to` of the buffer, in up to three slices.
+    pub fn slices(&self, from: usize, to: usize) -> [&[u8]; 3] {
+        let mut start = 0;
+        [&self.head[..], self.middle, &self.tail[..]].map(|part| {
+            let (first, last) = (from.max(start), to.min(start + part.len()));
+            let slice = if first < last { &part[first - start..last - start] } else { &[][..] };
+            start += part.len();
+            slice
+        })
+    }
+}
+
+impl<M: Medium, P: Platform> Volume<M, P> {
+    /// The new content of all blocks from block `from` to the end of the data.
+    #[inline(never)]
+    pub(super) fn image<'a>(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        old: &Old,
+        from: u64,
+        offset: u64,
+        data: &'a [u8],
+    ) -> Result<WriteBuffer<'a>> {
+        let block = parameters.block();
+        let start = from * block;
+        let end = offset + data.len() as u64;
+        // The head ends where the caller's whole blocks begin; they end where the tail begins.
+        let head_end = match start == offset && data.len() as u64 >= block {
+            true => start,
+            false => offset.next_multiple_of(block).max(start + block),
+        };
+        let tail_start = (end / block * block).max(head_end);
+        let mut head = memory::zeroed((head_end - start) as usize)?;
+        if !head.is_empty() {
+            let new = (offset - start) as usize;
+            let behind = head.len().min(new + data.len());
+            // Old bytes on both sides are read together, so they are checked once.
+            let (at, kept) = if new > 0 { (start, 0) } else { (end, behind) };
+            self.read_old(parameters, inode, old, at, &mut head[kept..])?;
+            head[new..behind].copy_from_slice(&data[..behind - new]);
+        }
+        let middle = data.get(
+            (head_end - offset) as usize
+                ..(tail_start.min(end) - offset).max(head_end - offset) as usize,
+        );
+        let mut tail = Vec::new();
+        if end > tail_start {
+            tail = memory::zeroed(parameters.block_size as usize)?;
+            let (new, behind) = tail.split_at_mut((end - tail_start) as usize);
+            new.copy_from_slice(&data[(tail_start - offset) as usize..]);
+            self.read_old(parameters, inode, old, end, behind)?;
+        }
+        Ok(WriteBuffer { head, middle: middle.unwrap_or_default(), tail })
+    }
+
+    /// Fills the start of `buffer`, which is zero, with the old bytes from `at` on, which are in
+    /// the first or the last block of a write.
+    #[inline(never)]
+    fn read_old(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        old: &Old,
+        at: u64,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        let block = parameters.block();
+        let length = (buffer.len() as u64).min(old.size.saturating_sub(at)) as usize;
+        if length == 0 {
+            return Ok(());
+        }
+        let end = at + length as u64;
+        let first = old.extents.partition_point(|mapped| mapped.end() * block <= at);
+        let behind = old.extents.partition_point(|mapped| mapped.index * block < end);
+        let extents = old.extents.get(first..behind).unwrap_or_default();
+        let written = extents.iter().all(|mapped| !mapped.extent.unwritten);
+        if old.inline == 0 && written && parameters.blocks_for(end) <= old.end {
+            // Whole blocks are read into their place, also behind the end of the file.
+            let whole = if at.is_multiple_of(block) {
+                length.next_multiple_of(block as usize).min(buffer.len())
+            } else {
+                length
+            };
+            if self.read_extents(parameters, inode, at, &mut buffer[..whole], extents).is_ok() {
+                if !planted(Sabotage::KeepBehindEnd) {
+                    buffer[length..].fill(0);
+                }
+                return Ok(());
+            }
+            buffer.fill(0);
+        }
+        self.read_data(inode, at, buffer).map(drop)
+    }
+}
