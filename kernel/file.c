@@ -283,7 +283,7 @@ static long sf_fallocate(struct file *file, int mode, loff_t offset, loff_t leng
 	if (!result)
 		result = file_modified(file);
 	/* What is dirty anywhere has a promise that allocation must not take. The write-back below also
-	 * clears what maps have stored behind the end. */
+	 * clears what maps have stored past the end. */
 	if (!result && kind != SFK_PUNCH_HOLE && atomic64_read(&info->promised))
 		sf_room_write_back(info);
 	filemap_invalidate_lock(mapping);

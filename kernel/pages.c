@@ -33,7 +33,7 @@ static void unmapped(struct page **pages, unsigned int count, void *memory)
 }
 
 /* Before a file with the size `size` becomes longer than it, with a gap: bytes that a program has
- * stored through a map behind the end must not become data. Write-back clears them too, but may
+ * stored through a map past the end must not become data. Write-back clears them too, but may
  * not have come yet. */
 void sf_clear_tail(struct inode *inode, loff_t size)
 {
@@ -75,7 +75,7 @@ static void unpromise(struct inode *inode, struct folio *folio)
 	sf_room_return(info, info->unit);
 }
 
-/* Fills consecutive pages of one file. Bytes behind its end are zeros. */
+/* Fills consecutive pages of one file. Bytes past its end are zeros. */
 static int read_pages(struct inode *inode, struct page **pages, unsigned int count)
 {
 	struct sf_info *info = sf_info(inode->i_sb);

@@ -188,7 +188,7 @@ static int lengthen(int way, int fd, int from)
     }
 }
 
-/* What a program stores through a map behind the end is no data: the file becomes longer by zeros,
+/* What a program stores through a map past the end is no data: the file becomes longer by zeros,
  * in the page cache and in the volume. */
 static void behind_the_end(void)
 {
@@ -412,7 +412,7 @@ static void where(void)
     CHECK(extent(0, 0, 100, last | FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_NOT_ALIGNED));
     CHECK(extents(fd, 50, 10, 0) == 1 && extent(0, 0, 100, found.extents[0].fe_flags));
     CHECK(extents(fd, 100, -1, 0) == 0 && extents(fd, 4096, -1, 0) == 0);
-    /* Data that is only in memory so far, a hole, unwritten blocks, and some behind the end. */
+    /* Data that is only in memory so far, a hole, unwritten blocks, and some past the end. */
     CHECK(pwrite(fd, buffer, 1 << 20, 0) == 1 << 20 && fallocate(fd, 0, 2 << 20, 65536) == 0);
     CHECK(fallocate(fd, FALLOC_FL_KEEP_SIZE, 3 << 20, 4096) == 0);
     CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 65536, 4096) == 0);

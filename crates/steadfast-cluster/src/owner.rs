@@ -354,7 +354,7 @@ impl Shared {
         let mut so_far = SoFar::default();
         loop {
             match self.beat_once(&mut so_far) {
-                // Only behind a beat that etcd took: else the key could make the next one late.
+                // Only after a beat that etcd took: else the key could make the next one late.
                 Beat::Stored => membership.tend(&self.cluster, &self.node),
                 Beat::Lost => {}
                 Beat::Over => break,

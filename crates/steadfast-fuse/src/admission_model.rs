@@ -11,7 +11,7 @@
 //!
 //! Checks: a write-back of admitted pages never fails, unless one write has extended a file that
 //! was being overwritten. Each file has the bytes that its writes reported as stored. [`cuts`] has
-//! those behind a power cut.
+//! those after a power cut.
 
 mod cuts;
 

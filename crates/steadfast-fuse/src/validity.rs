@@ -17,7 +17,7 @@ use crate::request::Request;
 pub(crate) struct Delegated {
     pub(crate) nodeid: u64,
     /// Equal for equal mode, owner, links, size and times of change. A directory has only mode and
-    /// owner in it. The kernel uses no other attribute of one behind an answer that it has dropped.
+    /// owner in it. The kernel uses no other attribute of one after an answer that it has dropped.
     pub(crate) same: u64,
     pub(crate) is_directory: bool,
     pub(crate) valid: Duration,

@@ -115,7 +115,7 @@ pub enum Sabotage {
     SyncWriteNeedsFsync,
     /// A clone does not copy the flag that the last block of its source has stale bytes.
     CloneForgetsStaleTail,
-    /// A write into the last block of a file keeps the stale bytes behind the end of the file.
+    /// A write into the last block of a file keeps the stale bytes past the end of the file.
     KeepBehindEnd,
     /// A hole that ends just before the last byte of a file includes that byte.
     HoleTakesLastByte,

@@ -1,5 +1,5 @@
 //! The whole file system in a small heap with 512-byte nodes, as on a microcontroller. The tests
-//! count what it takes while it runs and for a mount behind a power cut.
+//! count what it takes while it runs and for a mount after a power cut.
 //!
 //! The medium and the test's own model are not part of the device's heap and are not counted.
 #![allow(unsafe_code)]

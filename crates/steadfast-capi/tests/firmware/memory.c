@@ -181,7 +181,7 @@ int main(void) {
     board_print("\n");
     /* A test of small arenas that never meets one proves nothing. */
     IS(reached[0] > 0 && reached[1] > 0 && reached[2] > 0 && reached[4] > 0, 1);
-    /* An arena that does the work can mount behind a power cut, too. */
+    /* An arena that does the work can mount after a power cut, too. */
     IS(reached[3], 0);
     board_print("ok\n");
     return 0;

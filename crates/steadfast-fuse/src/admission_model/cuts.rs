@@ -1,7 +1,7 @@
 //! Power cuts below the model of the page cache.
 //!
 //! The kernel gives the volume its pages late, in any order, and while the volume is full. So a
-//! state of the volume is not a state that programs have seen. The contract behind a cut is:
+//! state of the volume is not a state that programs have seen. The contract after a cut is:
 //!
 //! - the volume has the state behind one of its requests, not older than the last point that was
 //!   acknowledged;
@@ -96,7 +96,7 @@ impl Medium for CutMedium {
 /// The requests that the volume has executed, and what programs were told.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// The contents of a file behind each change, or none if it was removed.
+    /// The contents of a file after each change, or none if it was removed.
     changes: Vec<(u64, Option<u64>)>,
     /// How many changes an acknowledged point has made durable.
     durable: usize,
@@ -129,7 +129,7 @@ impl History {
         Kept { durable: self.durable, synced: self.synced.clone() }
     }
 
-    /// Compares the files that a cut has left behind the moment of `kept`.
+    /// Compares the files that a cut has left after the moment of `kept`.
     fn check(&self, kept: &Kept, found: &BTreeMap<u64, u64>) -> Result<(), String> {
         // What a program has changed in the meantime may be old or new.
         let unchanged = kept.synced.iter().filter(|(nodeid, _)| self.synced.contains_key(nodeid));
@@ -199,7 +199,7 @@ impl World {
         self.history.as_ref().expect("it is kept where power is cut")
     }
 
-    /// Compares what a cut has left behind the moment of `kept`. It is sound, and can be filled.
+    /// Compares what a cut has left after the moment of `kept`. It is sound, and can be filled.
     fn check_cut(&self, image: MemoryMedium, created: u64, kept: &Kept) -> Result<(), String> {
         let image = Arc::new(image);
         let opened = Volume::open(image.clone(), OpenOptions::default(), HostPlatform::new());

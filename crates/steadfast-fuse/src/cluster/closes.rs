@@ -11,7 +11,7 @@
 //! mapped pages at a close, and a lock that is taken later could not bring FLUSH back.
 //!
 //! Invariants: a FLUSH is answered here only
-//! - for [`CLOSES_VALID`] behind the request that the owner has answered so, and until the owner
+//! - for [`CLOSES_VALID`] after the request that the owner has answered so, and until the owner
 //!   recalls that;
 //! - of a file whose node id has the tag of that answer. A rollback changes the tag. It recalls
 //!   nothing from a node whose time has ended, so a file of before it would not be known as stale;

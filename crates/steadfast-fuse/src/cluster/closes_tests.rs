@@ -80,7 +80,7 @@ fn a_close_is_answered_here_while_the_owner_has_nothing_to_do_for_it() {
     assert!(answers(&closes, now + CLOSES_VALID));
 }
 
-/// The recall behind a rollback does not come to a node whose time has ended, or over a connection
+/// The recall after a rollback does not come to a node whose time has ended, or over a connection
 /// that is lost.
 #[test]
 fn a_file_of_before_a_rollback_is_closed_by_the_owner_without_a_recall() {

@@ -28,7 +28,7 @@ pub(super) struct Source {
 
 /// What is to be done with a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum Incoming {
     Execute(RequestFrame),
     /// It is done already.
     Done,
@@ -74,7 +74,7 @@ impl Executors {
     /// `broken` is told of a connection that has ended. `None`: the session is over.
     pub(super) fn next(
         &self,
-        receive: impl Fn(RequestFrame) -> Received,
+        receive: impl Fn(RequestFrame) -> Incoming,
         broken: impl Fn(u64),
     ) -> Option<RequestFrame> {
         let mut state = self.state();
@@ -107,13 +107,13 @@ impl Executors {
     fn read(
         &self,
         mut source: Source,
-        receive: impl Fn(RequestFrame) -> Received,
+        receive: impl Fn(RequestFrame) -> Incoming,
     ) -> Option<RequestFrame> {
         loop {
             let frame = match receive(RequestFrame::read(&mut *source.reader).ok()?) {
-                Received::Execute(frame) => frame,
-                Received::Done => continue,
-                Received::Refused => return None,
+                Incoming::Execute(frame) => frame,
+                Incoming::Done => continue,
+                Incoming::Refused => return None,
             };
             let mut state = self.state();
             while state.idle == 0 && state.queue.len() >= QUEUE && !state.over {

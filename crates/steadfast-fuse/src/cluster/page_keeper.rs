@@ -11,7 +11,7 @@
 //! - The kernel takes a larger size only when it has dropped the pages that end at the smaller one.
 //!   These pages show zero bytes from there on. The kernel takes a smaller size first: a read that
 //!   finds the end tells the kernel so, unless a notification has overtaken it.
-//! - An answer about attributes is given to the kernel behind the recalls that came before it. So
+//! - An answer about attributes is given to the kernel after the recalls that came before it. So
 //!   the pages that a program then finds are not older than the answer.
 
 use std::collections::hash_map::Entry;
@@ -144,7 +144,7 @@ impl PageKeeper {
     }
 
     /// Whether the answer to a request, which tells attributes, has to be [queued](Self::queue)
-    /// behind recalls of pages.
+    /// after recalls of pages.
     pub(super) fn is_recalling(&self, request: &Request<'_>, answer: &[u8]) -> bool {
         !self.is_look(request)
             && told_node(request, answer).is_some_and(|node| self.recalling().contains_key(&node))
@@ -156,7 +156,7 @@ impl PageKeeper {
         nodes.iter().any(|node| recalling.contains_key(&node.nodeid))
     }
 
-    /// Calls `then` behind the recalls so far.
+    /// Calls `then` after the recalls so far.
     pub(super) fn queue(&self, then: impl FnOnce() + Send + 'static) {
         self.recall(Vec::new(), move |_| then());
     }

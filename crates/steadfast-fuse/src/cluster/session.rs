@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::executors::{Executors, Received, Source};
+use super::executors::{Executors, Incoming, Source};
 use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told, Writer};
 use super::link::{Authority, Link, wait_until_sure};
 use super::sent_recalls::SentRecalls;
@@ -212,7 +212,7 @@ impl PeerSession {
     }
 
     /// A frame of the peer. Waits while too many requests about pages wait for a thread.
-    fn receive(&self, frame: RequestFrame) -> Received {
+    fn receive(&self, frame: RequestFrame) -> Incoming {
         {
             let mut inner = self.inner();
             match frame.kind {
@@ -221,13 +221,13 @@ impl PeerSession {
                     inner.requests.retain(|number, state| {
                         matches!(state, RequestState::Running) || pending.contains(number)
                     });
-                    return Received::Done;
+                    return Incoming::Done;
                 }
                 FrameKind::Recalled => {
                     let done = inner.recalls.confirm(frame.number);
                     drop(inner);
                     drop(done);
-                    return Received::Done;
+                    return Incoming::Done;
                 }
                 _ => {
                     for number in &frame.numbers {
@@ -238,13 +238,13 @@ impl PeerSession {
             if frame.kind == FrameKind::Request {
                 match inner.requests.get(&frame.number) {
                     // The answer comes over the present connection.
-                    Some(RequestState::Running) => return Received::Done,
+                    Some(RequestState::Running) => return Incoming::Done,
                     Some(RequestState::Answered(answer)) => {
                         let answer = answer.clone();
                         self.give(inner, answer, opcode_of(&frame));
-                        return Received::Done;
+                        return Incoming::Done;
                     }
-                    None if inner.requests.len() >= REQUESTS_MAX => return Received::Refused,
+                    None if inner.requests.len() >= REQUESTS_MAX => return Incoming::Refused,
                     None => drop(inner.requests.insert(frame.number, RequestState::Running)),
                 }
             }
@@ -261,9 +261,9 @@ impl PeerSession {
             waits.then(|| inner.page_queue.clone())
         };
         match about_pages {
-            None => Received::Execute(frame),
-            Some(Some(queue)) if queue.send(frame).is_ok() => Received::Done,
-            Some(_) => Received::Refused,
+            None => Incoming::Execute(frame),
+            Some(Some(queue)) if queue.send(frame).is_ok() => Incoming::Done,
+            Some(_) => Incoming::Refused,
         }
     }
 
@@ -395,7 +395,7 @@ impl PeerSession {
 fn execute_all(session: &Weak<PeerSession>, executors: &Executors) {
     set_io_flusher();
     let Ok(mut memory) = Pages::new(DATA_MAX / PAGE) else { return };
-    let receive = |frame| session.upgrade().map_or(Received::Refused, |here| here.receive(frame));
+    let receive = |frame| session.upgrade().map_or(Incoming::Refused, |here| here.receive(frame));
     let broken = |connection| {
         if let Some(session) = session.upgrade() {
             session.disconnect(connection);

@@ -1,7 +1,7 @@
 //! [`Spares`]: attributes that an answer of the owner has told, for the next request that asks.
 //!
 //! The kernel may not keep the attributes of most answers ([`super::keeper`]). It asks again at
-//! once: behind CREATE and LOOKUP, or for each of two checks of a permission. The owner has
+//! once: after CREATE and LOOKUP, or for each of two checks of a permission. The owner has
 //! delegated them to this node all the same. So this node gives the next GETATTR the same ones,
 //! once, and the kernel keeps nothing of that.
 //!
@@ -188,7 +188,7 @@ impl Spares {
             })
         });
         self.touch(touched(request), next);
-        // Behind that: what such an answer tells is from behind the change.
+        // Behind that: what such an answer tells is from after the change.
         for (nodeid, spare) in spares.into_iter().flatten() {
             self.put(nodeid, spare);
         }

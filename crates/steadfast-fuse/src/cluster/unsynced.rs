@@ -4,7 +4,7 @@
 //! a surviving node must not be told otherwise. Its open files are stale then (node ids contain the
 //! term), so their fsync fails. But a program may open a file again: rename, takeover, open of the
 //! directory, fsync. Or it may have the root directory open, whose node id never changes. So each
-//! node remembers what its kernel has changed. Behind a takeover the first fsync of each such inode
+//! node remembers what its kernel has changed. After a takeover the first fsync of each such inode
 //! fails with ESTALE, and so does the first `transact`.
 //!
 //! Each answer says how many changes the volume had accepted and how many of them were durable

@@ -68,7 +68,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         else {
             return;
         };
-        // The order matters: a change of the mask behind this look is seen by the delegations.
+        // The order matters: a change of the mask after this look is seen by the delegations.
         if !is_snapshot(opened.nodeid)
             && self.lost.peek(opened.nodeid).is_none()
             && !self.volume.mask().contains(TransactionMask::CLOSE)

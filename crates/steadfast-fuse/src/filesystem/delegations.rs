@@ -31,7 +31,7 @@ const VALID: Duration = Duration::from_millis(500);
 pub(crate) const LATE: Duration = Duration::from_millis(100);
 /// The kernel counts in ticks of up to 10 ms, and rounds up.
 const TICKS: Duration = Duration::from_millis(20);
-/// How long a node may answer closes, behind the request that it is told with.
+/// How long a node may answer closes, after the request that it is told with.
 pub(crate) const CLOSES_VALID: Duration = Duration::from_millis(300);
 /// Most inodes that are known. Beyond them there are no new delegations.
 const INODES_MAX: usize = 1 << 16;

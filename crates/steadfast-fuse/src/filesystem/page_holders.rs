@@ -4,13 +4,13 @@
 //! else, and written without them. But a mapping, and splice(2), which sendfile(2) uses, always
 //! read through pages. The kernel does not ask again for what it has in a page. So the pages of
 //! other kernels are recalled before data changes. A kernel may read a page again in between, so
-//! they are recalled behind the change, too, before it is answered.
+//! they are recalled after the change, too, before it is answered.
 //!
 //! Invariants:
 //! - A kernel that has a page of a file is a holder: it becomes one before its read is executed.
 //! - A holder stays one until it has dropped the pages that it had when it was told to. A second
 //!   change waits for that, too.
-//! - An answer about attributes comes behind the recall of each change that it may tell of, unless
+//! - An answer about attributes comes after the recall of each change that it may tell of, unless
 //!   that takes longer than [`CHANGE_WAIT`]. The kernel would take a larger size while it has pages
 //!   that end at the smaller one.
 //!
@@ -106,7 +106,7 @@ pub(super) struct Rewrite {
 }
 
 impl PageHolders {
-    /// Lives until the recall behind a change has begun.
+    /// Lives until the recall after a change has begun.
     fn changing_now(&self, inode: InodeNumber) -> Changing<'_> {
         *self.changing().entry(inode).or_default() += 1;
         Changing(self, inode)

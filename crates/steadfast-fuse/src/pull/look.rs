@@ -1,7 +1,7 @@
 //! The helper process looks at the attributes of a file, so that the kernel takes them.
 //!
 //! The kernel drops an answer about attributes that a notification has overtaken, and goes on with
-//! the size that it has. A cached read would end there, or show zero bytes behind the end. So the
+//! the size that it has. A cached read would end there, or show zero bytes past the end. So the
 //! helper asks before each notification about pages, as a program does. It compares the size that
 //! it is told with the one that the kernel has then. A larger size is taken behind the
 //! notification: pages that end at the smaller one would show zero bytes.

@@ -110,7 +110,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn activity(&self) -> Result<Activity> {
         self.lifecycle.check_open()?;
         self.replay_overlay()?;
-        let superblock = &self.store.superblock_now();
+        let superblock = &self.store.device.superblock_now();
         let block_size = u64::from(superblock.block_size);
         let (transaction_points, checkpoints) = {
             let tally = self.tally.lock();
@@ -132,7 +132,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             pending_keys: working.pending.len() as u64,
             pending_bytes: working.pending.bytes() as u64,
             pending_overflow: working.pending.overflow(),
-            unflushed_bytes: u64::from(self.store.unflushed()),
+            unflushed_bytes: u64::from(self.store.device.unflushed()),
             cache: self.store.cache_use(),
             inodes: working.inodes,
             space: SpaceUse {
@@ -146,7 +146,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 free: space.available(),
             },
             reserve_blocks: superblock.reserve_blocks,
-            repaired_reads: u64::from(self.store.bad_copies()),
+            repaired_reads: u64::from(self.store.device.bad_copies()),
             rollbacks: u64::from(self.incarnation.load(Ordering::Acquire)),
             poisoned: self.lifecycle.has_failed(),
         })

@@ -88,7 +88,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         };
 
         let pinned = self.pins.lock();
-        let early = origin != Origin::Replay && self.store.wants_discards_early();
+        let early = origin != Origin::Replay && self.store.device.wants_discards_early();
         for run in &blocks.freed {
             working.space.free_data(*run, &pinned);
             if early {
@@ -248,7 +248,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Batch { runs, dead, origin, .. }: &Batch<'_>,
     ) -> Result<bool> {
         let nodes = working.scratch.copies.len();
-        let copies = usize::from(self.store.superblock.metadata_copies);
+        let copies = usize::from(self.store.device.superblock.metadata_copies);
         let shared = (nodes as u64).min(working.snapshots.shared_nodes) as usize;
         if let Origin::Operation(class) = *origin {
             let dead = (dead + shared * copies) as u64;
@@ -291,7 +291,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Largest payload of one log record: a quarter of the log, so that one record never fills it.
     /// And half of the memory for nodes: a record is in memory as a whole when it is replayed.
     pub(super) fn record_limit(&self) -> usize {
-        let superblock = &self.store.superblock;
+        let superblock = &self.store.device.superblock;
         let log = superblock.log.count * u64::from(superblock.block_size);
         let nodes = self.store.node_memory() as u64;
         (log / crate::log::RECORD_SHARE)
@@ -316,7 +316,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.store.keep(&visited)?;
         // The cache is their only owner now, so they are changed in place.
         visited.iter_mut().for_each(|visited| visited.node = None);
-        let count = self.store.superblock.node_blocks();
+        let count = self.store.device.superblock.node_blocks();
         let space = &working.space;
         let run = |start: BlockAddress| BlockRun { start, count };
         let changed = change(&mut TreeWriter {
@@ -332,7 +332,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 let counted =
                     |run| confined.as_ref().is_none_or(|groups| space.is_dirty_or_in(run, groups));
                 let mut runs = pointer.copies().map(run);
-                runs.all(|run| self.store.contains(run) && space.is_loaded(run) && counted(run))
+                runs.all(|run| {
+                    self.store.device.contains(run) && space.is_loaded(run) && counted(run)
+                })
             },
         });
         self.store.let_go(&visited);
@@ -365,11 +367,11 @@ pub(super) fn check_recorded<M: Medium, P: Platform>(
     key: &Key,
     value_len: Option<usize>,
 ) -> Result<()> {
-    let damaged = |reason| Error::CorruptLog { address: store.superblock.log.start, reason };
+    let damaged = |reason| Error::CorruptLog { address: store.device.superblock.log.start, reason };
     if !is_recorded(key) {
         return Err(damaged("log record with a key that is in none"));
     }
-    if value_len.is_some_and(|length| length > store.superblock.value_len_max()) {
+    if value_len.is_some_and(|length| length > store.device.superblock.value_len_max()) {
         return Err(damaged("value longer than a node"));
     }
     Ok(())

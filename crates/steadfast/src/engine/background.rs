@@ -110,18 +110,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Discards some of the blocks that checkpoints have freed: up to `bytes`, or until the medium
     /// has done as much upkeep of its own. Returns `false` if there were none.
     pub(super) fn discard_step(&self, bytes: u64) -> bool {
-        let block_size = u64::from(self.store.superblock.block_size);
+        let block_size = u64::from(self.store.device.superblock.block_size);
         let mut left = (bytes / block_size).max(1);
         // Held throughout: these blocks must not be reserved meanwhile.
         let mut working = self.working.lock();
         let mut any = false;
-        let upkeep = self.store.upkeep();
+        let upkeep = self.store.device.upkeep();
         while let Some(run) = working.space.next_discard(left) {
             // A discard is advice: its failure loses nothing.
-            let _ = self.store.medium.discard(run.start.0 * block_size, run.count * block_size);
+            let _ =
+                self.store.device.medium.discard(run.start.0 * block_size, run.count * block_size);
             left -= run.count;
             any = true;
-            if left == 0 || self.store.is_beyond(upkeep, bytes) {
+            if left == 0 || self.store.device.is_beyond(upkeep, bytes) {
                 break;
             }
         }
@@ -134,7 +135,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let sequence = self.working.lock().sequence;
         let commit = self.commit.lock();
-        let elapsed = self.store.platform.monotonic_ms().saturating_sub(commit.last_ms);
+        let elapsed = self.store.device.platform.monotonic_ms().saturating_sub(commit.last_ms);
         commit.committed < sequence && elapsed >= u64::from(self.parameters.timer_ms())
     }
 }

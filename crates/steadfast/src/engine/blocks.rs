@@ -68,10 +68,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         };
         // An operation makes valid extents only, so a bad new one comes from the log.
         let damaged_log = Error::CorruptLog {
-            address: self.store.superblock.log.start,
+            address: self.store.device.superblock.log.start,
             reason: "extent out of range",
         };
-        let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.contains(*run));
+        let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.device.contains(*run));
         // Where the number of references rises or falls, and which removed extents a snapshot may
         // hold.
         let mut steps: Vec<(u64, i64)> = Vec::new();
@@ -190,7 +190,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let (first, _) = Key::kind_range(InodeNumber::SYSTEM, Kind::SharedExtent);
         let key = |block: u64| Key::shared_extent(BlockAddress(block));
         let decode = |key: Key, value: &[u8]| {
-            Shared::decode(key.suffix(), value, |run| self.store.contains(run))
+            Shared::decode(key.suffix(), value, |run| self.store.device.contains(run))
         };
         if let Some((at, value)) = self.store.previous(root, &first, &key(start))? {
             let before = decode(at, &value)?;

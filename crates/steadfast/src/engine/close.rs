@@ -21,7 +21,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let result = if commits { self.checkpoint_now() } else { Ok(()) };
         while commits && result.is_ok() && self.discard_step(u64::MAX) {}
         // Makes the second copy of the last metaroot durable.
-        let result = if commits { result.and_then(|()| self.store.flush()) } else { result };
+        let result = if commits { result.and_then(|()| self.store.device.flush()) } else { result };
         self.lifecycle.enter(Lifecycle::Closed);
         result
     }

@@ -36,12 +36,12 @@ impl<M: Medium, P: Platform> Drop for PinGuard<'_, M, P> {
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// As it was when the volume was opened.
     pub(crate) fn superblock(&self) -> &Superblock {
-        &self.store.superblock
+        &self.store.device.superblock
     }
 
     /// With the present size of the volume.
     pub(crate) fn superblock_now(&self) -> Superblock {
-        self.store.superblock_now()
+        self.store.device.superblock_now()
     }
 
     /// Nodes and blocks, for the checker.
@@ -91,21 +91,21 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     pub(crate) fn read_blocks(&self, start: BlockAddress, buffer: &mut [u8]) -> Result<()> {
-        self.store.read_blocks(start, buffer)
+        self.store.device.read_blocks(start, buffer)
     }
 
     pub(crate) fn write_blocks(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
-        self.store.write_blocks(start, data)
+        self.store.device.write_blocks(start, data)
     }
 
     /// Writes into blocks of an unwritten extent. The caller publishes them as written afterwards.
     pub(crate) fn write_blocks_in_place(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
-        self.store.write_blocks(start, data)?;
-        self.store.note_in_place();
+        self.store.device.write_blocks(start, data)?;
+        self.store.device.note_in_place();
         Ok(())
     }
 
     pub(crate) fn crc(&self, bytes: &[u8]) -> u32 {
-        self.store.crc(bytes)
+        self.store.device.crc(bytes)
     }
 }

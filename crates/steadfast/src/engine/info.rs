@@ -90,17 +90,17 @@ pub struct Statistics {
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// The medium below.
     pub(crate) fn medium(&self) -> &M {
-        &self.store.medium.0
+        &self.store.device.medium.0
     }
 
     /// The platform.
     pub(crate) fn platform(&self) -> &P {
-        &self.store.platform
+        &self.store.device.platform
     }
 
     /// Longest name of a file, bytes.
     pub(crate) fn name_max(&self) -> usize {
-        self.store.superblock.name_max()
+        self.store.device.superblock.name_max()
     }
 
     /// Parameters and state.
@@ -111,7 +111,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let working = self.working.lock();
             (working.checkpointed.generation.0, working.log.used(), working.sequence)
         };
-        let superblock = &self.store.superblock_now();
+        let superblock = &self.store.device.superblock_now();
         let label = superblock.label.split(|byte| *byte == 0).next().unwrap_or_default();
         VolumeInfo {
             version: superblock.version,
@@ -130,7 +130,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             log_used: log_used * u64::from(superblock.block_size),
             transaction_points: points,
             uncommitted: sequence.saturating_sub(committed),
-            repaired_reads: u64::from(self.store.bad_copies()),
+            repaired_reads: u64::from(self.store.device.bad_copies()),
             superblock_damaged: self.superblock_damaged,
             mask: self.parameters.mask(),
             timer_ms: self.parameters.timer_ms(),
@@ -147,11 +147,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.ensure_writable()?;
         self.lifecycle.check_not_held()?;
         self.check_other_writer(true)?;
-        let (store, old) = (&self.store, self.store.superblock_now());
+        let (store, old) = (&self.store, self.store.device.superblock_now());
         let mut new = old.clone();
         new.set_label(label)?;
-        new.replace(&old, &store.medium, &store.platform)?;
-        store.set_superblock(&new);
+        new.replace(&old, &store.device.medium, &store.device.platform)?;
+        store.device.set_superblock(&new);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.lifecycle.check_open()?;
         self.lifecycle.check_shown()?;
         self.replay_overlay()?;
-        let superblock = &self.store.superblock_now();
+        let superblock = &self.store.device.superblock_now();
         let working = self.working.lock();
         let blocks = superblock.usable_blocks();
         let free = blocks.saturating_sub(working.space.used());
@@ -179,7 +179,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 .min(free),
             blocks_snapshots: working.snapshots.blocks,
             blocks_almost_free: working.space.almost_free(),
-            blocks_reserved: working.reserved_for_data(&self.store.superblock),
+            blocks_reserved: working.reserved_for_data(&self.store.device.superblock),
             inodes: working.inodes,
             name_max: self.name_max() as u32,
         })

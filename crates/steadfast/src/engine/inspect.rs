@@ -39,7 +39,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// places.
     pub(crate) fn with_fixed_places<T>(&self, work: impl FnOnce(&Superblock) -> T) -> T {
         let _commit = self.commit.lock();
-        work(&self.store.superblock_now())
+        work(&self.store.device.superblock_now())
     }
 
     /// Verifies both copies of the newest metaroot. Returns the bad ones by offset and generation,
@@ -57,13 +57,22 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         for offset in superblock.metaroot_offsets(durable.generation.0) {
             *read += superblock.cell_size();
             let good = || {
-                Metaroot::read_copy(&store.medium, superblock, &store.platform, offset)
-                    == SlotCopy::Valid(durable)
+                Metaroot::read_copy(
+                    &store.device.medium,
+                    superblock,
+                    &store.device.platform,
+                    offset,
+                ) == SlotCopy::Valid(durable)
             };
             if !good() {
                 let written = self.may_repair()
                     && durable
-                        .write_copy(&store.medium, superblock, &store.platform, offset)
+                        .write_copy(
+                            &store.device.medium,
+                            superblock,
+                            &store.device.platform,
+                            offset,
+                        )
                         .is_ok();
                 bad.push((offset, durable.generation, written && good()));
             }

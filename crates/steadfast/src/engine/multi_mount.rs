@@ -76,7 +76,7 @@ impl OwnContent {
     }
 
     fn log_has_changed<M: Medium, P: Platform>(&self, store: &Store<M, P>) -> bool {
-        let count = store.superblock.log.count;
+        let count = store.device.superblock.log.count;
         let changed = |(back, known): (usize, &Option<u32>)| {
             let found =
                 block_before(&self.next, back, count).and_then(|block| beginning_of(store, block));
@@ -84,8 +84,9 @@ impl OwnContent {
         };
         self.tail.iter().enumerate().any(changed)
             || count > TAIL as u64
-                && log::glance(store, self.next.block)
-                    .is_some_and(|bytes| log::continues(&bytes, store.volume_id(), &self.next))
+                && log::glance(store, self.next.block).is_some_and(|bytes| {
+                    log::continues(&bytes, store.device.volume_id(), &self.next)
+                })
     }
 
     /// Notes this writer's own record: it is at block `at` of the log, which continues at `next`.
@@ -96,8 +97,8 @@ impl OwnContent {
         record: &[u8],
         next: &LogPosition,
     ) {
-        let count = store.superblock.log.count;
-        let block_size = store.superblock.block_size as usize;
+        let count = store.device.superblock.log.count;
+        let block_size = store.device.superblock.block_size as usize;
         let known = |block: u64| {
             let before =
                 (0..TAIL).find(|back| block_before(&self.next, *back, count) == Some(block))?;
@@ -107,7 +108,7 @@ impl OwnContent {
             let block = block_before(next, back, count)?;
             let start = ((block + count - at) % count) as usize * block_size;
             match record.get(start..start + log::glance_size(store)) {
-                Some(bytes) => Some(store.crc(bytes)),
+                Some(bytes) => Some(store.device.crc(bytes)),
                 None => known(block),
             }
         };
@@ -123,12 +124,12 @@ fn block_before(position: &LogPosition, back: usize, count: u64) -> Option<u64> 
 
 /// The checksum of the beginning of a block of the log.
 fn beginning_of<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option<u32> {
-    log::glance(store, block).map(|bytes| store.crc(&bytes))
+    log::glance(store, block).map(|bytes| store.device.crc(&bytes))
 }
 
 /// The time, milliseconds. Never 0, which stands for never.
 fn now_ms<M: Medium, P: Platform>(store: &Store<M, P>) -> u32 {
-    (store.platform.monotonic_ms() as u32).max(1)
+    (store.device.platform.monotonic_ms() as u32).max(1)
 }
 
 impl<P: Platform> MountWatch<P> {
@@ -145,7 +146,7 @@ impl<P: Platform> MountWatch<P> {
 
     /// Whether there may be another writer at all.
     fn may_be_shared<M: Medium>(&self, store: &Store<M, P>) -> bool {
-        !self.read_only && (self.shared || store.medium.may_be_shared())
+        !self.read_only && (self.shared || store.device.medium.may_be_shared())
     }
 
     /// Takes the present content of the medium as this writer's own.
@@ -231,7 +232,7 @@ impl<P: Platform> MountWatch<P> {
     /// Runs `discard`, after which blocks of the log may read as anything: they are no longer
     /// checked.
     pub(super) fn discard_checked<M: Medium>(&self, store: &Store<M, P>, discard: impl FnOnce()) {
-        if self.may_be_shared(store) && store.medium.wants_discards() {
+        if self.may_be_shared(store) && store.device.medium.wants_discards() {
             let mut others = self.others.lock();
             others.tail = [None; TAIL];
             discard();
@@ -256,8 +257,11 @@ impl<P: Platform> MountWatch<P> {
         if !is_made || planted(Sabotage::TrustToBeAlone) {
             return Ok(());
         }
-        if others.durable.is_overtaken(&store.medium, &store.superblock_now(), &store.platform)
-            || others.log_has_changed(store)
+        if others.durable.is_overtaken(
+            &store.device.medium,
+            &store.device.superblock_now(),
+            &store.device.platform,
+        ) || others.log_has_changed(store)
         {
             return Err(lifecycle.fail_with(SECOND_WRITER, Error::Poisoned(SECOND_WRITER)));
         }

@@ -36,7 +36,7 @@ impl Working {
 
     /// As [`empty_pool`](Self::empty_pool), but `nodes` stay set aside.
     pub(super) fn trim_pool<M: Medium, P: Platform>(&mut self, store: &Store<M, P>, nodes: u64) {
-        let count = store.superblock.node_blocks();
+        let count = store.device.superblock.node_blocks();
         let nodes = usize::try_from(nodes).unwrap_or(usize::MAX);
         while let Some(addresses) = self.pool.pop_beyond(nodes) {
             for start in addresses.into_iter().filter(|address| *address != BlockAddress::NONE) {
@@ -84,7 +84,7 @@ impl Working {
     ) -> Result<()> {
         self.fill_pool(store, roots, nodes as u64)?;
         // After the pool, because the search for its addresses may evict groups from memory.
-        let count = store.superblock.node_blocks();
+        let count = store.device.superblock.node_blocks();
         let Working { scratch, pool, space, .. } = self;
         let (copies, needed) = (&scratch.copies, &mut scratch.runs);
         needed.clear();
@@ -116,7 +116,7 @@ impl Working {
             self.prepare_new_nodes(store, nodes)?;
         }
         if SNAPSHOTS && self.snapshots.newest.0 > 0 {
-            let copies = usize::from(store.superblock.metadata_copies);
+            let copies = usize::from(store.device.superblock.metadata_copies);
             self.pending_dead.reserve(plan.dead_entries + plan.released * copies)?;
         }
         self.scratch.reserve(roots.working.height)?;
@@ -130,7 +130,7 @@ impl Working {
         nodes: usize,
     ) -> Result<()> {
         store.evict_for(nodes);
-        self.pool.reserve_nodes(nodes, store.superblock.node_size as usize)
+        self.pool.reserve_nodes(nodes, store.device.superblock.node_size as usize)
     }
 
     /// Enters the nodes that a change took and released into the bitmaps, which are in memory.
@@ -138,7 +138,7 @@ impl Working {
     #[inline(never)]
     pub(super) fn enter_nodes<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
         let (taken, mut released) = self.pool.take_lists();
-        let count = store.superblock.node_blocks();
+        let count = store.device.superblock.node_blocks();
         let run = |address: BlockAddress| BlockRun { start: address, count };
         released.retain(|pointer| {
             let held = self.belongs_to_snapshot(pointer.generation);

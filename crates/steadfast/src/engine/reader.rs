@@ -97,6 +97,6 @@ impl<M: Medium, P: Platform> KeyspaceRead for Reader<'_, M, P> {
     }
 
     fn value_len_max(&self) -> usize {
-        self.engine.store.superblock.value_len_max()
+        self.engine.store.device.superblock.value_len_max()
     }
 }

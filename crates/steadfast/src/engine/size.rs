@@ -23,16 +23,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn size_least(&self) -> u64 {
         // If this fails, the operation that needs the result fails too.
         let _ = self.replay_overlay();
-        let superblock = self.store.superblock_now();
+        let superblock = self.store.device.superblock_now();
         let working = self.working.lock();
         let used = working.space.used();
         let root = self.view.read().root;
-        let slack = working.freeze_cost(&self.store.superblock, &root, More::default());
+        let slack = working.freeze_cost(&self.store.device.superblock, &root, More::default());
         let fixed = superblock.first_block() + superblock.head_blocks();
         // The reserve is a 64th of the size, so computing it for twice the size is enough.
-        let node_cost = self.store.superblock.node_cost();
+        let node_cost = self.store.device.superblock.node_cost();
         let reserve = reserve_blocks((used + slack) * 2, superblock.block_size, node_cost)
-            + working.kept(&self.store.superblock);
+            + working.kept(&self.store.device.superblock);
         let blocks = (fixed + used + slack + reserve).max(crate::format::blocks_min(&superblock));
         (blocks * u64::from(superblock.block_size)).next_multiple_of(superblock.cell_size())
     }
@@ -61,7 +61,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             switch(&self.store, new).map_err(|error| {
                 self.lifecycle.fail_with("the superblock could not be written", error)
             })?;
-            self.store.set_superblock(new);
+            self.store.device.set_superblock(new);
             working.space.grow(new);
             Ok(())
         });
@@ -76,8 +76,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let root = self.view.read().root;
         // On a full volume the owner can still remove files. The same must hold after the
         // resize.
-        let kept = new.reserve_blocks + working.kept(&self.store.superblock);
-        let spare = working.freeze_cost(&self.store.superblock, &root, More::default()) + kept;
+        let kept = new.reserve_blocks + working.kept(&self.store.device.superblock);
+        let spare =
+            working.freeze_cost(&self.store.device.superblock, &root, More::default()) + kept;
         if !working.space.fits_below(limit, spare) {
             return Err(Error::NoSpace);
         }
@@ -105,8 +106,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let switched = switch(&self.store, new).and_then(|()| {
             // A search for a superblock at the end of the medium must not find the old one.
             let blank = memory::zeroed(old.cell_size() as usize)?;
-            self.store.medium.write(old.second_offset(), &blank)?;
-            self.store.flush()
+            self.store.device.medium.write(old.second_offset(), &blank)?;
+            self.store.device.flush()
         });
         self.lifecycle.enter(Lifecycle::Closed);
         switched
@@ -121,7 +122,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // then look damaged, so it is erased.
         let [other_at, _] = new.metaroot_offsets(working.checkpointed.generation.0 + 1);
         let erased = memory::filled(ERASED, new.cell_size() as usize)?;
-        self.store.medium.write(other_at, &erased)?;
+        self.store.device.medium.write(other_at, &erased)?;
         write_structures(&self.store, &working, new)
     }
 
@@ -142,9 +143,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let changes =
             memory::collect(keys.iter().map(|key| PlannedChange { key: *key, value_len: None }))?;
         let plan = self.store.plan(&roots.working, working.generation, &changes)?;
-        let freeze = working.freeze_cost(&self.store.superblock, &roots.working, More::default());
-        if working.available(&self.store.superblock)
-            < plan.nodes * self.store.superblock.node_cost() + freeze
+        let freeze =
+            working.freeze_cost(&self.store.device.superblock, &roots.working, More::default());
+        if working.available(&self.store.device.superblock)
+            < plan.nodes * self.store.device.superblock.node_cost() + freeze
         {
             return Err(Error::NoSpace);
         }
@@ -179,12 +181,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let roots = self.roots(working);
         let kept = working.freeze_cost(
-            &self.store.superblock,
+            &self.store.device.superblock,
             &roots.working,
             More { groups: 2, dead: 0 },
         ) + 4 * u64::from(roots.working.height);
         let room = working
-            .available(&self.store.superblock)
+            .available(&self.store.device.superblock)
             .saturating_sub(kept)
             .min(working.space.available_for_data());
         if room == 0 {
@@ -201,7 +203,7 @@ fn write_structures<M: Medium, P: Platform>(
     working: &Working,
     new: &Superblock,
 ) -> Result<()> {
-    let (medium, platform) = (&store.medium, &store.platform);
+    let (medium, platform) = (&store.device.medium, &store.device.platform);
     let newest = &working.checkpointed;
     // The other slot is erased, because its blocks may hold file data that looks like a
     // metaroot.
@@ -210,11 +212,11 @@ fn write_structures<M: Medium, P: Platform>(
     medium.write(other_at, &memory::filled(ERASED, new.cell_size() as usize)?)?;
     newest.write_copy(medium, new, platform, newest_at)?;
     new.write_copy(medium, platform, new.second_offset())?;
-    store.flush()
+    store.device.flush()
 }
 
 /// From this write on the volume has its new size.
 fn switch<M: Medium, P: Platform>(store: &Store<M, P>, new: &Superblock) -> Result<()> {
-    new.write_copy(&store.medium, &store.platform, 0)?;
-    store.flush()
+    new.write_copy(&store.device.medium, &store.device.platform, 0)?;
+    store.device.flush()
 }

@@ -72,15 +72,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !self.has_budget(working, &roots, kept)? {
             return Err(Error::NoSpace);
         }
-        let blocks = blocks.min(working.available(&self.store.superblock).saturating_sub(kept));
+        let blocks =
+            blocks.min(working.available(&self.store.device.superblock).saturating_sub(kept));
         if blocks == 0 {
             return Err(Error::NoSpace);
         }
-        let together = self.store.superblock.node_blocks() > 1;
+        let together = self.store.device.superblock.node_blocks() > 1;
         if working.space.available() < blocks {
             working.trim_pool(
                 &self.store,
-                if together { kept.div_ceil(self.store.superblock.node_cost()) } else { 0 },
+                if together { kept.div_ceil(self.store.device.superblock.node_cost()) } else { 0 },
             );
         }
         match working.space.reserve_data(&self.store, &roots, blocks, goal) {
@@ -178,7 +179,7 @@ impl<M: Medium, P: Platform> KeyspaceRead for Writer<'_, M, P> {
     }
 
     fn value_len_max(&self) -> usize {
-        self.engine.store.superblock.value_len_max()
+        self.engine.store.device.superblock.value_len_max()
     }
 }
 
@@ -196,6 +197,6 @@ impl<M: Medium, P: Platform> Keyspace for Writer<'_, M, P> {
     }
 
     fn now(&self) -> Timestamp {
-        self.engine.store.platform.now()
+        self.engine.store.device.platform.now()
     }
 }

@@ -374,7 +374,7 @@ mod tests {
         let put = (Kind::Inode as u8) << TAG_BITS | TAG_PUT;
         for malformed in [
             &[put | TAG_PLAIN, 1, 0, 200, 1, 7][..],
-            // A mask for bytes behind the end of the value, and a value longer than a payload
+            // A mask for bytes past the end of the value, and a value longer than a payload
             // allows.
             &[put, 1, 0, 3, 0x0f, 1, 2, 3, 4],
             &[put, 1, 0, 0x80, 0x80, 0x04, 0],

@@ -230,7 +230,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(0);
         };
         let mut whole = memory::copy(data)?;
-        // The rest of the last block is in the range too and reads as zeros, or lies behind the end
+        // The rest of the last block is in the range too and reads as zeros, or lies past the end
         // of the target.
         let padded =
             (data.len() as u64).next_multiple_of(parameters.block()).min(end - from.1) as usize;

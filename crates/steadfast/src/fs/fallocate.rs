@@ -86,7 +86,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         keep_size: bool,
     ) -> Result<()> {
         self.spill(inode)?;
-        // Extents that a truncation has left behind the end of the file are no allocation.
+        // Extents that a truncation has left past the end of the file are no allocation.
         self.finish_truncation(inode)?;
         let new_size = if keep_size { 0 } else { end };
         self.prepare_write(inode, new_size, None)?;
@@ -131,7 +131,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         self.check_space(inode, offset, end, true)?;
         self.spill(inode)?;
-        // Extents that a truncation has left behind the end of the file are no allocation.
+        // Extents that a truncation has left past the end of the file are no allocation.
         self.finish_truncation(inode)?;
         let to = parameters.blocks_for(end);
         let mut at = parameters.block_of(offset);
@@ -189,7 +189,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if attributes.has(FLAG_INLINE) {
             return self.zero(inode, offset, end.min(size).min(parameters.inline_max as u64));
         }
-        // Nothing behind the end of the file must be kept, so a range that reaches the end takes
+        // Nothing past the end of the file must be kept, so a range that reaches the end takes
         // the whole last block.
         let whole_end = if end >= size { end.next_multiple_of(block) } else { end / block * block };
         let whole_start = offset.next_multiple_of(block);

@@ -1,4 +1,4 @@
-//! Orphans: inodes without a name, or with extents behind their end, whose space is still to be
+//! Orphans: inodes without a name, or with extents past their end, whose space is still to be
 //! freed.
 //!
 //! The key is (0, Orphan, inode number), the value one byte, 0. The batch that makes the inode an
@@ -150,7 +150,7 @@ pub(crate) fn delete_step<K: Keyspace>(
     Ok(Progress::More)
 }
 
-/// Removes some of the extents behind the end of a file, and stores the inode.
+/// Removes some of the extents past the end of a file, and stores the inode.
 pub(crate) fn truncate_step<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,

@@ -1,5 +1,5 @@
 //! Prepares a file for a change of its data or size. Then it has no inline data where extents are
-//! to be, no extents behind its end, and no stale bytes in its last block. Nothing here changes
+//! to be, no extents past its end, and no stale bytes in its last block. Nothing here changes
 //! what a reader sees. Callers hold the inode's data lock.
 
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ use crate::volume::Volume;
 enum GrowthStep {
     /// The end of a truncation.
     Truncate,
-    /// Zeros behind its end, which is at this byte.
+    /// Zeros past its end, which is at this byte.
     ZeroTail(u64),
 }
 
@@ -106,7 +106,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok((attributes.has(FLAG_INLINE), step))
     }
 
-    /// Removes all extents that a truncation has left behind the end of the file.
+    /// Removes all extents that a truncation has left past the end of the file.
     #[inline(never)]
     pub(crate) fn finish_truncation(&self, inode: InodeNumber) -> Result<()> {
         let parameters = self.parameters();
@@ -124,7 +124,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Zeroes the bytes of the last block behind the end of the file.
+    /// Zeroes the bytes of the last block past the end of the file.
     fn zero_tail(&self, parameters: &Parameters, inode: InodeNumber, size: u64) -> Result<()> {
         match self.kept_in_tail(parameters, inode, size)? {
             Some(kept) => {

@@ -249,7 +249,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// checksum. Reports the bad copies.
     #[inline(never)]
     fn read_other_copy(&self, position: u64, bytes: &mut [u8], expected: u32) -> bool {
-        let medium = &self.engine.store().medium;
+        let medium = &self.engine.store().device.medium;
         let copies = medium.copies();
         if copies < 2 {
             return false;

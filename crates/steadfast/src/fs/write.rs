@@ -18,10 +18,10 @@ use crate::error::{Error, Result};
 use crate::format::extent::{Checksums, written_blocks_max};
 use crate::format::inode::{FILE_SIZE_MAX, FLAG_INLINE, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::extent_map::{self, Mapped};
+use crate::fs::extent_map;
 use crate::fs::parameters::Parameters;
 use crate::fs::publish::{self, NewRun, Parts, WritePlan, extents_needed};
-use crate::fs::write_buffer::WriteBuffer;
+use crate::fs::write_buffer::{Old, WriteBuffer};
 use crate::mask::TransactionMask;
 use crate::memory::{self, Short};
 use crate::platform::Platform;
@@ -37,36 +37,6 @@ const OLD_EXTENTS_MAX: usize = 48;
 
 /// Blocks that are written in place, and blocks that are read.
 type Pins<'a, M, P> = (PinGuard<'a, M, P>, Option<PinGuard<'a, M, P>>);
-
-/// The state that a write replaces.
-pub(super) struct Old {
-    /// Extents in the range, in order.
-    pub extents: Vec<Mapped>,
-    /// End of the range: the requested end, or less if there are many extents.
-    pub end: u64,
-    /// Where the blocks of the file before the range end on the volume.
-    goal: Option<BlockAddress>,
-    /// Bytes of inline data, with which the range then starts.
-    pub inline: usize,
-    /// Size of the file.
-    pub size: u64,
-}
-
-impl Old {
-    /// Blocks from `at` on that cannot be written in place.
-    fn missing(&self, at: u64) -> u64 {
-        let unwritten = self.extents.iter().filter(|mapped| mapped.extent.unwritten);
-        let in_place =
-            unwritten.map(|mapped| mapped.end().min(self.end).saturating_sub(mapped.index.max(at)));
-        self.end.saturating_sub(at).saturating_sub(in_place.sum())
-    }
-
-    /// Number of blocks of the range that the file has.
-    fn mapped(&self, from: u64) -> u64 {
-        let parts = self.extents.iter();
-        parts.map(|mapped| mapped.end().min(self.end).saturating_sub(mapped.index.max(from))).sum()
-    }
-}
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// Writes all of `data` at byte `offset` or fails. `sync`: the descriptor has O_SYNC or

@@ -1,17 +1,48 @@
-//! The blocks of a write: the caller's bytes, and the old bytes of its first and its last block.
+//! The blocks of a write: those that it replaces, and their new content, which is the caller's bytes
+//! and old bytes in the first and the last block.
 
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
 use crate::error::Result;
+use crate::fs::extent_map::Mapped;
 use crate::fs::parameters::Parameters;
-use crate::fs::write::Old;
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
-use crate::types::InodeNumber;
+use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
+
+/// The state that a write replaces.
+pub(super) struct Old {
+    /// Extents in the range, in order.
+    pub extents: Vec<Mapped>,
+    /// End of the range: the requested end, or less if there are many extents.
+    pub end: u64,
+    /// Where the blocks of the file before the range end on the volume.
+    pub goal: Option<BlockAddress>,
+    /// Bytes of inline data, with which the range then starts.
+    pub inline: usize,
+    /// Size of the file.
+    pub size: u64,
+}
+
+impl Old {
+    /// Blocks from `at` on that cannot be written in place.
+    pub fn missing(&self, at: u64) -> u64 {
+        let unwritten = self.extents.iter().filter(|mapped| mapped.extent.unwritten);
+        let in_place =
+            unwritten.map(|mapped| mapped.end().min(self.end).saturating_sub(mapped.index.max(at)));
+        self.end.saturating_sub(at).saturating_sub(in_place.sum())
+    }
+
+    /// Number of blocks of the range that the file has.
+    pub fn mapped(&self, from: u64) -> u64 {
+        let parts = self.extents.iter();
+        parts.map(|mapped| mapped.end().min(self.end).saturating_sub(mapped.index.max(from))).sum()
+    }
+}
 
 /// The new content of whole blocks. The first and the last blocks, which also keep old bytes, are
 /// copies; between them are the caller's bytes.
@@ -100,7 +131,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let extents = old.extents.get(first..behind).unwrap_or_default();
         let written = extents.iter().all(|mapped| !mapped.extent.unwritten);
         if old.inline == 0 && written && parameters.blocks_for(end) <= old.end {
-            // Whole blocks are read into their place, also behind the end of the file.
+            // Whole blocks are read into their place, also past the end of the file.
             let whole = if at.is_multiple_of(block) {
                 length.next_multiple_of(block as usize).min(buffer.len())
             } else {

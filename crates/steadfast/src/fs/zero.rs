@@ -54,7 +54,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let parameters = self.parameters();
         let block = parameters.block();
         let old_size = Inode::load_regular(&self.engine.reader()?, inode)?.size;
-        // Nothing behind the end of the file must be kept, so a range that reaches the end takes
+        // Nothing past the end of the file must be kept, so a range that reaches the end takes
         // the whole last block.
         let reaches = end + u64::from(planted(Sabotage::HoleTakesLastByte)) >= old_size;
         let end = if reaches { end.next_multiple_of(block) } else { end };

@@ -140,7 +140,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         start: &LogPosition,
         room: u64,
     ) -> Result<core::result::Result<FoundGroup, Remains>> {
-        let ring = self.store.superblock.log.count;
+        let ring = self.store.device.superblock.log.count;
         let second = (start.block + 1) % ring;
         let first = self.look(start.block, start, room)?;
         let second = match &first {
@@ -181,7 +181,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
     /// Reads the header in block `at`. Returns whether it belongs to a record of at most `room`
     /// blocks of the group that begins at `start`.
     fn look(&mut self, at: u64, start: &LogPosition, room: u64) -> Result<Candidate> {
-        let block_size = u64::from(self.store.superblock.block_size);
+        let block_size = u64::from(self.store.device.superblock.block_size);
         if (RECORD_HEADER as u64).div_ceil(block_size) > room {
             return Ok(Candidate::Nothing);
         }
@@ -206,7 +206,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         if begun.header.index == 0 || room < 3 {
             return Ok(false);
         }
-        let behind = (begun.at + 2) % self.store.superblock.log.count;
+        let behind = (begun.at + 2) % self.store.device.superblock.log.count;
         // A block that is unreadable now is read again when the search reaches it.
         let Ok(bytes) = self.first_bytes(behind)? else { return Ok(false) };
         let end = LogPosition {
@@ -232,7 +232,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
             };
             memory::extend(&mut bytes, &rest)?;
         }
-        let record = Record::decode(&bytes, header.payload, |bytes| store.crc(bytes))?;
+        let record = Record::decode(&bytes, header.payload, |bytes| store.device.crc(bytes))?;
         let Some(record) = record.filter(Record::is_well_formed) else {
             return Ok(Candidate::Torn);
         };
@@ -244,7 +244,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
     }
 
     fn header(&self, bytes: &[u8]) -> Option<Header> {
-        Header::decode(bytes, self.store.volume_id())
+        Header::decode(bytes, self.store.device.volume_id())
     }
 
     /// Reads the bytes of a header in block `at`, with the bytes that the medium reads together
@@ -314,7 +314,8 @@ mod tests {
             let superblock = volume.engine.superblock().clone();
             let store = volume.engine.store();
             let durable =
-                Metaroot::read_newest(&store.medium, &superblock, &store.platform).unwrap();
+                Metaroot::read_newest(&store.device.medium, &superblock, &store.device.platform)
+                    .unwrap();
             medium.take_records();
             let found = scan(store, durable.log, durable.generation).unwrap();
             assert_eq!(found.points(), 150, "blocks of {block_size}");

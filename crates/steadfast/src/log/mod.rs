@@ -125,9 +125,9 @@ impl Log {
         erased.fill(ERASED);
         let next = self.has_budget(1).then_some(self.position.block);
         for block in spare.into_iter().chain(next) {
-            store.medium.write((self.region.start.0 + block) * self.block_size, &erased)?;
+            store.device.medium.write((self.region.start.0 + block) * self.block_size, &erased)?;
         }
-        Ok(store.medium.flush()?)
+        Ok(store.device.medium.flush()?)
     }
 
     /// Seals the next record and moves behind it, but writes nothing. Returns the block where the
@@ -139,7 +139,7 @@ impl Log {
         check_data: bool,
     ) -> (u64, Vec<u8>) {
         let position = LogPosition { previous: next.previous, ..self.position };
-        let (volume, crc) = (store.volume_id(), |bytes: &[u8]| store.crc(bytes));
+        let (volume, crc) = (store.device.volume_id(), |bytes: &[u8]| store.device.crc(bytes));
         let (bytes, digest) = next.body.finish(
             &position,
             next.index,
@@ -173,12 +173,12 @@ impl Log {
     /// The frozen state is durable, so its records are no longer needed. A medium that wants
     /// discards gets one. A discard is advice: its failure loses nothing.
     pub fn release_checkpointed<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
-        if store.medium.wants_discards() && self.frozen > 0 {
+        if store.device.medium.wants_discards() && self.frozen > 0 {
             let first = (self.position.block + self.region.count - self.used) % self.region.count;
             let head = self.frozen.min(self.region.count - first);
             let discard = |block: u64, count: u64| {
                 let offset = (self.region.start.0 + block) * self.block_size;
-                let _ = store.medium.discard(offset, count * self.block_size);
+                let _ = store.device.medium.discard(offset, count * self.block_size);
             };
             discard(first, head);
             if head < self.frozen {
@@ -192,12 +192,13 @@ impl Log {
 
 /// Writes a finished record at this block of the log. The caller flushes.
 pub fn write<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, record: &[u8]) -> Result<()> {
-    let (region, block_size) = (store.superblock.log, u64::from(store.superblock.block_size));
+    let (region, block_size) =
+        (store.device.superblock.log, u64::from(store.device.superblock.block_size));
     let first = (record.len() as u64).min((region.count - at) * block_size) as usize;
     let offset = |block: u64| (region.start.0 + block) * block_size;
-    store.medium.write_hinted(offset(at), &[&record[..first]], Temperature::Hot)?;
+    store.device.medium.write_hinted(offset(at), &[&record[..first]], Temperature::Hot)?;
     if first < record.len() {
-        store.medium.write_hinted(offset(0), &[&record[first..]], Temperature::Hot)?;
+        store.device.medium.write_hinted(offset(0), &[&record[first..]], Temperature::Hot)?;
     }
     Ok(())
 }
@@ -205,15 +206,19 @@ pub fn write<M: Medium, P: Platform>(store: &Store<M, P>, at: u64, record: &[u8]
 /// Bytes that [`glance`] reads: the header of a record, and the bytes that the medium reads with
 /// it.
 pub fn glance_size<M: Medium, P: Platform>(store: &Store<M, P>) -> usize {
-    RECORD_HEADER.next_multiple_of(store.medium.geometry().atomic_unit.max(1) as usize)
+    RECORD_HEADER.next_multiple_of(store.device.medium.geometry().atomic_unit.max(1) as usize)
 }
 
 /// The present beginning of a block of the log on the medium, whichever writer wrote it; `None` if
 /// it cannot be read.
 pub fn glance<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option<Vec<u8>> {
     let mut bytes = memory::zeroed(glance_size(store)).ok()?;
-    let block = store.superblock.log.start.0 + block;
-    store.medium.read_afresh(block * u64::from(store.superblock.block_size), &mut bytes).ok()?;
+    let block = store.device.superblock.log.start.0 + block;
+    store
+        .device
+        .medium
+        .read_afresh(block * u64::from(store.device.superblock.block_size), &mut bytes)
+        .ok()?;
     Some(bytes)
 }
 

@@ -18,9 +18,9 @@ pub(super) fn read_ring<M: Medium, P: Platform>(
     from: usize,
     to: usize,
 ) -> Result<Vec<u8>> {
-    let region = store.superblock.log;
-    let block_size = u64::from(store.superblock.block_size);
-    let to = to.next_multiple_of(store.medium.geometry().atomic_unit.max(1) as usize);
+    let region = store.device.superblock.log;
+    let block_size = u64::from(store.device.superblock.block_size);
+    let to = to.next_multiple_of(store.device.medium.geometry().atomic_unit.max(1) as usize);
     let mut bytes = memory::zeroed(to.saturating_sub(from))?;
     let ring = region.count * block_size;
     let start = at * block_size + from as u64;
@@ -29,9 +29,9 @@ pub(super) fn read_ring<M: Medium, P: Platform>(
     let first = until_end.min(bytes.len() as u64) as usize;
     let (head, tail) = bytes.split_at_mut(first);
     let origin = region.start.0 * block_size;
-    store.medium.read(origin + start, head)?;
+    store.device.medium.read(origin + start, head)?;
     if !tail.is_empty() {
-        store.medium.read(origin, tail)?;
+        store.device.medium.read(origin, tail)?;
     }
     Ok(bytes)
 }

@@ -61,10 +61,10 @@ pub struct LogContent {
     /// Behind the end, or in the spare block, are the remains of a record that was in flight: torn,
     /// or without its data.
     pub unfinished: bool,
-    /// Transaction points behind the end that were durable once: their group no longer has a whole
+    /// Transaction points past the end that were durable once: their group no longer has a whole
     /// record.
     pub damaged_points: u32,
-    /// The log may continue behind its end: the medium could not read what is there, or the data of
+    /// The log may continue past its end: the medium could not read what is there, or the data of
     /// the record there.
     pub unreadable: Option<Error>,
 }
@@ -110,7 +110,7 @@ impl LogContent {
         index: usize,
     ) -> Result<Vec<Mutation>> {
         let damaged = Error::CorruptLog {
-            address: store.superblock.log.start,
+            address: store.device.superblock.log.start,
             reason: "log record changed while it was replayed",
         };
         let Located { place, kept } = self.records.get(index).ok_or(damaged)?;
@@ -118,7 +118,7 @@ impl LogContent {
             return payload::mutations(payload, |_| true)?.ok_or(damaged);
         }
         let bytes = read_ring(store, place.block, 0, RECORD_HEADER + place.payload)?;
-        let record = Record::decode(&bytes, place.payload, |bytes| store.crc(bytes))?;
+        let record = Record::decode(&bytes, place.payload, |bytes| store.device.crc(bytes))?;
         drop(bytes);
         record.ok_or(damaged)?.mutations()?.ok_or(damaged)
     }
@@ -132,13 +132,13 @@ impl LogContent {
         keep: &mut usize,
     ) -> Result<()> {
         for extent in extents(found.record.payload()) {
-            if let Some(run) = decode_run(extent).filter(|run| store.contains(*run)) {
+            if let Some(run) = decode_run(extent).filter(|run| store.device.contains(*run)) {
                 self.runs.reserve(1)?;
                 self.runs.insert(run.start.0, run.end());
             }
             self.birth_max = self.birth_max.max(decode_birth(extent).unwrap_or_default());
         }
-        let ring = store.superblock.log.count;
+        let ring = store.device.superblock.log.count;
         let second = (self.end.block + 1) % ring;
         let spare = if found.place.block == second { self.end.block } else { second };
         self.spare = (found.record.index > 0).then_some(spare);
@@ -159,9 +159,9 @@ pub fn scan<M: Medium, P: Platform>(
     start: LogPosition,
     generation: Generation,
 ) -> Result<LogContent> {
-    let ring = store.superblock.log.count;
+    let ring = store.device.superblock.log.count;
     let mut found = LogContent::empty(start);
-    let cache = store.cache_use().capacity * store.superblock.node_size as usize;
+    let cache = store.cache_use().capacity * store.device.superblock.node_size as usize;
     let mut keep = KEPT_MAX.min(cache / 4);
     let mut finder = Finder::new(store);
     // A record is known to have been durable only if another one follows it.
@@ -221,7 +221,8 @@ fn accept_last<M: Medium, P: Platform>(
             }
             _ if !grouped => {}
             _ => {
-                let address = BlockAddress(store.superblock.log.start.0 + newest.place.block);
+                let address =
+                    BlockAddress(store.device.superblock.log.start.0 + newest.place.block);
                 let reason =
                     "the last record of the log lacks its data, and the one before it is damaged";
                 return Err(Error::CorruptLog { address, reason });
@@ -248,16 +249,16 @@ impl LogContent {
     }
 }
 
-/// How far behind the end of the log the search for stranded records goes.
+/// How far past the end of the log the search for stranded records goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stranded {
-    /// In this many bytes behind the end.
+    /// In this many bytes past the end.
     Near(u64),
     /// In the whole ring.
     Anywhere,
 }
 
-/// The highest LSN of a whole record in the ring that is behind the end of the log in `found`. The
+/// The highest LSN of a whole record in the ring that is past the end of the log in `found`. The
 /// log does not reach such a record. A record is written only after its predecessor is durable, so
 /// an earlier record existed and was damaged since.
 pub fn stranded<M: Medium, P: Platform>(
@@ -265,8 +266,8 @@ pub fn stranded<M: Medium, P: Platform>(
     found: &LogContent,
     reach: Stranded,
 ) -> Result<Option<Lsn>> {
-    let region = store.superblock.log;
-    let block_size = u64::from(store.superblock.block_size);
+    let region = store.device.superblock.log;
+    let block_size = u64::from(store.device.superblock.block_size);
     let end = &found.end;
     let blocks = match reach {
         Stranded::Near(bytes) => {
@@ -279,26 +280,32 @@ pub fn stranded<M: Medium, P: Platform>(
     let ring = region.count * block_size;
     let mut budget = 4 * ring;
     let mut highest = None;
-    headers(&store.medium, &store.superblock, (end.block, blocks), |block, start| {
-        let Start::Header(Header { lsn, epoch, payload, .. }) = start else { return Ok(()) };
-        // A record of an earlier mount: a later mount skipped what it wrote behind the end.
-        if lsn <= end.lsn || epoch < end.epoch || Some(lsn) <= highest {
-            return Ok(());
-        }
-        let length = RECORD_HEADER as u64 + payload as u64;
-        if length > ring / RECORD_SHARE || length > budget {
-            return Ok(());
-        }
-        budget -= length;
-        let Ok(bytes) = unless_unreadable(|| read_ring(store, block, 0, RECORD_HEADER + payload))?
-        else {
-            return Ok(());
-        };
-        if Record::decode(&bytes, payload, |bytes| store.crc(bytes))?.is_some() {
-            highest = Some(lsn);
-        }
-        Ok(())
-    })?;
+    headers(
+        &store.device.medium,
+        &store.device.superblock,
+        (end.block, blocks),
+        |block, start| {
+            let Start::Header(Header { lsn, epoch, payload, .. }) = start else { return Ok(()) };
+            // A record of an earlier mount: a later mount skipped what it wrote past the end.
+            if lsn <= end.lsn || epoch < end.epoch || Some(lsn) <= highest {
+                return Ok(());
+            }
+            let length = RECORD_HEADER as u64 + payload as u64;
+            if length > ring / RECORD_SHARE || length > budget {
+                return Ok(());
+            }
+            budget -= length;
+            let Ok(bytes) =
+                unless_unreadable(|| read_ring(store, block, 0, RECORD_HEADER + payload))?
+            else {
+                return Ok(());
+            };
+            if Record::decode(&bytes, payload, |bytes| store.device.crc(bytes))?.is_some() {
+                highest = Some(lsn);
+            }
+            Ok(())
+        },
+    )?;
     Ok(highest)
 }
 
@@ -318,11 +325,11 @@ fn data_is_there<M: Medium, P: Platform>(
     generation: Generation,
     unreadable: &mut Option<Error>,
 ) -> Result<bool> {
-    let granule = store.superblock.checksum_granule() as usize;
-    let granules_per_block = store.superblock.block_size as usize / granule;
+    let granule = store.device.superblock.checksum_granule() as usize;
+    let granules_per_block = store.device.superblock.block_size as usize / granule;
     let in_log = |error| match error {
         Error::CorruptMetadata { reason, .. } => {
-            Error::CorruptLog { address: store.superblock.log.start, reason }
+            Error::CorruptLog { address: store.device.superblock.log.start, reason }
         }
         other => other,
     };
@@ -336,7 +343,7 @@ fn data_is_there<M: Medium, P: Platform>(
         for checksums in extent.checksums.chunks(CHECKED_AT_ONCE / granule) {
             let read = || {
                 let mut buffer = memory::zeroed(checksums.len() * granule)?;
-                store.read_blocks(at, &mut buffer).map(|()| buffer)
+                store.device.read_blocks(at, &mut buffer).map(|()| buffer)
             };
             // The data was in flight together with the record, so an unreadable block was most
             // likely interrupted.
@@ -347,7 +354,7 @@ fn data_is_there<M: Medium, P: Platform>(
                     return Ok(false);
                 }
             };
-            let matches = |(bytes, checksum): (&[u8], &u32)| store.crc(bytes) == *checksum;
+            let matches = |(bytes, checksum): (&[u8], &u32)| store.device.crc(bytes) == *checksum;
             if !buffer.chunks_exact(granule).zip(checksums).all(matches) {
                 return Ok(false);
             }

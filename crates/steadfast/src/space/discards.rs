@@ -14,7 +14,7 @@
 //! Invariants:
 //! - nothing that is waiting or early is used by the committed state or a later one, a reader or an
 //!   operation;
-//! - a block leaves all sets before it is reserved again, or before it falls behind the end of a
+//! - a block leaves all sets before it is reserved again, or before it falls past the end of a
 //!   volume that becomes smaller;
 //! - the caller that discards holds the writer's lock meanwhile. Otherwise a block could be
 //!   reserved and written in between;

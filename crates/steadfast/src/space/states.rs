@@ -152,7 +152,8 @@ impl Space {
                 Err(_) => {}
             }
             // Without memory for the copy nothing is discarded; a discard is advice.
-            let before = store.medium.wants_discards().then(|| group.busy.copy().ok()).flatten();
+            let before =
+                store.device.medium.wants_discards().then(|| group.busy.copy().ok()).flatten();
             self.fill_busy(*index, group);
             if let Some(mut freed) = before {
                 // From here on they may be overwritten at any time, so a discard loses nothing

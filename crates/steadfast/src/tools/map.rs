@@ -50,7 +50,7 @@ pub struct MapCell {
 
 /// Where the fixed parts of the volume are.
 pub fn geometry<M: Medium, P: Platform>(volume: &Volume<M, P>) -> MapGeometry {
-    let superblock = volume.engine.store().superblock_now();
+    let superblock = volume.engine.store().device.superblock_now();
     MapGeometry {
         block_size: superblock.block_size,
         node_blocks: superblock.node_blocks(),
@@ -82,7 +82,9 @@ pub fn space<M: Medium, P: Platform>(
         return Err(Error::InvalidArgument("a map needs cells of at least one block"));
     }
     let covered = cell_blocks.saturating_mul(cells.len() as u64);
-    let end = start.saturating_add(covered).min(volume.engine.store().superblock_now().end_block());
+    let end = start
+        .saturating_add(covered)
+        .min(volume.engine.store().device.superblock_now().end_block());
     let mut from = from;
     for _ in 0..groups_max {
         if from >= end {
@@ -176,7 +178,7 @@ pub fn dead<M: Medium, P: Platform>(
         return Ok(None);
     };
     let store = volume.engine.store();
-    for entry in decode_dead_list(&value, |run| store.contains(run))? {
+    for entry in decode_dead_list(&value, |run| store.device.contains(run))? {
         visit(entry.run);
     }
     Ok(key.successor().filter(|next| *next <= last))

@@ -46,12 +46,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn grow(&self, size: u64) -> Result<()> {
         self.engine.ensure_writable()?;
         self.engine.lifecycle.check_not_held()?;
-        let old = self.engine.store().superblock_now();
+        let old = self.engine.store().device.superblock_now();
         let new = old.resized(size)?;
         if new.blocks <= old.blocks {
             return Err(Error::InvalidArgument("the new size is not larger than the volume"));
         }
-        let medium_size = self.engine.store().medium.geometry().size;
+        let medium_size = self.engine.store().device.medium.geometry().size;
         if medium_size < new.byte_size() {
             return Err(Error::Truncated { expected: new.byte_size(), found: medium_size });
         }
@@ -71,7 +71,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn shrink(&self, size: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         self.engine.ensure_writable()?;
         self.engine.lifecycle.check_not_held()?;
-        let old = self.engine.store().superblock_now();
+        let old = self.engine.store().device.superblock_now();
         let new = old.resized(size)?;
         if new.blocks >= old.blocks {
             return Err(Error::InvalidArgument("the new size is not smaller than the volume"));
@@ -93,7 +93,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// the copy at the end of the medium instead. That is the copy of `larger`, which is complete
     /// before and after the write.
     fn check_switch(&self, larger: &Superblock) -> Result<()> {
-        let geometry = self.engine.store().medium.geometry();
+        let geometry = self.engine.store().device.medium.geometry();
         let whole = geometry.atomic_unit as usize >= STRUCTURE_SIZE;
         let found_at_end = geometry.size - geometry.size % larger.cell_size() == larger.byte_size();
         if whole || found_at_end {
@@ -123,7 +123,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     fn move_nodes(&self, limit: u64, moved: &mut u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let node_blocks = self.engine.store().superblock.node_blocks();
+        let node_blocks = self.engine.store().device.superblock.node_blocks();
         let beyond = |start: BlockAddress| start.0 + node_blocks > limit;
         let root = self.engine.working_root();
         let mut stack = memory::copy(&[(root.pointer, root.level(), Key::MIN)])?;

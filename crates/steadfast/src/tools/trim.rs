@@ -40,7 +40,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `ReadOnly`, `Poisoned`; `CorruptMetadata`, `OutOfMemory`, and the medium's error.
     pub fn trim_step(&self, from: u64, to: u64, least: u64) -> Result<(u64, Option<u64>)> {
         self.engine.ensure_writable()?;
-        let superblock = self.engine.store().superblock_now();
+        let superblock = self.engine.store().device.superblock_now();
         let block_size = u64::from(superblock.block_size);
         let from = from.div_ceil(block_size).max(superblock.first_block());
         let end = superblock.end_block().min(to / block_size);
@@ -58,7 +58,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let mut discard = |start: u64, stop: u64| -> Result<()> {
                 let length = stop.saturating_sub(start) * block_size;
                 if length >= least.max(block_size) {
-                    self.engine.store().medium.discard(start * block_size, length)?;
+                    self.engine.store().device.medium.discard(start * block_size, length)?;
                     discarded += length;
                 }
                 Ok(())

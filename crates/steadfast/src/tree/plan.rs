@@ -97,7 +97,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         generation: Generation,
         changes: &[PlannedChange],
     ) -> Result<Plan> {
-        let capacity = item_capacity(self.superblock.node_size as usize);
+        let capacity = item_capacity(self.device.superblock.node_size as usize);
         let half = capacity / 2;
         let mut visited: Vec<Visited> = Vec::new();
         let mut splits = 0;

@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let lost =
             Error::CorruptMetadata { address: pointer.addresses[0], reason: "dirty node lost" };
         let node = self.freeze(pointer.addresses[0]).ok_or(lost)?;
-        let pointer = NodePointer { digest: digest_of(self.crc(node.bytes())), ..pointer };
+        let pointer = NodePointer { digest: digest_of(self.device.crc(node.bytes())), ..pointer };
         memory::push(sealed, SealedNode { pointer, node })?;
         Ok(pointer)
     }
@@ -96,7 +96,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         let mut writes: Vec<(BlockAddress, &[u8])> = memory::collect(copies)?;
         sort_by_key(&mut writes, |(address, _)| *address);
         let follows = |a: &(BlockAddress, &[u8]), b: &(BlockAddress, &[u8])| {
-            a.0.0 + self.superblock.node_blocks() == b.0.0
+            a.0.0 + self.device.superblock.node_blocks() == b.0.0
         };
         let mut pieces: Vec<&[u8]> = Vec::new();
         for run in writes.chunk_by(follows) {
@@ -106,7 +106,11 @@ impl<M: Medium, P: Platform> Store<M, P> {
                     memory::push(&mut pieces, *bytes)?;
                 }
                 // The next change below them soon writes them again elsewhere.
-                self.medium.write_hinted(self.byte_offset(part[0].0), &pieces, Temperature::Hot)?;
+                self.device.medium.write_hinted(
+                    self.device.byte_offset(part[0].0),
+                    &pieces,
+                    Temperature::Hot,
+                )?;
             }
         }
         Ok(())

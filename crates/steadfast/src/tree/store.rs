@@ -1,7 +1,6 @@
 //! The store: nodes on the device, verified when they are read, with a cache of nodes in front.
 
 use alloc::sync::Arc;
-use core::ops::Deref;
 
 use lock_api::Mutex;
 use steadfast_media::Medium;
@@ -29,19 +28,11 @@ const CACHE_NODES_MIN: usize = 16;
 
 /// See the module.
 pub struct Store<M: Medium, P: Platform> {
-    device: Device<M, P>,
+    /// The device below: blocks are read and written past the cache of nodes.
+    pub device: Device<M, P>,
     pub(super) cache: Mutex<P::Mutex, Cache>,
     /// Names and attributes of the working tree, in front of its nodes.
     pub dentries: DentryCache<P>,
-}
-
-/// The device below: blocks are read and written past the cache of nodes.
-impl<M: Medium, P: Platform> Deref for Store<M, P> {
-    type Target = Device<M, P>;
-
-    fn deref(&self) -> &Device<M, P> {
-        &self.device
-    }
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
@@ -65,7 +56,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// Memory that [`give_back`](Self::give_back) could free now, in bytes. 0 if the cache is in
     /// use at this moment.
     pub fn can_give_back(&self) -> usize {
-        let node = self.superblock.node_size as usize + NODE_OVERHEAD;
+        let node = self.device.superblock.node_size as usize + NODE_OVERHEAD;
         let usage = self.cache.try_lock().map(|cache| cache.usage());
         usage.map_or(0, |usage| (usage.nodes - usage.dirty) * node + self.dentries.memory_used())
     }
@@ -73,7 +64,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// Frees about `bytes` bytes of memory, if the caches have so many that can go: nodes, then
     /// names. Returns how many. Waits for no lock and allocates nothing.
     pub fn give_back(&self, bytes: usize) -> usize {
-        let node = self.superblock.node_size as usize + NODE_OVERHEAD;
+        let node = self.device.superblock.node_size as usize + NODE_OVERHEAD;
         let Some(mut cache) = self.cache.try_lock() else { return 0 };
         let freed = cache.give_back(bytes.div_ceil(node)) * node;
         drop(cache);
@@ -82,12 +73,12 @@ impl<M: Medium, P: Platform> Store<M, P> {
 
     /// Bytes of the nodes that the cache should hold.
     pub fn node_memory(&self) -> usize {
-        self.cache_use().capacity * self.superblock.node_size as usize
+        self.cache_use().capacity * self.device.superblock.node_size as usize
     }
 
     /// From now on `bytes` bytes of the cache's memory are used for something else.
     pub fn reduce_capacity(&self, bytes: usize) {
-        let node = self.superblock.node_size as usize + NODE_OVERHEAD;
+        let node = self.device.superblock.node_size as usize + NODE_OVERHEAD;
         self.cache.lock().reduce_capacity(bytes.div_ceil(node));
     }
 
@@ -202,8 +193,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// have it. All addresses are checked even if one copy is good, because the blocks of both are
     /// freed one day.
     pub(super) fn address_of(&self, pointer: &NodePointer) -> Result<BlockAddress> {
-        let count = self.superblock.node_blocks();
-        let is_bad = |start: BlockAddress| !self.contains(BlockRun { start, count });
+        let count = self.device.superblock.node_blocks();
+        let is_bad = |start: BlockAddress| !self.device.contains(BlockRun { start, count });
         let [first, second] = pointer.addresses;
         let bad = if is_bad(first) {
             first
@@ -223,7 +214,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
             match self.read_node_copy(pointer, address) {
                 Ok(node) => {
                     if index > 0 {
-                        self.note_bad_copy();
+                        self.device.note_bad_copy();
                     }
                     return Ok(node);
                 }
@@ -237,26 +228,26 @@ impl<M: Medium, P: Platform> Store<M, P> {
     /// Reads and checks one copy of a node, from any of the copies that the medium itself keeps.
     pub fn read_node_copy(&self, pointer: &NodePointer, address: BlockAddress) -> Result<Node> {
         let corrupt = |reason| Error::CorruptMetadata { address, reason };
-        let run = BlockRun { start: address, count: self.superblock.node_blocks() };
-        if !self.contains(run) {
+        let run = BlockRun { start: address, count: self.device.superblock.node_blocks() };
+        if !self.device.contains(run) {
             return Err(corrupt("node address out of range"));
         }
-        let size = self.superblock.node_size as usize;
-        let offset = self.byte_offset(address);
+        let size = self.device.superblock.node_size as usize;
+        let offset = self.device.byte_offset(address);
         let mut failure = corrupt("checksum mismatch");
-        for copy in 0..self.medium.copies().max(1) {
+        for copy in 0..self.device.medium.copies().max(1) {
             let mut bytes = memory::zeroed(size)?;
-            if let Err(error) = self.medium.read_copy(copy, offset, &mut bytes) {
+            if let Err(error) = self.device.medium.read_copy(copy, offset, &mut bytes) {
                 failure = error.into();
                 continue;
             }
-            if digest_of(self.crc(&bytes)) != pointer.digest
+            if digest_of(self.device.crc(&bytes)) != pointer.digest
                 && !planted(Sabotage::IgnoreNodeChecksum)
             {
-                self.medium.report_bad(copy, offset, size as u64);
+                self.device.medium.report_bad(copy, offset, size as u64);
                 continue;
             }
-            return Node::from_bytes(bytes, self.volume_id()).map_err(corrupt);
+            return Node::from_bytes(bytes, self.device.volume_id()).map_err(corrupt);
         }
         Err(failure)
     }

@@ -248,7 +248,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
             return Ok(());
         }
 
-        let capacity = item_capacity(self.store.superblock.node_size as usize);
+        let capacity = item_capacity(self.store.device.superblock.node_size as usize);
         let all = Inserted { old: &old, index, new_count: items.clone().count(), items };
         // Appending leaves full nodes; any other insertion splits in halves.
         let target =
@@ -310,8 +310,14 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
 
     fn empty_node(&mut self, level: u8, address: u64) -> Result<Arc<Node>> {
         let mut node = self.pool.take_node()?;
-        let size = self.store.superblock.node_size as usize;
-        own_mut(&mut node)?.begin(size, level, self.generation, self.store.volume_id(), address);
+        let size = self.store.device.superblock.node_size as usize;
+        own_mut(&mut node)?.begin(
+            size,
+            level,
+            self.generation,
+            self.store.device.volume_id(),
+            address,
+        );
         Ok(node)
     }
 
@@ -388,7 +394,7 @@ impl<M: Medium, P: Platform> TreeWriter<'_, M, P> {
     /// Moves a neighbour's items into `step`'s node if it is small and both fit one node. An
     /// unreadable neighbour is skipped: merging only saves space.
     fn merge(&mut self, parent: &PathNode, step: &PathNode) -> Result<bool> {
-        let capacity = item_capacity(self.store.superblock.node_size as usize);
+        let capacity = item_capacity(self.store.device.superblock.node_size as usize);
         let node = self.store.node(&step.pointer, step.level)?;
         if !node.is_sparse(node.used()) || node.count() == 0 {
             return Ok(false);

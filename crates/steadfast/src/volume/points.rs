@@ -29,7 +29,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// How many changes were accepted since the volume was opened, and how many of them are
     /// durable. A change is durable once the second number has reached the first one as it was
-    /// behind that change, or a rollback has dropped it.
+    /// after that change, or a rollback has dropped it.
     pub fn progress(&self) -> (u64, u64) {
         self.engine.progress()
     }

@@ -64,7 +64,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.lifecycle.check_shown()?;
         self.replay_overlay()?;
         let blocks = self.data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::SINGLE);
-        Ok(blocks.saturating_mul(u64::from(self.store.superblock.block_size)))
+        Ok(blocks.saturating_mul(u64::from(self.store.device.superblock.block_size)))
     }
 
     /// Blocks of data for which there is room; see the module.
@@ -72,7 +72,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let room = self.budget_after_checkpoint(working, class, pieces.groups);
         let fits = |blocks: u64| {
             let nodes = self.nodes_for_data(working, blocks, pieces.blocks);
-            blocks.saturating_add(nodes.saturating_mul(self.store.superblock.node_cost())) <= room
+            blocks.saturating_add(nodes.saturating_mul(self.store.device.superblock.node_cost()))
+                <= room
         };
         // More data needs more nodes, so bisection finds the largest amount that fits.
         let (mut surely, mut beyond) = (0, room.saturating_add(1));
@@ -95,10 +96,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             true => (working.space.almost_free(), Unfrozen::default()),
             false => (0, Unfrozen::of(working)),
         };
-        let free = working.available(&self.store.superblock).saturating_add(freed);
-        let ahead = if reclaims { 0 } else { free / u64::from(self.store.superblock.group_blocks) };
+        let free = working.available(&self.store.device.superblock).saturating_add(freed);
+        let ahead =
+            if reclaims { 0 } else { free / u64::from(self.store.device.superblock.group_blocks) };
         let more = More { groups: groups.saturating_add(ahead), dead: 0 };
-        let freeze = working.freeze_cost_of(&self.store.superblock, &root, unfrozen, more);
+        let freeze = working.freeze_cost_of(&self.store.device.superblock, &root, unfrozen, more);
         let kept =
             self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
         free.saturating_sub(kept.saturating_add(freeze).saturating_add(self.way_cost(&root)))
@@ -106,7 +108,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Blocks of the nodes that one request may add to the tree or copy.
     fn way_cost(&self, root: &Root) -> u64 {
-        (2 * u64::from(root.height) + STEP_SPLITS).saturating_mul(self.store.superblock.node_cost())
+        (2 * u64::from(root.height) + STEP_SPLITS)
+            .saturating_mul(self.store.device.superblock.node_cost())
     }
 
     /// Blocks that new data leaves to changes that make the volume no fuller, rewrites above all.
@@ -114,7 +117,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn kept_for_changes(&self, root: &Root, class: SpaceClass) -> u64 {
         match class {
             SpaceClass::Normal => {
-                self.way_cost(root).min(self.store.superblock_now().usable_blocks() / 64)
+                self.way_cost(root).min(self.store.device.superblock_now().usable_blocks() / 64)
             }
             SpaceClass::Rewrite | SpaceClass::Freeing => 0,
         }
@@ -125,13 +128,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let root = self.view.read().root;
         let reserve =
             self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
-        reserve.saturating_add(working.freeze_cost(&self.store.superblock, &root, More::default()))
+        reserve.saturating_add(working.freeze_cost(
+            &self.store.device.superblock,
+            &root,
+            More::default(),
+        ))
     }
 
     /// Nodes that `blocks` blocks of data add to the tree: their extents, the bitmaps of their
     /// groups, and the branches above. All of them count as half full.
     fn nodes_for_data(&self, working: &Working, blocks: u64, length: u32) -> u64 {
-        let superblock = &self.store.superblock;
+        let superblock = &self.store.device.superblock;
         let capacity = item_capacity(superblock.node_size as usize);
         let kept = |size: usize| ((capacity / size).max(1) as u64).div_ceil(2);
         let granule = superblock.checksum_granule();

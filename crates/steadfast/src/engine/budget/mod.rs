@@ -182,12 +182,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Blocks that a change must leave beside those for the freeze.
     pub(crate) fn reserve_for(&self, working: &Working, class: SpaceClass) -> u64 {
         match class {
-            SpaceClass::Normal => {
-                self.store.reserve_blocks().saturating_add(working.kept(&self.store.superblock))
-            }
-            SpaceClass::Rewrite => {
-                self.reserve_of_rewrites().saturating_add(working.kept(&self.store.superblock))
-            }
+            SpaceClass::Normal => self
+                .store
+                .device
+                .reserve_blocks()
+                .saturating_add(working.kept(&self.store.device.superblock)),
+            SpaceClass::Rewrite => self
+                .reserve_of_rewrites()
+                .saturating_add(working.kept(&self.store.device.superblock)),
             SpaceClass::Freeing => 0,
         }
     }
@@ -195,11 +197,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// The part of the reserve that rewrites leave: half of it, and at least what removals always
     /// need. If rewrites cannot reclaim what they take, they leave all of it.
     fn reserve_of_rewrites(&self) -> u64 {
-        let reserve = self.store.reserve_blocks();
+        let reserve = self.store.device.reserve_blocks();
         match self.may_reclaim() {
             true => reserve
                 .div_ceil(2)
-                .max(RESERVE_NODES_MIN * self.store.superblock.node_cost())
+                .max(RESERVE_NODES_MIN * self.store.device.superblock.node_cost())
                 .min(reserve),
             false => reserve,
         }

@@ -54,8 +54,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Blocks that a checkpoint leaves free beside those that changes of this class must leave.
     fn room_after_checkpoint(&self, working: &Working, class: SpaceClass) -> u64 {
-        let free =
-            working.available(&self.store.superblock).saturating_add(working.space.almost_free());
+        let free = working
+            .available(&self.store.device.superblock)
+            .saturating_add(working.space.almost_free());
         free.saturating_sub(self.reserve_for(working, class))
     }
 

@@ -55,7 +55,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut plan = self.store.plan(&roots.working, working.generation, wanted.changes)?;
         plan.dead_entries = wanted.dead;
         let released = plan.nodes.min(working.snapshots.shared_nodes);
-        let dead = wanted.dead as u64 + released * u64::from(self.store.superblock.metadata_copies);
+        let dead =
+            wanted.dead as u64 + released * u64::from(self.store.device.superblock.metadata_copies);
         let more = More { groups: working.space.clean_groups(wanted.runs)?, dead };
         if self.has_room(working, roots, plan.nodes, more, wanted.class)? {
             return Ok(plan);
@@ -78,9 +79,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         more: More,
         class: SpaceClass,
     ) -> Result<bool> {
-        let needed = nodes.saturating_mul(self.store.superblock.node_cost());
+        let needed = nodes.saturating_mul(self.store.device.superblock.node_cost());
         let needed = needed.saturating_add(working.freeze_cost(
-            &self.store.superblock,
+            &self.store.device.superblock,
             &roots.working,
             more,
         ));
@@ -92,7 +93,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// close to the end a removal too must leave the reserve.
     fn left_by_change(&self, working: &Working, class: SpaceClass) -> u64 {
         match class {
-            SpaceClass::Freeing => self.store.reserve_blocks(),
+            SpaceClass::Freeing => self.store.device.reserve_blocks(),
             class => self.reserve_for(working, class),
         }
     }
@@ -111,16 +112,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let own =
             plan.visited.iter().filter(|visited| visited.pointer.generation == working.generation);
         let nodes = plan.nodes.saturating_add(own.count() as u64);
-        let copies = u64::from(self.store.superblock.metadata_copies);
+        let copies = u64::from(self.store.device.superblock.metadata_copies);
         let dead = wanted.dead as u64 + nodes.min(working.snapshots.shared_nodes) * copies;
         let more = More { groups: working.space.groups_of(wanted.runs)?.len() as u64, dead };
         let freeze = working.freeze_cost_of(
-            &self.store.superblock,
+            &self.store.device.superblock,
             &roots.working,
             Unfrozen::default(),
             more,
         );
-        Ok(nodes.saturating_mul(self.store.superblock.node_cost()).saturating_add(freeze))
+        Ok(nodes.saturating_mul(self.store.device.superblock.node_cost()).saturating_add(freeze))
     }
 
     /// Whether `blocks` blocks are available for nodes. The blocks of one node must be contiguous,
@@ -132,16 +133,16 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         roots: &Roots,
         blocks: u64,
     ) -> Result<bool> {
-        if working.available(&self.store.superblock) < blocks {
+        if working.available(&self.store.device.superblock) < blocks {
             return Ok(false);
         }
-        if self.store.superblock.node_blocks() == 1 {
+        if self.store.device.superblock.node_blocks() == 1 {
             return Ok(true);
         }
         match working.fill_pool(
             &self.store,
             roots,
-            blocks.div_ceil(self.store.superblock.node_cost()),
+            blocks.div_ceil(self.store.device.superblock.node_cost()),
         ) {
             Ok(()) => Ok(true),
             Err(Error::NoSpace) => Ok(false),
@@ -158,8 +159,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         roots: &Roots,
         wanted: &Wanted<'_>,
     ) -> Result<Vec<u64>> {
-        let copies = u64::from(self.store.superblock.metadata_copies);
-        let count = self.store.superblock.node_blocks();
+        let copies = u64::from(self.store.device.superblock.metadata_copies);
+        let count = self.store.device.superblock.node_blocks();
         let removals =
             wanted.changes.iter().filter(|change| change.value_len.is_none()).count() as u64;
         // A removal merges at most one neighbour a level, which was not visited before.
@@ -176,8 +177,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let changes = self.with_freeze(working, roots, wanted.changes, &groups, entries)?;
             let plan = self.store.plan(&roots.working, working.generation, &changes)?;
             let nodes = plan.nodes + slack;
-            if working.available(&self.store.superblock)
-                < nodes.saturating_mul(self.store.superblock.node_cost())
+            if working.available(&self.store.device.superblock)
+                < nodes.saturating_mul(self.store.device.superblock.node_cost())
             {
                 return Err(Error::NoSpace);
             }
@@ -213,7 +214,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         entries: u64,
     ) -> Result<Vec<PlannedChange>> {
         let mut all = memory::copy(changes)?;
-        let value_len = Some(1 + self.store.superblock.group_blocks as usize / 8);
+        let value_len = Some(1 + self.store.device.superblock.group_blocks as usize / 8);
         for index in groups {
             memory::push(&mut all, PlannedChange { key: Key::group(*index), value_len })?;
         }

@@ -86,7 +86,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Puts the bitmaps of changed groups into the tree; `true` when there were any.
     pub(crate) fn put_bitmaps_into_tree(&self, working: &mut Working) -> Result<bool> {
         let roots = self.roots(working);
-        let value_len = Some(1 + self.store.superblock.group_blocks as usize / 8);
+        let value_len = Some(1 + self.store.device.superblock.group_blocks as usize / 8);
         let groups = working.space.dirty_group_indexes()?;
         let changes = memory::collect(
             groups.iter().map(|index| PlannedChange { key: Key::group(*index), value_len }),

@@ -104,7 +104,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Bytes of all copies of a node.
     pub(crate) fn node_bytes(&self) -> u64 {
-        self.store.superblock.node_cost() * u64::from(self.store.superblock.block_size)
+        self.store.device.superblock.node_cost()
+            * u64::from(self.store.device.superblock.block_size)
     }
 
     /// Writes nodes from the end on, until the medium has done more than `bytes` of its own upkeep.
@@ -113,14 +114,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if planted(Sabotage::MetarootBeforeLastStep) {
             self.write_metaroot(metaroot)?;
         }
-        let upkeep = self.store.upkeep();
+        let upkeep = self.store.device.upkeep();
         if !upkeep.is_any() {
             self.store.write_nodes(nodes)?;
             return Ok(nodes.len());
         }
         for (left, node) in nodes.iter().enumerate().rev() {
             self.store.write_nodes(slice::from_ref(node))?;
-            if self.store.is_beyond(upkeep, bytes) {
+            if self.store.device.is_beyond(upkeep, bytes) {
                 return Ok(nodes.len() - left);
             }
         }
@@ -130,12 +131,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn write_metaroot(&self, metaroot: &Metaroot) -> Result<()> {
         let store = &self.store;
         if !planted(Sabotage::SkipFlushBeforeMetaroot) {
-            store.flush()?;
+            store.device.flush()?;
         }
-        let flush =
-            || if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.flush() };
-        let write =
-            || metaroot.write(&store.medium, &store.superblock_now(), &store.platform, flush);
+        let flush = || {
+            if planted(Sabotage::SkipFlushAfterMetaroot) { Ok(()) } else { store.device.flush() }
+        };
+        let write = || {
+            metaroot.write(
+                &store.device.medium,
+                &store.device.superblock_now(),
+                &store.device.platform,
+                flush,
+            )
+        };
         self.watch.write_checked(store, &self.lifecycle, true, write, |own| own.written(metaroot))
     }
 

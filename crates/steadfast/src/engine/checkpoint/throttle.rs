@@ -84,7 +84,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// read little.
     fn is_unattended(&self, log: &Log) -> bool {
         let commits = u64::from(self.background.commits());
-        self.store.medium.flushes_cheaply() && commits > log.blocks() / 4
+        self.store.device.medium.flushes_cheaply() && commits > log.blocks() / 4
     }
 
     /// Blocks of the log in use when a checkpoint begins, and when the log is full. The checkpoint
@@ -146,14 +146,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Writes out some of the dirty nodes: the share of one operation.
     fn write_some_dirty(&self, working: &mut Working) -> Result<()> {
-        let upkeep = self.store.upkeep();
+        let upkeep = self.store.device.upkeep();
         if !upkeep.is_any() {
             return self.write_out(working, PAID_NODES);
         }
         for _ in 0..PAID_NODES {
             self.write_out(working, 1)?;
             if working.leaving.is_empty()
-                || self.store.is_beyond(upkeep, PAID_NODES as u64 * self.node_bytes())
+                || self.store.device.is_beyond(upkeep, PAID_NODES as u64 * self.node_bytes())
             {
                 break;
             }

@@ -85,7 +85,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if commit.committed >= target && !self.parameters_changed() {
             return Ok(());
         }
-        self.committers.lead(&self.store.platform, &mut commit, |commit| self.commit_locked(commit))
+        self.committers
+            .lead(&self.store.device.platform, &mut commit, |commit| self.commit_locked(commit))
     }
 
     fn parameters_changed(&self) -> bool {
@@ -111,7 +112,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     let late = planted(Sabotage::CountLatecomers);
                     commit.committed =
                         if late { self.working.lock().sequence } else { record.sequence };
-                    if self.store.wants_discards_early() {
+                    if self.store.device.wants_discards_early() {
                         self.working.lock().space.commit_is_durable();
                     }
                     self.tally.lock().points += 1;
@@ -119,7 +120,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 }
             }
         }
-        commit.last_ms = self.store.platform.monotonic_ms();
+        commit.last_ms = self.store.device.platform.monotonic_ms();
         Ok(())
     }
 
@@ -176,7 +177,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 None => builder.add(key, None)?,
             }
         }
-        let data = data_blocks * u64::from(self.store.superblock.block_size);
+        let data = data_blocks * u64::from(self.store.device.superblock.block_size);
         if builder.payload().len() > self.record_limit() {
             return Ok(None);
         }
@@ -185,14 +186,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Fixes the record's place in the log and its content.
     fn seal_record(&self, working: &mut Working, next: Next, data: u64) -> CommitRecord {
-        let unflushed = self.store.unflushed();
-        let block_size = self.store.superblock.block_size;
-        let (unflushed_max, data_max) = match self.store.medium.flushes_cheaply() {
+        let unflushed = self.store.device.unflushed();
+        let block_size = self.store.device.superblock.block_size;
+        let (unflushed_max, data_max) = match self.store.device.medium.flushes_cheaply() {
             true => (block_size, u64::from(block_size)),
             false => (CHECKED_DATA_MAX, READ_DATA_MAX),
         };
         let too_much = unflushed > unflushed_max || (unflushed > 0 && data > data_max);
-        let flush_data_first = self.store.test_and_clear_in_place() || too_much;
+        let flush_data_first = self.store.device.test_and_clear_in_place() || too_much;
         let check_data = unflushed > 0 && !flush_data_first;
         let (at, bytes) = working.log.seal(&self.store, next, check_data);
         self.background.count_commit();
@@ -206,11 +207,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     #[inline(never)]
     fn write_record(&self, record: &CommitRecord) -> Result<()> {
         if record.flush_data_first && !planted(Sabotage::SkipFlushOfData) {
-            self.store.flush()?;
+            self.store.device.flush()?;
         }
         let write = || {
             log::write(&self.store, record.at, &record.bytes)?;
-            if planted(Sabotage::SkipFlushOfCommit) { Ok(()) } else { self.store.flush() }
+            if planted(Sabotage::SkipFlushOfCommit) { Ok(()) } else { self.store.device.flush() }
         };
         self.watch.write_checked(&self.store, &self.lifecycle, false, write, |own| {
             own.note_record(&self.store, record.at, &record.bytes, &record.next);
@@ -262,7 +263,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.finish_checkpoint()?;
         commit.committed = sequence;
         self.tally.lock().points += 1;
-        commit.last_ms = self.store.platform.monotonic_ms();
+        commit.last_ms = self.store.device.platform.monotonic_ms();
         Ok(())
     }
 }

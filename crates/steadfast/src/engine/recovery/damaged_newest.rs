@@ -33,7 +33,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     #[inline(never)]
     pub(crate) fn give_up_newer(&self) -> Result<()> {
         self.replay_overlay()?;
-        let lsn = lsn_behind_the_past(&self.store.medium, &self.store.superblock)?;
+        let lsn = lsn_behind_the_past(&self.store.device.medium, &self.store.device.superblock)?;
         {
             let mut working = self.working.lock();
             working.log.pass(lsn);
@@ -41,17 +41,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             working.parameters_changed = true;
         }
         self.checkpoint_now()?;
-        self.store.flush()
+        self.store.device.flush()
     }
 }
 
-/// Whether the log once continued behind its end, beyond a record that was in flight.
+/// Whether the log once continued past its end, beyond a record that was in flight.
 #[inline(never)]
 pub(super) fn find_newer_records<M: Medium, P: Platform>(
     store: &Store<M, P>,
     found: &LogContent,
 ) -> Result<Option<NewerState>> {
-    let region = store.superblock.log;
+    let region = store.device.superblock.log;
     if region.count == 0 {
         return Ok(None);
     }

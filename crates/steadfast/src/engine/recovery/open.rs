@@ -105,11 +105,15 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // erased.
         if !options.read_only && engine.newer_state.is_none() {
             let store = &engine.store;
-            slots.mend(&Retry(&store.medium), &store.superblock, &store.platform)?;
+            slots.mend(
+                &Retry(&store.device.medium),
+                &store.device.superblock,
+                &store.device.platform,
+            )?;
         }
         drop(slots);
         engine.replayed_records = found.points();
-        engine.commit.get_mut().last_ms = engine.store.platform.monotonic_ms();
+        engine.commit.get_mut().last_ms = engine.store.device.platform.monotonic_ms();
         engine.continue_log_after(&mut engine.working.lock(), &found)?;
         engine.watch.begin(&engine.store, &engine.working.lock());
         engine.install_log(found)?;
@@ -143,7 +147,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let space_memory = options.cache_size / SPACE_SHARE;
         let node_memory = options.cache_size - space_memory;
         let store = Boxed::new(|| Store::new(medium, platform, superblock, node_memory))?;
-        let working = working_state(&store, &store.superblock, metaroot, space_memory)?;
+        let working = working_state(&store, &store.device.superblock, metaroot, space_memory)?;
         let root = metaroot.root();
         Boxed::new(|| Engine {
             store,
@@ -171,7 +175,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// The working state that equals the checkpointed one of `metaroot`.
     pub(crate) fn working_at(&self, metaroot: &Metaroot) -> Result<Boxed<Working>> {
-        working_state(&self.store, &self.store.superblock_now(), metaroot, self.space_memory)
+        working_state(&self.store, &self.store.device.superblock_now(), metaroot, self.space_memory)
     }
 
     /// Sets the end of the log after what [`read_log`] found.
@@ -181,8 +185,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working: &mut Working,
         found: &LogContent,
     ) -> Result<()> {
-        let atomic_unit = self.store.medium.geometry().atomic_unit;
-        working.log = Log::new(&self.store.superblock, atomic_unit, found.end, found.blocks);
+        let atomic_unit = self.store.device.medium.geometry().atomic_unit;
+        working.log = Log::new(&self.store.device.superblock, atomic_unit, found.end, found.blocks);
         if found.unfinished && !self.read_only && !planted(Sabotage::KeepUnfinishedRecord) {
             working.log.erase_unfinished(&self.store, found.spare)?;
         }
@@ -197,7 +201,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.space.reserve_for_replay(&found.runs)?;
         // A checkpoint may have been in flight; the generation after it may have been in use
         // already.
-        working.pass_births(&self.store.superblock, found.birth_max)?;
+        working.pass_births(&self.store.device.superblock, found.birth_max)?;
         for index in 0..found.len() {
             self.apply(working, found.mutations(&self.store, index)?, Origin::Replay)?;
             working.space.note_sealed();
@@ -232,16 +236,16 @@ impl Working {
 
 /// Announces the next reads: the log, and the root of the tree.
 fn will_read_state<M: Medium, P: Platform>(store: &Store<M, P>, metaroot: &Metaroot) {
-    let superblock = &store.superblock;
+    let superblock = &store.device.superblock;
     let byte = |block: u64| block.saturating_mul(u64::from(superblock.block_size));
     let left = superblock.log.count.saturating_sub(metaroot.log.block);
     if left > 0 {
         let start = superblock.log.start.0.saturating_add(metaroot.log.block);
-        store.medium.will_read(byte(start), byte(left).min(LOG_AHEAD));
+        store.device.medium.will_read(byte(start), byte(left).min(LOG_AHEAD));
     }
     let root = metaroot.root().pointer.addresses[0];
     if root != BlockAddress::NONE {
-        store.medium.will_read(byte(root.0), u64::from(superblock.node_size));
+        store.device.medium.will_read(byte(root.0), u64::from(superblock.node_size));
     }
 }
 
@@ -251,7 +255,7 @@ pub(in crate::engine) fn read_log<M: Medium, P: Platform>(
     store: &Store<M, P>,
     metaroot: &Metaroot,
 ) -> Result<LogContent> {
-    if store.superblock.log.count == 0 {
+    if store.device.superblock.log.count == 0 {
         return Ok(LogContent::empty(metaroot.log));
     }
     scan(store, metaroot.log, metaroot.generation)
@@ -273,7 +277,7 @@ fn working_state<M: Medium, P: Platform>(
         pool: NodePool::default(),
         scratch: Scratch::default(),
         space,
-        log: Log::new(superblock, store.medium.geometry().atomic_unit, metaroot.log, 0),
+        log: Log::new(superblock, store.device.medium.geometry().atomic_unit, metaroot.log, 0),
         pending: Pending::default(),
         sequence: 0,
         frozen: None,

@@ -68,9 +68,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     fn restore(&self, commit: &mut CommitState, working: &mut Working) -> Result<()> {
         let metaroot = Metaroot::read_newest(
-            &self.store.medium,
-            &self.store.superblock_now(),
-            &self.store.platform,
+            &self.store.device.medium,
+            &self.store.device.superblock_now(),
+            &self.store.device.platform,
         )?;
         if metaroot.generation != working.checkpointed.generation {
             return Err(Error::NoMetaroot);
@@ -112,7 +112,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.lifecycle.end_rollback(replayed.is_ok());
         replayed?;
         commit.committed = working.sequence;
-        commit.last_ms = self.store.platform.monotonic_ms();
+        commit.last_ms = self.store.device.platform.monotonic_ms();
         self.background.wake_reclaim();
         Ok(())
     }

@@ -55,7 +55,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !SNAPSHOTS {
             return Ok(false);
         }
-        let value = entries_max(value_len_max(self.store.superblock.node_size as usize));
+        let value = entries_max(value_len_max(self.store.device.superblock.node_size as usize));
         match self.put_dead_entries(working, value * ROUND_VALUES) {
             // A plan reserves more nodes than it uses, and a long plan more than a short one.
             Err(Error::NoSpace) => self.put_dead_entries(working, value),
@@ -94,7 +94,7 @@ pub(in crate::engine) fn dead_list_puts<M: Medium, P: Platform>(
     generation: Generation,
     entries: &[DeadEntry],
 ) -> Result<Vec<(Key, Value)>> {
-    let limit = entries_max(value_len_max(store.superblock.node_size as usize));
+    let limit = entries_max(value_len_max(store.device.superblock.node_size as usize));
     let (first, last) = Key::dead_list_range(generation);
     let mut puts = Vec::new();
     let mut key = first;
@@ -102,7 +102,7 @@ pub(in crate::engine) fn dead_list_puts<M: Medium, P: Platform>(
     if let Some((newest, value)) = store.previous(root, &first, &last)? {
         // Continues where the list ends, so many small calls make no more keys than few large
         // ones.
-        let mut list = decode_dead_list(&value, |run| store.contains(run))?;
+        let mut list = decode_dead_list(&value, |run| store.device.contains(run))?;
         let room = limit.saturating_sub(list.len()).min(rest.len());
         let (here, behind) = rest.split_at(room);
         if !here.is_empty() {

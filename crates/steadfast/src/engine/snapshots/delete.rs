@@ -247,7 +247,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let (mut from, last) = Key::dead_list_range(record.generation);
         let mut left = entries;
         while let Some((key, value)) = self.store.next(root, &from, &last)? {
-            let list = decode_dead_list(&value, |run| self.store.contains(run))?;
+            let list = decode_dead_list(&value, |run| self.store.device.contains(run))?;
             let (now, later) = list.split_at(left.min(list.len()));
             if now.is_empty() {
                 unit.last = false;

@@ -137,7 +137,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         value: &[u8],
         before: Generation,
     ) -> Result<bool> {
-        let list = decode_dead_list(value, |run| self.store.contains(run))?;
+        let list = decode_dead_list(value, |run| self.store.device.contains(run))?;
         // A snapshot that stays has the others.
         let freed = list.iter().filter(|entry| entry.birth > before);
         let freed = memory::collect(freed.map(|entry| entry.run))?;

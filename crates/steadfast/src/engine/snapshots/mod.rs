@@ -111,7 +111,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             root: self.view.read().root,
             generation: working.generation,
             deleting: false,
-            created: self.store.platform.now(),
+            created: self.store.device.platform.now(),
             inodes: working.inodes,
             used_blocks: working.space.used(),
             nodes: working.nodes,
@@ -132,18 +132,18 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let all =
             working.nodes.saturating_add(nodes).saturating_add(u64::from(roots.working.height));
         let freeze = working.freeze_cost(
-            &self.store.superblock,
+            &self.store.device.superblock,
             &roots.working,
             More { groups: 4, dead: 2 * nodes },
         );
-        let needed = (nodes * self.store.superblock.node_cost())
+        let needed = (nodes * self.store.device.superblock.node_cost())
             .saturating_add(kept_for_removal(
-                &self.store.superblock,
+                &self.store.device.superblock,
                 all,
                 all,
-                working.live_data(&self.store.superblock),
+                working.live_data(&self.store.device.superblock),
             ))
-            .saturating_add(self.store.reserve_blocks())
+            .saturating_add(self.store.device.reserve_blocks())
             .saturating_add(2 * freeze);
         if self.has_budget(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
     }
@@ -167,7 +167,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Data blocks of a snapshot's state.
     pub(crate) fn data_of(&self, record: &SnapshotRecord) -> u64 {
-        let nodes = record.nodes.saturating_mul(self.store.superblock.node_cost());
+        let nodes = record.nodes.saturating_mul(self.store.device.superblock.node_cost());
         record.used_blocks.saturating_sub(nodes).saturating_sub(record.snapshots.blocks)
     }
 

@@ -72,7 +72,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.working.lock().space.forget_full();
         commit.committed = sequence;
         self.tally.lock().points += 1;
-        commit.last_ms = self.store.platform.monotonic_ms();
+        commit.last_ms = self.store.device.platform.monotonic_ms();
         self.background.wake_reclaim();
         self.background.wake_snapshots();
         self.incarnation.fetch_add(1, Ordering::AcqRel);

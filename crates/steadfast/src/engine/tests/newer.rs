@@ -73,10 +73,14 @@ fn records(bytes: &[u8]) -> Vec<(usize, usize)> {
     let (_, volume) = open(bytes, for_reading());
     let volume = volume.unwrap();
     let store = volume.engine.store();
-    let metaroot =
-        Metaroot::read_newest(&store.medium, &store.superblock, &store.platform).unwrap();
+    let metaroot = Metaroot::read_newest(
+        &store.device.medium,
+        &store.device.superblock,
+        &store.device.platform,
+    )
+    .unwrap();
     let found = scan(store, metaroot.log, metaroot.generation).unwrap();
-    let byte = |block: u64| ((store.superblock.log.start.0 + block) * BLOCK) as usize;
+    let byte = |block: u64| ((store.device.superblock.log.start.0 + block) * BLOCK) as usize;
     found.places().map(|place| (byte(place.block), (place.blocks * BLOCK) as usize)).collect()
 }
 
@@ -185,8 +189,9 @@ fn content_that_looks_like_a_record() {
         let next = volume.engine.working.lock().log.position();
         let far = LogPosition { lsn: Lsn(next.lsn.0 + 1000), epoch: next.epoch + 1000, ..next };
         let body = RecordBuilder::new(0).unwrap().body(BLOCK as usize).unwrap();
-        let crc = |bytes: &[u8]| store.crc(bytes);
-        let (forged, _) = body.finish(&far, 0, store.volume_id(), false, BLOCK as usize, crc);
+        let crc = |bytes: &[u8]| store.device.crc(bytes);
+        let (forged, _) =
+            body.finish(&far, 0, store.device.volume_id(), false, BLOCK as usize, crc);
         // Without zeros around it, so that the record stores it unchanged.
         let full = |length: usize| (0..length).map(|at| (at * at / 7) as u8 | 1);
         let content: Vec<u8> =

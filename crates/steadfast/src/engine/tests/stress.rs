@@ -244,9 +244,10 @@ fn error_of_record(key: &Key, value: &[u8]) -> Option<Error> {
     let mut builder = RecordBuilder::new(0).unwrap();
     builder.add(key, Some(value)).unwrap();
     let position = volume.engine.working.lock().log.position();
-    let crc = |bytes: &[u8]| volume.engine.store.crc(bytes);
+    let crc = |bytes: &[u8]| volume.engine.store.device.crc(bytes);
     let body = builder.body(512).unwrap();
-    let (bytes, _) = body.finish(&position, 0, volume.engine.store.volume_id(), false, 512, crc);
+    let (bytes, _) =
+        body.finish(&position, 0, volume.engine.store.device.volume_id(), false, 512, crc);
     log::write(&volume.engine.store, position.block, &bytes).unwrap();
     drop(volume);
     let opened = Volume::open(medium, OpenOptions::default(), TestPlatform);

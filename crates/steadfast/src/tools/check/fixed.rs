@@ -98,7 +98,7 @@ pub(super) fn check_log<M: Medium, P: Platform>(
     reporter: &mut Reporter<'_>,
 ) {
     let store = volume.engine.store();
-    let region = store.superblock.log;
+    let region = store.device.superblock.log;
     if region.count == 0 {
         return;
     }

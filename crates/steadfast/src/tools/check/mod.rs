@@ -139,7 +139,7 @@ fn check_durable<M: Medium, P: Platform>(
                 (&key, value),
                 metaroot,
                 &mut usage,
-                |run| store.contains(run),
+                |run| store.device.contains(run),
                 reporter,
             );
             if replayed {

@@ -214,7 +214,8 @@ impl Expected {
                 Err(error) => return reporter.damaged(format!("a dead list: {}", reason(&error))),
             };
             // Errors in the value itself have been reported.
-            let entries = decode_dead_list(&found.1, |run| store.contains(run)).unwrap_or_default();
+            let entries =
+                decode_dead_list(&found.1, |run| store.device.contains(run)).unwrap_or_default();
             for DeadEntry { run, birth } in entries {
                 if birth <= born {
                     self.runs.insert(run.start.0, (run.end(), birth));
@@ -305,7 +306,7 @@ fn verify_shared_data<M: Medium, P: Platform>(
     files: &Files<'_, M, P>,
     reporter: &mut Reporter<'_>,
 ) {
-    let granules = store.superblock.block_size / store.superblock.checksum_granule();
+    let granules = store.device.superblock.block_size / store.device.superblock.checksum_granule();
     // Errors of nodes are reported when the tree as a whole is verified.
     let mut quiet = |_| {};
     let mut unheard = Reporter::new(0, &mut quiet);
@@ -314,7 +315,7 @@ fn verify_shared_data<M: Medium, P: Platform>(
         if let Event::Item(key, value) = event
             && key.kind() == Some(Kind::Extent)
             && let Ok(extent) = Extent::decode(value, granules)
-            && store.contains(extent.run())
+            && store.device.contains(extent.run())
             && usage.has_found(extent.run())
         {
             files.verify(key.inode_number(), key.suffix(), &extent, reporter);
@@ -332,8 +333,8 @@ fn verify_tree<M: Medium, P: Platform>(
     files: Option<&Files<'_, M, P>>,
     reporter: &mut Reporter<'_>,
 ) {
-    let node_blocks = store.superblock.node_blocks();
-    let granules = store.superblock.block_size / store.superblock.checksum_granule();
+    let node_blocks = store.device.superblock.node_blocks();
+    let granules = store.device.superblock.block_size / store.device.superblock.checksum_granule();
     let name = &record.name;
     let mut wrong = 0u64;
     let mut take = |usage: &mut Usage<'_>, run: BlockRun, birth, reporter: &mut Reporter<'_>| {
@@ -368,7 +369,7 @@ fn verify_tree<M: Medium, P: Platform>(
             }
             Event::Item(key, value) if key.kind() == Some(Kind::Extent) => {
                 let extent = match Extent::decode(value, granules) {
-                    Ok(extent) if store.contains(extent.run()) => extent,
+                    Ok(extent) if store.device.contains(extent.run()) => extent,
                     other => {
                         let error = other.err().unwrap_or(Error::NotFound);
                         let inode = key.inode_number().0;

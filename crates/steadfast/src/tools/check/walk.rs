@@ -80,7 +80,8 @@ pub(super) fn walk<M: Medium, P: Platform>(
         vec![NodeToVisit { pointer: root.pointer, level: root.level(), low: Key::MIN, high: None }];
     // No tree has more nodes than fit the volume; a tree that seems to have more leads to the same
     // nodes repeatedly.
-    let mut left = store.superblock_now().usable_blocks() / store.superblock.node_blocks();
+    let mut left =
+        store.device.superblock_now().usable_blocks() / store.device.superblock.node_blocks();
     while let Some(next) = stack.pop() {
         if left == 0 {
             reporter.tree_damaged = true;
@@ -109,7 +110,7 @@ pub(super) fn walk<M: Medium, P: Platform>(
             }
         };
         visit(Event::Node(next.pointer), reporter);
-        reporter.advance(store.superblock.node_blocks());
+        reporter.advance(store.device.superblock.node_blocks());
         check_bounds(&node, &next, reporter);
         if node.level() == 0 {
             for index in 0..node.count() {

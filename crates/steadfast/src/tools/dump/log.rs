@@ -24,12 +24,13 @@ pub fn log<M: Medium, P: Platform>(
     lines: &mut Lines<'_>,
 ) -> Result<()> {
     let store = volume.engine.store();
-    let superblock = store.superblock_now();
+    let superblock = store.device.superblock_now();
     if superblock.log.count == 0 {
         lines("the volume has no intent log: every transaction point is a checkpoint".into());
         return Ok(());
     }
-    let metaroot = Metaroot::read_newest(&store.medium, &superblock, &store.platform)?;
+    let metaroot =
+        Metaroot::read_newest(&store.device.medium, &superblock, &store.device.platform)?;
     let found = scan(store, metaroot.log, metaroot.generation)?;
     if lsn.is_none() {
         lines(format!(

@@ -43,17 +43,17 @@ pub fn node<M: Medium, P: Platform>(
     lines: &mut Lines<'_>,
 ) -> Result<()> {
     let store = volume.engine.store();
-    let run = BlockRun { start: address, count: store.superblock.node_blocks() };
-    if !store.contains(run) {
+    let run = BlockRun { start: address, count: store.device.superblock.node_blocks() };
+    if !store.device.contains(run) {
         return Err(Error::CorruptMetadata {
             address,
             reason: "outside the blocks that can hold a node",
         });
     }
-    let mut bytes = vec![0; store.superblock.node_size as usize];
-    store.read_blocks(address, &mut bytes)?;
-    let crc = store.crc(&bytes);
-    let node = Node::from_bytes(bytes, store.volume_id())
+    let mut bytes = vec![0; store.device.superblock.node_size as usize];
+    store.device.read_blocks(address, &mut bytes)?;
+    let crc = store.device.crc(&bytes);
+    let node = Node::from_bytes(bytes, store.device.volume_id())
         .map_err(|reason| Error::CorruptMetadata { address, reason })?;
     lines(format!(
         "node {}: level {}, generation {}, {} items, {} bytes free, crc {crc:#010x}",
@@ -122,7 +122,8 @@ pub fn tree<M: Medium, P: Platform>(volume: &Volume<M, P>, lines: &mut Lines<'_>
     let _ = volume.engine.replay_overlay();
     let store = volume.engine.store();
     let root = volume.engine.working_root();
-    let mut left = store.superblock_now().usable_blocks() / store.superblock.node_blocks();
+    let mut left =
+        store.device.superblock_now().usable_blocks() / store.device.superblock.node_blocks();
     let mut stack: Vec<(NodePointer, u8, Key)> = vec![(root.pointer, root.level(), Key::MIN)];
     while let Some((pointer, level, low)) = stack.pop() {
         let indent = " ".repeat(2 * usize::from(root.level() - level));
@@ -162,7 +163,10 @@ fn item<M: Medium, P: Platform>(
     value: &[u8],
     lines: &mut Lines<'_>,
 ) {
-    lines(format!("{key:?}: {}", value::text(&volume.engine.store().superblock_now(), key, value)));
+    lines(format!(
+        "{key:?}: {}",
+        value::text(&volume.engine.store().device.superblock_now(), key, value)
+    ));
 }
 
 fn pointer_text(pointer: &NodePointer) -> String {

@@ -196,7 +196,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
     }
 
     pub(super) fn parameters(&self) -> Parameters {
-        let superblock = &self.store.superblock;
+        let superblock = &self.store.device.superblock;
         Parameters {
             block_size: superblock.block_size,
             granule: superblock.checksum_granule(),

@@ -106,8 +106,9 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
     fn take_tree(&mut self, root: &Root, lost: &mut KeyRanges) {
         let mut stack = Vec::from([(root.pointer, root.level(), Key::MIN, Key::MAX)]);
         // A tree that seems to have more nodes than fit leads to the same ones repeatedly.
-        let mut left =
-            self.store.superblock.usable_blocks() / self.store.superblock.node_blocks() + 1;
+        let mut left = self.store.device.superblock.usable_blocks()
+            / self.store.device.superblock.node_blocks()
+            + 1;
         while let Some((pointer, level, low, high)) = stack.pop() {
             let node = if left == 0 { None } else { self.read_node(&pointer, level) };
             left = left.saturating_sub(1);
@@ -187,17 +188,17 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
 
     /// Applies the intent log.
     fn take_log(&mut self, metaroot: &Metaroot) {
-        let known = self.store.superblock.log.count > 0;
+        let known = self.store.device.superblock.log.count > 0;
         let inferred;
         let store = if known {
             &self.store
-        } else if self.store.superblock.inline_max == 0 && metaroot.log.lsn.0 > 0 {
+        } else if self.store.device.superblock.inline_max == 0 && metaroot.log.lsn.0 > 0 {
             // The superblock was inferred: continue reading as long as there are records.
-            let mut superblock: Superblock = self.store.superblock.clone();
+            let mut superblock: Superblock = self.store.device.superblock.clone();
             let most = (1 << 30) / u64::from(superblock.block_size);
             superblock.log =
                 BlockRun { count: most.min(superblock.usable_blocks()), ..superblock.log };
-            inferred = Store::new(self.medium, self.store.platform, superblock, CACHE_SIZE);
+            inferred = Store::new(self.medium, self.store.device.platform, superblock, CACHE_SIZE);
             &inferred
         } else {
             return;

@@ -47,9 +47,9 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         }
         let inline = found.as_ref().is_some_and(|inode| inode.has(FLAG_INLINE));
         if inline && self.may_lack(inode, Kind::Inline) {
-            lost.add(0..self.store.superblock.inline_max.max(1).into());
+            lost.add(0..self.store.device.superblock.inline_max.max(1).into());
         }
-        let block_size = u64::from(self.store.superblock.block_size);
+        let block_size = u64::from(self.store.device.superblock.block_size);
         let granules = self.parameters().granules_per_block();
         let (first, last) = Key::kind_range(inode, Kind::Extent);
         let counted = found.as_ref().map(|inode| inode.blocks);
@@ -93,7 +93,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         if blocks.start >= blocks.end || (lost.size == u64::MAX && blocks.end == u64::MAX) {
             return;
         }
-        let block_size = u64::from(self.store.superblock.block_size);
+        let block_size = u64::from(self.store.device.superblock.block_size);
         let (from, to) = (Key::extent(inode, blocks.start), Key::extent(inode, blocks.end - 1));
         for (first, last) in self.gone.within(from, to) {
             let start = first.suffix().saturating_mul(block_size);
@@ -111,7 +111,7 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         if extent.unwritten {
             return Ok(());
         }
-        let superblock = &self.store.superblock;
+        let superblock = &self.store.device.superblock;
         let block_size = superblock.block_size as usize;
         let granule = superblock.checksum_granule() as usize;
         let at_once = (READ_SIZE / block_size).max(1);
@@ -123,14 +123,14 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
             let offset = index.saturating_add(done as u64).saturating_mul(block_size as u64);
             let address = BlockAddress(extent.address.0 + done as u64);
             let bytes = &mut buffer[..count * block_size];
-            let whole = self.store.read_blocks(address, bytes).is_ok();
+            let whole = self.store.device.read_blocks(address, bytes).is_ok();
             for (piece, (bytes, expected)) in
                 bytes.chunks_exact_mut(granule).zip(checksums.by_ref()).enumerate()
             {
                 let at = offset.saturating_add((piece * granule) as u64);
                 let block = BlockAddress(address.0 + (piece * granule / block_size) as u64);
                 let within = piece * granule % block_size;
-                let good = (whole && self.store.crc(bytes) == *expected)
+                let good = (whole && self.store.device.crc(bytes) == *expected)
                     || self.read_granule(block, within, bytes, *expected);
                 let length = lost.size.saturating_sub(at).min(granule as u64) as usize;
                 if good {
@@ -152,15 +152,15 @@ impl<M: Medium, P: Platform> Salvage<'_, M, P> {
         bytes: &mut [u8],
         expected: u32,
     ) -> bool {
-        let block_size = self.store.superblock.block_size as usize;
+        let block_size = self.store.device.superblock.block_size as usize;
         let Some(offset) = block.0.checked_mul(block_size as u64) else { return false };
         let mut whole = vec![0; block_size];
-        for copy in 0..self.store.medium.copies().max(1) {
-            if self.store.medium.read_copy(copy, offset, &mut whole).is_err() {
+        for copy in 0..self.store.device.medium.copies().max(1) {
+            if self.store.device.medium.read_copy(copy, offset, &mut whole).is_err() {
                 continue;
             }
             let found = &whole[within..within + bytes.len()];
-            if self.store.crc(found) == expected {
+            if self.store.device.crc(found) == expected {
                 bytes.copy_from_slice(found);
                 return true;
             }

@@ -54,8 +54,9 @@ impl Scan {
         limit: Option<Generation>,
         progress: &mut dyn FnMut(SalvageProgress),
     ) -> Scan {
-        let block_size = u64::from(store.superblock.block_size);
-        let (first, end) = (store.superblock.first_block(), store.superblock.end_block());
+        let block_size = u64::from(store.device.superblock.block_size);
+        let (first, end) =
+            (store.device.superblock.first_block(), store.device.superblock.end_block());
         let per_chunk = (CHUNK / block_size).max(1);
         let mut found = Found::default();
         let mut buffer = vec![0; (per_chunk * block_size) as usize];
@@ -63,7 +64,7 @@ impl Scan {
         while block < end {
             let count = per_chunk.min(end - block);
             let bytes = &mut buffer[..(count * block_size) as usize];
-            let whole = store.medium.read(block * block_size, bytes).is_ok();
+            let whole = store.device.medium.read(block * block_size, bytes).is_ok();
             for index in 0..count {
                 let at = (index * block_size) as usize;
                 // If a chunk cannot be read as a whole, each of its blocks is read alone.
@@ -117,7 +118,8 @@ impl Found {
         let generation = node.generation();
         // A node that is neither at its stored address nor a second copy is a stray copy.
         let stated = node.address();
-        let elsewhere = stated != BlockAddress(block) && store.superblock.metadata_copies < 2;
+        let elsewhere =
+            stated != BlockAddress(block) && store.device.superblock.metadata_copies < 2;
         if elsewhere || limit.is_some_and(|limit| generation > limit) {
             return;
         }
@@ -161,11 +163,15 @@ impl Found {
 
 /// The node at `block`, if the block can hold one.
 fn read_at<M: Medium, P: Platform>(store: &Store<M, P>, block: u64) -> Option<(Node, Digest)> {
-    if block + store.superblock.node_blocks() > store.superblock.end_block() {
+    if block + store.device.superblock.node_blocks() > store.device.superblock.end_block() {
         return None;
     }
-    let mut bytes = vec![0; store.superblock.node_size as usize];
-    store.medium.read(block * u64::from(store.superblock.block_size), &mut bytes).ok()?;
-    let digest = digest_of(store.crc(&bytes));
-    Some((Node::from_bytes(bytes, store.volume_id()).ok()?, digest))
+    let mut bytes = vec![0; store.device.superblock.node_size as usize];
+    store
+        .device
+        .medium
+        .read(block * u64::from(store.device.superblock.block_size), &mut bytes)
+        .ok()?;
+    let digest = digest_of(store.device.crc(&bytes));
+    Some((Node::from_bytes(bytes, store.device.volume_id()).ok()?, digest))
 }

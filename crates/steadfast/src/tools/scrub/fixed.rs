@@ -21,7 +21,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut read = 0;
         for offset in [0, superblock.second_offset()] {
             read += superblock.cell_size();
-            let medium = &self.engine.store().medium;
+            let medium = &self.engine.store().device.medium;
             if superblock.verify_copy(medium, self.platform(), offset).is_err() {
                 let healed = self.engine.may_repair()
                     && superblock.write_copy(medium, self.platform(), offset).is_ok()

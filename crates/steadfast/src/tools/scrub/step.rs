@@ -193,7 +193,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut good: Option<Arc<Node>> = None;
         let mut bad = vec![];
         for copy in pointer.copies() {
-            *read += u64::from(store.superblock.node_size);
+            *read += u64::from(store.device.superblock.node_size);
             match store.read_node_copy(pointer, copy) {
                 Ok(node) => good = Some(Arc::new(node)),
                 Err(error) => bad.push((copy, error)),
@@ -204,7 +204,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         gone(bad.iter().map(|(_, error)| error))?;
         // A node in memory passed its checksum when it was read or written.
-        let matches = |node: &Arc<Node>| digest_of(store.crc(node.bytes())) == pointer.digest;
+        let matches =
+            |node: &Arc<Node>| digest_of(store.device.crc(node.bytes())) == pointer.digest;
         let good = good.or_else(|| store.node(pointer, level).ok().filter(matches));
         for (copy, error) in bad {
             let healed = good.as_ref().is_some_and(|node| self.heal(pointer, copy, node));
@@ -236,8 +237,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     fn heal(&self, pointer: &NodePointer, copy: BlockAddress, node: &Node) -> bool {
         let run = BlockRun { start: copy, count: self.engine.superblock().node_blocks() };
         self.engine.may_repair()
-            && self.engine.store().contains(run)
-            && self.engine.store().write_blocks(copy, &[node.bytes()]).is_ok()
+            && self.engine.store().device.contains(run)
+            && self.engine.store().device.write_blocks(copy, &[node.bytes()]).is_ok()
             && self.engine.store().read_node_copy(pointer, copy).is_ok()
     }
 
@@ -255,7 +256,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let Ok(extent) = Extent::decode(leaf.value(index), granules) else { continue };
             if extent.unwritten
                 || extent.birth <= scrub.bound
-                || !self.engine.store().contains(extent.run())
+                || !self.engine.store().device.contains(extent.run())
             {
                 continue;
             }

@@ -357,7 +357,7 @@ fn a_volume_that_grew_while_it_was_open_has_no_rot() {
         written.reserve_blocks
     );
     assert_eq!(
-        volume.engine.store().reserve_blocks(),
+        volume.engine.store().device.reserve_blocks(),
         written.reserve_blocks,
         "what files cannot take"
     );

@@ -57,7 +57,7 @@ pub(super) const CLASSES: &[Class] = &[
     ),
     degraded(
         "second superblock",
-        |f| f.rot_bytes(f.store.superblock.second_offset()),
+        |f| f.rot_bytes(f.store.device.superblock.second_offset()),
         "superblock copy is damaged or missing: the second one",
     ),
     degraded(
@@ -187,7 +187,7 @@ pub(super) const CLASSES: &[Class] = &[
     ),
     damaged(
         "free block marked used",
-        |f| bitmap(f, f.store.superblock.end_block() - 1, true),
+        |f| bitmap(f, f.store.device.superblock.end_block() - 1, true),
         "1 free blocks are marked used",
         "",
     ),
@@ -519,7 +519,7 @@ fn a_volume_that_cannot_be_found_says_why() {
     let sound = sample(2, 0);
     let both = Forge::new(&sound);
     both.rot_bytes(0);
-    both.rot_bytes(both.store.superblock.second_offset());
+    both.rot_bytes(both.store.device.superblock.second_offset());
     assert_eq!(run(&both), Err(Error::NotSteadfast));
     let mut roots = Forge::new(&sound);
     rot_slot(&mut roots, 0, &[0, 1]);

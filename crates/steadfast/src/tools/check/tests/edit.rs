@@ -69,7 +69,7 @@ pub(super) fn name(
     let (_, mut value) = entry(forge, ROOT, like);
     change(&mut value);
     let parameters =
-        Parameters { hash_key: forge.store.superblock.hash_key, ..Parameters::for_tests() };
+        Parameters { hash_key: forge.store.device.superblock.hash_key, ..Parameters::for_tests() };
     let key = Key::new(directory, Kind::Dirent, dirent::first_suffix(&value[9..], &parameters));
     forge.item(&key, |_| Some(value));
 }
@@ -86,7 +86,7 @@ pub(super) fn leaf(forge: &Forge) -> usize {
 }
 
 pub(super) fn rot_slot(forge: &mut Forge, slot: u64, copies: &[usize]) {
-    let offsets = forge.store.superblock.metaroot_offsets(slot);
+    let offsets = forge.store.device.superblock.metaroot_offsets(slot);
     for copy in copies {
         forge.rot_bytes(offsets[*copy]);
     }
@@ -94,7 +94,7 @@ pub(super) fn rot_slot(forge: &mut Forge, slot: u64, copies: &[usize]) {
 
 /// Sets or clears the bit of a block in its group's stored bitmap.
 pub(super) fn bitmap(forge: &mut Forge, block: u64, used: bool) {
-    let size = u64::from(forge.store.superblock.group_blocks);
+    let size = u64::from(forge.store.device.superblock.group_blocks);
     let bit = (block % size) as usize;
     let key = Key::group(block / size);
     let change = |value: Option<Vec<u8>>| {

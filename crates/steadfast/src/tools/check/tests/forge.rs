@@ -32,7 +32,9 @@ impl Forge {
     pub fn metaroot(&mut self, change: impl FnOnce(&mut Metaroot)) {
         change(&mut self.metaroot);
         let medium = &self.medium;
-        self.metaroot.write(medium, &self.store.superblock, &TestPlatform, || Ok(())).unwrap();
+        self.metaroot
+            .write(medium, &self.store.device.superblock, &TestPlatform, || Ok(()))
+            .unwrap();
     }
 
     /// The pointers from the root to the leaf for `key`.
@@ -99,7 +101,7 @@ impl Forge {
 
     /// Flips bits in the first bytes of a block.
     pub fn rot(&self, address: BlockAddress) {
-        self.rot_bytes(address.0 * u64::from(self.store.superblock.block_size));
+        self.rot_bytes(address.0 * u64::from(self.store.device.superblock.block_size));
     }
 
     /// Flips bits in the atomic unit at byte `offset`.

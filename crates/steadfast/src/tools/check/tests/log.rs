@@ -24,7 +24,7 @@ fn a_gap_in_the_log_is_damage_and_its_torn_end_is_none() {
     assert!(report.is_clean() && report.replayed_records == 4, "{:#?}", report.findings);
     for record in 0..4u64 {
         let forge = Forge::new(&sound);
-        let start = forge.store.superblock.log.start.0 + forge.metaroot.log.block;
+        let start = forge.store.device.superblock.log.start.0 + forge.metaroot.log.block;
         forge.rot(BlockAddress(start + record));
         let report = run(&forge).unwrap();
         if record == 3 {
@@ -51,7 +51,7 @@ fn of_a_group_only_the_newest_record_counts() {
     let replayed = |sound: &[u8], block: u64| {
         let forge = Forge::new(sound);
         forge.rot(BlockAddress(
-            forge.store.superblock.log.start.0 + forge.metaroot.log.block + block,
+            forge.store.device.superblock.log.start.0 + forge.metaroot.log.block + block,
         ));
         let report = run(&forge).unwrap();
         (report.is_clean(), report.replayed_records)

@@ -155,7 +155,7 @@ fn a_report_promises_what_a_repair_does() {
     type Plant = fn(&mut Forge);
     let copies: [(&str, Plant); 4] = [
         ("nothing", |_| {}),
-        ("a superblock copy", |f| f.rot_bytes(f.store.superblock.second_offset())),
+        ("a superblock copy", |f| f.rot_bytes(f.store.device.superblock.second_offset())),
         ("a copy of the newest metaroot", |f| rot_slot(f, f.metaroot.generation.0, &[1])),
         ("a copy of the older metaroot", |f| rot_slot(f, f.metaroot.generation.0 + 1, &[0])),
     ];
@@ -225,7 +225,7 @@ impl Medium for Unreadable<'_> {
 #[test]
 fn a_copy_is_repaired_beside_an_unreadable_node() {
     let forge = Forge::new(&sample(2, 0));
-    let superblock = &forge.store.superblock;
+    let superblock = &forge.store.device.superblock;
     forge.rot_bytes(superblock.second_offset());
     let (block, node) = (u64::from(superblock.block_size), u64::from(superblock.node_size));
     for (depth, pointer) in forge.path(&Key::inode(InodeNumber::ROOT)).iter().enumerate() {

@@ -210,7 +210,7 @@ fn damage_to_data_of_snapshots_is_found_behind_a_log() {
 
 /// A data block of a file in a snapshot.
 fn block_of_data(volume: &TestVolume, snapshot: &str, name: &[u8]) -> u64 {
-    let medium = volume.engine.store().medium.0.clone();
+    let medium = volume.engine.store().device.medium.0.clone();
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let past = Volume::open_snapshot(medium, TestPlatform, options, snapshot).unwrap();
     let inode = past.lookup(InodeNumber::ROOT, name).unwrap().inode;
