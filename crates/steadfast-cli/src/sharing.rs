@@ -31,7 +31,7 @@ use crate::owning::{Claim, Owned, seen_text};
 use crate::schedule::Keeper;
 use crate::serve;
 
-/// Most connections of other nodes at once. A node has one, and for a moment a second one.
+/// Most connections that greet this node at once. Those that it serves are bounded by the hub.
 const CONNECTIONS_MAX: usize = 256;
 
 /// What a node has while it owns the volume.
@@ -267,7 +267,8 @@ fn target(record: &OwnerRecord) -> Option<Target> {
     Some(Target { epoch: record.epoch, address })
 }
 
-/// Serves the connections of other nodes, each in a thread of its own, until this process ends.
+/// Greets the other nodes, each in a thread of its own, until this process ends. Their sessions then
+/// serve them.
 fn accept(listener: &Listener, door: &Door) {
     let present = Arc::new(());
     loop {

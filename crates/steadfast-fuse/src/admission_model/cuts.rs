@@ -3,7 +3,7 @@
 //! The kernel gives the volume its pages late, in any order, and while the volume is full. So a
 //! state of the volume is not a state that programs have seen. The contract after a cut is:
 //!
-//! - the volume has the state behind one of its requests, not older than the last point that was
+//! - the volume has the state after one of its requests, not older than the last point that was
 //!   acknowledged;
 //! - a file that was fsynced, and not changed since, has the bytes that programs have seen.
 //!

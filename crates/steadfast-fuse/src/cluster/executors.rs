@@ -1,6 +1,6 @@
 //! [`Executors`]: threads of the owner that read the requests of one peer and execute them.
 //!
-//! One thread at a time reads the connection. A thread that has read a request executes it itself,
+//! One thread at a time reads a connection. A thread that has read a request executes it itself,
 //! and another thread that has nothing to do reads on. So a request does not wait for a second
 //! thread to wake up. The pattern is *leader and followers* (Schmidt, Stal, Rohnert, Buschmann:
 //! Pattern-Oriented Software Architecture, volume 2).
@@ -74,7 +74,7 @@ impl Executors {
     /// `broken` is told of a connection that has ended. `None`: the session is over.
     pub(super) fn next(
         &self,
-        receive: impl Fn(RequestFrame) -> Incoming,
+        receive: impl Fn(u64, RequestFrame) -> Incoming,
         broken: impl Fn(u64),
     ) -> Option<RequestFrame> {
         let mut state = self.state();
@@ -107,14 +107,15 @@ impl Executors {
     fn read(
         &self,
         mut source: Source,
-        receive: impl Fn(RequestFrame) -> Incoming,
+        receive: impl Fn(u64, RequestFrame) -> Incoming,
     ) -> Option<RequestFrame> {
         loop {
-            let frame = match receive(RequestFrame::read(&mut *source.reader).ok()?) {
-                Incoming::Execute(frame) => frame,
-                Incoming::Done => continue,
-                Incoming::Refused => return None,
-            };
+            let frame =
+                match receive(source.connection, RequestFrame::read(&mut *source.reader).ok()?) {
+                    Incoming::Execute(frame) => frame,
+                    Incoming::Done => continue,
+                    Incoming::Refused => return None,
+                };
             let mut state = self.state();
             while state.idle == 0 && state.queue.len() >= QUEUE && !state.over {
                 state = self.shorter.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,8 @@
 //! [`SharedMount`] is the mount of a node, whatever its role. [`switch`] has the role. [`channel`]
 //! keeps what the owner has not answered, and [`unsynced`] what it may not have made durable.
 //! [`closes`] answers most closes without the owner, and [`spares`] some questions for attributes.
-//! [`hub`], [`session`] and [`executors`] are the owner's side; [`hello`] and [`frame`] are on the wire.
+//! [`hub`], [`session`], [`executors`] and [`sent_recalls`] are the owner's side; [`hello`] and
+//! [`frame`] are on the wire.
 //! Elections, addresses and encryption are the caller's: it gives a [`Link`] for each connection,
 //! and an [`Authority`] to the owner.
 

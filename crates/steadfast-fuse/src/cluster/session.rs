@@ -148,12 +148,15 @@ impl PeerSession {
         };
         for number in 0..THREADS {
             let (session, executors) = (Arc::downgrade(self), Arc::clone(&self.executors));
-            start(format!("peer-{number}"), Box::new(move || execute_all(&session, &executors)))?;
+            let mut memory = Pages::new(DATA_MAX / PAGE)?;
+            let run = move || execute_all(&session, &executors, memory.bytes());
+            start(format!("peer-{number}"), Box::new(run))?;
         }
         let about_pages = Arc::new(Mutex::new(about_pages));
         for number in 0..PAGE_THREADS {
             let (session, received) = (Arc::downgrade(self), Arc::clone(&about_pages));
-            let run = move || execute_pages(&session, &received);
+            let mut memory = Pages::new(DATA_MAX / PAGE)?;
+            let run = move || execute_pages(&session, &received, memory.bytes());
             start(format!("peer-pages-{number}"), Box::new(run))?;
         }
         let sends = Arc::downgrade(self);
@@ -211,10 +214,15 @@ impl PeerSession {
         inner.connection.is_none() && inner.alone_since.elapsed() >= SESSION_TIME
     }
 
-    /// A frame of the peer. Waits while too many requests about pages wait for a thread.
-    fn receive(&self, frame: RequestFrame) -> Incoming {
+    /// A frame of the peer. Waits while too many requests about pages wait for a thread. What an
+    /// earlier connection still has is refused: the peer has sent it again, and it may be executed,
+    /// confirmed and forgotten.
+    fn receive(&self, connection: u64, frame: RequestFrame) -> Incoming {
         {
             let mut inner = self.inner();
+            if inner.connection.as_ref().is_none_or(|present| present.number != connection) {
+                return Incoming::Refused;
+            }
             match frame.kind {
                 FrameKind::Resume => {
                     let pending: HashSet<u64> = frame.numbers.iter().copied().collect();
@@ -365,6 +373,8 @@ impl PeerSession {
 
     /// Ends the session: what the peer held is given back.
     pub(super) fn end(&self) {
+        // First: a connection that comes later closes itself, and an earlier one is closed here.
+        self.executors.end();
         {
             let mut inner = self.inner();
             inner.page_queue = None;
@@ -374,7 +384,6 @@ impl PeerSession {
                 (connection.close)();
             }
         }
-        self.executors.end();
         for thread in std::mem::take(&mut *self.threads()) {
             if thread.join().is_err() {
                 log_warning!("a thread of node {} has ended with an internal error", self.name);
@@ -392,10 +401,11 @@ impl PeerSession {
     }
 }
 
-fn execute_all(session: &Weak<PeerSession>, executors: &Executors) {
+fn execute_all(session: &Weak<PeerSession>, executors: &Executors, memory: &mut [u8]) {
     set_io_flusher();
-    let Ok(mut memory) = Pages::new(DATA_MAX / PAGE) else { return };
-    let receive = |frame| session.upgrade().map_or(Incoming::Refused, |here| here.receive(frame));
+    let receive = |connection, frame| {
+        session.upgrade().map_or(Incoming::Refused, |session| session.receive(connection, frame))
+    };
     let broken = |connection| {
         if let Some(session) = session.upgrade() {
             session.disconnect(connection);
@@ -403,17 +413,20 @@ fn execute_all(session: &Weak<PeerSession>, executors: &Executors) {
     };
     while let Some(frame) = executors.next(receive, broken) {
         let Some(session) = session.upgrade() else { return };
-        session.execute(&frame, memory.bytes());
+        session.execute(&frame, memory);
     }
 }
 
-fn execute_pages(session: &Weak<PeerSession>, received: &Mutex<Receiver<RequestFrame>>) {
+fn execute_pages(
+    session: &Weak<PeerSession>,
+    received: &Mutex<Receiver<RequestFrame>>,
+    memory: &mut [u8],
+) {
     set_io_flusher();
-    let Ok(mut memory) = Pages::new(DATA_MAX / PAGE) else { return };
     loop {
         let frame = received.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let (Ok(frame), Some(session)) = (frame, session.upgrade()) else { return };
-        session.execute(&frame, memory.bytes());
+        session.execute(&frame, memory);
     }
 }
 

@@ -145,13 +145,17 @@ impl Peer {
 
     /// Sends a frame. Returns whether the session reads.
     fn send(&self, kind: FrameKind, number: u64, opcode: u32, numbers: &[u64]) -> bool {
+        let frame = Peer::frame(kind, number, opcode, numbers);
+        self.line.borrow().as_ref().is_some_and(|line| line.send(frame).is_ok())
+    }
+
+    fn frame(kind: FrameKind, number: u64, opcode: u32, numbers: &[u64]) -> Vec<u8> {
         let len = size_of::<InHeader>() as u32;
         let (uid, gid, pid) = (0, 0, 0);
         let header =
             InHeader { len, opcode, unique: number, nodeid: 1, uid, gid, pid, extensions: 0 };
         let (bytes, numbers) = (header.as_bytes().to_vec(), numbers.to_vec());
-        let frame = RequestFrame { kind, number, numbers, bytes }.encode();
-        self.line.borrow().as_ref().is_some_and(|line| line.send(frame).is_ok())
+        RequestFrame { kind, number, numbers, bytes }.encode()
     }
 
     /// Waits until the session has read what was sent, and has kept so many answers.
@@ -175,7 +179,7 @@ fn a_change_that_is_sent_again_gets_the_answer_of_its_one_execution() {
     let received = peer.connect();
     assert!(peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]));
     let first = answer(&received);
-    assert_eq!(first.directory.map(|told| told.attr_valid), Some(1), "from behind the change");
+    assert_eq!(first.directory.map(|told| told.attr_valid), Some(1), "from after the change");
     assert!(peer.send(FrameKind::Request, 2, opcode::RMDIR, &[]));
     let refused = answer(&received);
     assert_eq!((refused.error, refused.directory), (libc::ENOTEMPTY, None));
@@ -317,4 +321,44 @@ fn confirmations_are_read_while_all_threads_wait() {
         assert_eq!(answered, expected, "none waited in vain");
     }
     peer.session.end();
+}
+
+/// The owner may have bytes of a connection that is closed.
+#[test]
+fn what_an_earlier_connection_still_has_is_not_executed() {
+    let peer = Peer::new();
+    let (sends, received) = channel();
+    let (line, incoming) = channel();
+    peer.session.connect(Link {
+        reader: Box::new(Line { received: incoming, rest: Vec::new() }),
+        writer: Box::new(Wire(sends)),
+        close: Arc::new(|| {}),
+    });
+    line.send(Peer::frame(FrameKind::Request, 1, opcode::MKDIR, &[])).unwrap();
+    assert_eq!(answer(&received).number, 1);
+    let received = peer.connect();
+    // The peer has the answer, and the session has forgotten it.
+    peer.send(FrameKind::Request, 2, opcode::READ, &[1]);
+    assert_eq!(answer(&received).number, 2);
+    // Until the session has dropped the connection.
+    while line.send(Peer::frame(FrameKind::Request, 1, opcode::MKDIR, &[])).is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    peer.send(FrameKind::Request, 3, opcode::READ, &[]);
+    assert_eq!(answer(&received).number, 3);
+    assert_eq!(peer.guest.executed.load(Ordering::SeqCst), 3);
+    peer.session.end();
+}
+
+#[test]
+fn a_session_ends_while_a_peer_connects() {
+    for _ in 0..100 {
+        let peer = Peer::new();
+        let session = Arc::clone(&peer.session);
+        let ends = std::thread::spawn(move || session.end());
+        let received = peer.connect();
+        ends.join().unwrap();
+        peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]);
+        assert!(received.recv_timeout(Duration::from_millis(1)).is_err());
+    }
 }

@@ -188,7 +188,7 @@ impl Spares {
             })
         });
         self.touch(touched(request), next);
-        // Behind that: what such an answer tells is from after the change.
+        // After that: what such an answer tells is from after the change.
         for (nodeid, spare) in spares.into_iter().flatten() {
             self.put(nodeid, spare);
         }

@@ -143,7 +143,7 @@ impl Service for Switch {
         if self.closes.answers(request, Instant::now()) {
             return Ok(Answer::Ready);
         }
-        // The helper process wants to see what is after a recall.
+        // The helper process wants to see what is there after a recall.
         if request.header.opcode == opcode::GETATTR
             && !self.keeper.pages.is_look(request)
             && let Some(spare) = self.channel.spare(request.header.nodeid)

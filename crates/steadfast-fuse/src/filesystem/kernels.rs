@@ -257,13 +257,18 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             return None;
         }
         let delegations = self.kernels.delegations.as_ref()?;
-        // The change is over, so they are from behind it. Another one since then refuses them.
+        // The change is over, so they are from after it. Another one since then refuses them.
         let asked = Instant::now();
-        let inode = self.nodes.resolve(nodeid).ok()?;
-        let mut told = attr_out(&self.volume.attributes(inode).ok()?);
-        let valid = delegations.grant(self.id, inode, asked, What::Attributes)?;
-        (told.attr_valid, told.attr_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
-        Some(told)
+        let told = self.guarded(request.header.opcode, || {
+            let inode = self.nodes.resolve(nodeid)?;
+            let mut told = attr_out(&self.volume.attributes(inode)?);
+            let valid = delegations.grant(self.id, inode, asked, What::Attributes);
+            Ok(valid.map(|valid| {
+                (told.attr_valid, told.attr_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
+                told
+            }))
+        });
+        told.ok().flatten()
     }
 
     /// Whether an open file is read through the kernel's pages: reads look at the attributes first,

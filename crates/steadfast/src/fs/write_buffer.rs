@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::extent_map::Mapped;
 use crate::fs::parameters::Parameters;
 use crate::memory;
@@ -137,11 +137,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             } else {
                 length
             };
-            if self.read_extents(parameters, inode, at, &mut buffer[..whole], extents).is_ok() {
-                if !planted(Sabotage::KeepBehindEnd) {
-                    buffer[length..].fill(0);
+            match self.read_extents(parameters, inode, at, &mut buffer[..whole], extents) {
+                // As any reader: look the extents up once more.
+                Err(Error::CorruptData { .. }) => self.engine.note_repeated_read(),
+                read => {
+                    read?;
+                    if !planted(Sabotage::KeepBehindEnd) {
+                        buffer[length..].fill(0);
+                    }
+                    return Ok(());
                 }
-                return Ok(());
             }
             buffer.fill(0);
         }
