@@ -5,7 +5,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 macro_rules! outputs {
     ($($(#[$doc:meta])* $name:ident { $($field:ident : $type:ty),* $(,)? })*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
         pub(crate) struct $name { $(pub(crate) $field: $type),* }
     )*};

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use super::frame::{AnswerFrame, FrameKind, NUMBERS_MAX, RequestFrame, Writer};
 use super::session::may_repeat;
-use super::spares::{Spares, ToldNow};
+use super::spares::{AnswerParts, Spares};
 use super::unsynced::Unsynced;
 use crate::abi::opcode;
 use crate::abi::output::AttrOut;
@@ -350,7 +350,7 @@ impl Channel {
                 state.unsynced.answered(&request, &answer);
                 let ChannelState { spares, pending: others, number, .. } = &mut *state;
                 let others = others.values().filter_map(|other| Request::parse(&other.bytes));
-                let told = ToldNow {
+                let told = AnswerParts {
                     answer: (answer.error == 0).then_some(&answer.bytes[..]),
                     directory: answer.directory.as_ref(),
                     asked: pending.asked,

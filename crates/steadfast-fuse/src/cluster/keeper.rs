@@ -29,6 +29,7 @@ use super::page_keeper::PageKeeper;
 use crate::abi::input::{BatchForgetIn, ForgetOne, RenameIn};
 use crate::abi::opcode;
 use crate::device::Device;
+use crate::filesystem::affected::changes_names;
 use crate::filesystem::delegations::LATE;
 use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
@@ -132,8 +133,7 @@ impl Keeper {
     fn names_changed(&self, request: &Request<'_>, now: Instant) {
         let target = match request.header.opcode {
             opcode::RENAME | opcode::RENAME2 => request.arguments().take::<RenameIn>().ok(),
-            opcode::CREATE | opcode::MKNOD | opcode::MKDIR | opcode::SYMLINK => None,
-            opcode::LINK | opcode::UNLINK | opcode::RMDIR => None,
+            other if changes_names(other) => None,
             _ => return,
         };
         let directories = [Some(request.header.nodeid), target.map(|target| target.newdir)];

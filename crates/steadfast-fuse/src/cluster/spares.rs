@@ -126,7 +126,7 @@ struct Spare {
 }
 
 /// What an answer tells.
-pub(super) struct ToldNow<'a> {
+pub(super) struct AnswerParts<'a> {
     /// The answer itself, unless it is an error.
     pub(super) answer: Option<&'a [u8]>,
     /// See [`AnswerFrame::directory`](super::frame::AnswerFrame).
@@ -135,7 +135,7 @@ pub(super) struct ToldNow<'a> {
     pub(super) asked: Instant,
 }
 
-impl ToldNow<'_> {
+impl AnswerParts<'_> {
     /// The attributes that are delegated by it, those of a changed directory last.
     fn spares(&self, request: &Request<'_>) -> [Option<(u64, Spare)>; 2] {
         let spare = |attr, valid, once| {
@@ -175,7 +175,7 @@ impl Spares {
     pub(super) fn answered<'a>(
         &mut self,
         request: &Request<'_>,
-        told: &ToldNow<'_>,
+        told: &AnswerParts<'_>,
         number: u64,
         next: u64,
         pending: impl Iterator<Item = Request<'a>> + Clone,

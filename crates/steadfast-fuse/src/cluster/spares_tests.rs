@@ -59,7 +59,7 @@ impl Sender {
 
     fn answer_with(&mut self, number: u64, answer: Option<&[u8]>, directory: Option<AttrOut>) {
         let bytes = self.pending.remove(&number).unwrap();
-        let told = ToldNow { answer, directory: directory.as_ref(), asked: self.start };
+        let told = AnswerParts { answer, directory: directory.as_ref(), asked: self.start };
         let others = self.pending.values().map(|bytes| Request::parse(bytes).unwrap());
         self.spares.answered(
             &Request::parse(&bytes).unwrap(),

@@ -111,7 +111,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
 }
 
 /// Whether a request changes names in the directory of its node.
-pub(super) fn changes_names(opcode: u32) -> bool {
+pub(crate) fn changes_names(opcode: u32) -> bool {
     matches!(
         opcode,
         opcode::CREATE
