@@ -9,7 +9,7 @@ use steadfast::check::{CheckOptions, check};
 use steadfast::fs::{AllocateMode, Caller, NewNode, SetAttributes};
 use steadfast::sabotage::{Sabotage, plant};
 use steadfast::testing::TestPlatform;
-use steadfast::{FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
+use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, TransactionMask, Volume};
 use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
 
 const BLOCK: u64 = 512;
@@ -57,7 +57,7 @@ fn assert_clean(medium: &MemoryMedium) {
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 
-fn make(volume: &TestVolume<'_>, name: &str) -> InodeNumber {
+fn make<M: Medium>(volume: &Volume<M, TestPlatform>, name: &str) -> InodeNumber {
     let made = volume.create(ROOT, name.as_bytes(), NewNode::Regular, 0o644, &Caller::default());
     made.expect("a file").inode
 }
@@ -252,11 +252,19 @@ fn the_newest_snapshot_is_none_that_is_being_deleted() {
 
 type InterruptedVolume = Volume<Arc<Interrupted>, TestPlatform>;
 
-/// A medium that overwrites a file in the middle of its next read, as often as there are blocks for
-/// it.
+/// What another thread does with a file in the middle of a read of the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    Overwrite(InodeNumber),
+    /// The name of the file is `file`.
+    Remove,
+}
+
+/// A medium that does something in the middle of its next read, and then writes as often as there
+/// are blocks for it.
 struct Interrupted {
     inner: MemoryMedium,
-    next: Mutex<Option<(Arc<InterruptedVolume>, InodeNumber)>>,
+    next: Mutex<Option<(Arc<InterruptedVolume>, Meanwhile)>>,
 }
 
 impl Medium for Interrupted {
@@ -266,8 +274,16 @@ impl Medium for Interrupted {
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
         let next = self.next.lock().expect("not poisoned").take();
-        if let Some((volume, file)) = next {
-            // The reader holds no lock at this point.
+        if let Some((volume, meanwhile)) = next {
+            // The reader holds no lock at this point that this needs.
+            let file = match meanwhile {
+                Meanwhile::Overwrite(file) => file,
+                Meanwhile::Remove => {
+                    volume.unlink(ROOT, b"file").expect("removed");
+                    while volume.background().expect("reclaimed") {}
+                    make(&volume, "other")
+                }
+            };
             for version in 2..40 {
                 volume.write(file, 0, &[version; 3000], false).expect("written");
                 volume.checkpoint().expect("a checkpoint");
@@ -293,30 +309,46 @@ impl Medium for Interrupted {
     }
 }
 
+/// A volume with the file `file` of 3,000 bytes. The next read of the medium will be one of data.
+fn interrupted() -> (Arc<Interrupted>, Arc<InterruptedVolume>, InodeNumber) {
+    let inner = MemoryMedium::new(96 << 10, BLOCK as u32).expect("a medium");
+    let medium = Arc::new(Interrupted { inner, next: Mutex::new(None) });
+    let options = FormatOptions {
+        block_size: BLOCK as u32,
+        mask: TransactionMask::MANUAL,
+        ..FormatOptions::default()
+    };
+    Volume::format(&medium, &options, &TestPlatform::new()).expect("a volume");
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new());
+    let volume = Arc::new(volume.expect("it opens"));
+    let file = make(&volume, "file");
+    volume.write(file, 0, &[1; 3000], false).unwrap();
+    volume.checkpoint().unwrap();
+    volume.attributes(file).unwrap();
+    (medium, volume, file)
+}
+
 #[test]
 fn blocks_stay_while_they_are_read() {
     finds(Sabotage::ReusePinned, || {
-        let inner = MemoryMedium::new(96 << 10, BLOCK as u32).expect("a medium");
-        let medium = Arc::new(Interrupted { inner, next: Mutex::new(None) });
-        let options = FormatOptions {
-            block_size: BLOCK as u32,
-            mask: TransactionMask::MANUAL,
-            ..FormatOptions::default()
-        };
-        Volume::format(&medium, &options, &TestPlatform::new()).expect("a volume");
-        let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new());
-        let volume = Arc::new(volume.expect("it opens"));
-        let file = volume.create(ROOT, b"file", NewNode::Regular, 0o644, &Caller::default());
-        let file = file.expect("a file").inode;
-        volume.write(file, 0, &[1; 3000], false).unwrap();
-        volume.checkpoint().unwrap();
-        // All nodes are in memory, so the next read is one of data.
-        volume.attributes(file).unwrap();
-        *medium.next.lock().expect("not poisoned") = Some((volume.clone(), file));
+        let (medium, volume, file) = interrupted();
+        let meanwhile = Meanwhile::Overwrite(file);
+        *medium.next.lock().expect("not poisoned") = Some((volume.clone(), meanwhile));
         let mut read = [0; 3000];
         assert_eq!(volume.read(file, 0, &mut read), Ok(3000));
         assert!(medium.next.lock().expect("not poisoned").is_none());
         assert_eq!((read, volume.reads_repeated()), ([1; 3000], 0));
+    });
+}
+
+#[test]
+fn blocks_stay_while_a_write_reads_its_old_bytes() {
+    finds(Sabotage::ReusePinned, || {
+        let (medium, volume, file) = interrupted();
+        *medium.next.lock().expect("not poisoned") = Some((volume.clone(), Meanwhile::Remove));
+        assert_eq!(volume.write(file, 100, &[9; 50], false), Err(Error::Stale(file)));
+        assert!(medium.next.lock().expect("not poisoned").is_none());
+        assert_eq!(volume.reads_repeated(), 0);
     });
 }
 
