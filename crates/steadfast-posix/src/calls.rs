@@ -13,6 +13,7 @@ use rustix::fs::{
 pub use rustix::fs::{FileType as Kind, OFlags as O, Stat};
 pub use rustix::io::Errno;
 use rustix::path::Arg;
+use rustix::time::{ClockId, clock_gettime};
 
 pub use crate::list::List;
 pub use crate::sys::{self, Map, as_user, need_root};
@@ -330,9 +331,19 @@ pub fn attributes(path: impl Arg) -> Call<Vec<String>> {
     Ok(names)
 }
 
-/// Waits long enough for the next time stamp to differ, whatever the kernel's tick.
+/// Waits until the next time stamp differs from all earlier ones.
+///
+/// File systems take stamps from the kernel's coarse clock, which moves at each tick. In a virtual
+/// machine that has to wait for its processors this clock was 47 ms late, so a sleep does not do.
 pub fn tick() {
-    std::thread::sleep(Duration::from_millis(20));
+    let begin = clock_gettime(ClockId::Realtime);
+    // A clock that is set back must not keep the check for ever.
+    for _ in 0..250 {
+        std::thread::sleep(Duration::from_millis(20));
+        if clock_gettime(ClockId::RealtimeCoarse) > begin {
+            return;
+        }
+    }
 }
 
 /// Requires that the condition holds within some seconds. For background work of a file system,

@@ -19,7 +19,7 @@
 //!   is empty at the start.
 //! - The umask is 0 at the start of each check. Working directory and umask belong to the check's
 //!   thread, not to the process, so a check that hangs cannot disturb the next one.
-//! - A check never relies on a clock finer than 20 ms.
+//! - A check that needs a new time stamp waits for the kernel's coarse clock.
 
 pub mod calls;
 pub mod list;
