@@ -61,7 +61,8 @@ def processor():
     return usage.ru_utime + usage.ru_stime
 
 
-for name, root in (tree("3,000 files of 2 KiB", 3000, 2048), tree("60 files of 2 MiB", 60, 1 << 21)):
+for name, root in (tree("3,000 files of 2 KiB", 3000, 2048),
+                   tree("60 files of 2 MiB", 60, 1 << 21)):
     times = {before: [], now: []}
     for turn in range(rounds):
         for program in (before, now) if turn % 2 else (now, before):

@@ -29,13 +29,15 @@ rados)
     ;;
 file)
     shared=$WORK/shared.img local=$WORK/local.img
-    fence=(--fence 'kill -9 "$STEADFAST_PROCESS" 2>/dev/null; while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done')
+    kill='kill -9 "$STEADFAST_PROCESS" 2>/dev/null'
+    fence=(--fence "$kill"'; while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done')
     ;;
 *) die "MEDIUM is rados or file, not $MEDIUM" ;;
 esac
 for image in "$shared" "$local"; do
     "$STEADFAST" mkfs --quiet --size 1G "$image"
-    "$STEADFAST" mount "$image" "$MNT" && touch "$MNT/probe" && "$STEADFAST" umount "$MNT" >/dev/null
+    "$STEADFAST" mount "$image" "$MNT" && touch "$MNT/probe" &&
+        "$STEADFAST" umount "$MNT" >/dev/null
 done
 "$STEADFAST" cluster create "${fence[@]}" "$VOLUME" "$shared" >/dev/null
 for node in $NODES; do node_start "$node" && owns "$node"; done
@@ -48,8 +50,8 @@ python3 "$REPO/bench/cluster/measure.py" --rounds "${ROUNDS:-5}" "${pool[@]}" --
 
 if [ "${IOZONE:-1}" != 0 ]; then
     mkdir "$MNT/iozone" "$WORK/owner/iozone-owner" "$WORK/owner/iozone-peer"
-    "$STEADFAST" lab run --suite b2 --quick --quiet --rounds 3 --out "$WORK/b2" --dir "$MNT/iozone" \
-        --dir "$WORK/owner/iozone-owner" --dir "$WORK/peer/iozone-peer"
+    "$STEADFAST" lab run --suite b2 --quick --quiet --rounds 3 --out "$WORK/b2" \
+        --dir "$MNT/iozone" --dir "$WORK/owner/iozone-owner" --dir "$WORK/peer/iozone-peer"
     "$STEADFAST" lab show "$WORK/b2/result.json"
 fi
 "$STEADFAST" umount "$MNT" >/dev/null

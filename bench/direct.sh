@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# The price of not requesting ASYNC_DIO (docs/decisions/0034): libaio with 16 direct requests of 4 KiB under way, reads and
-# writes, on the program and on a build of the same source that requests the flag. Interleaved: medians of ROUNDS (default 6)
-# and ratios. The second build loses data beside buffered readers, so it is for this comparison alone.
+# The price of not requesting ASYNC_DIO (docs/decisions/0034): libaio with 16 direct requests of
+# 4 KiB under way, reads and writes, on the program and on a build of the same source that requests
+# the flag. Interleaved: medians of ROUNDS (default 6) and ratios. The second build loses data
+# beside buffered readers, so it is for this comparison alone.
 #
-# As root; needs fio. SECONDS_EACH (3) is the time of a row. STEADFAST and STEADFAST_ASYNC name builds that exist.
+# As root; needs fio. SECONDS_EACH (3) is the time of a row. STEADFAST and STEADFAST_ASYNC name
+# builds that exist.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -18,7 +20,8 @@ targets=(steadfast async)
 cleanup() {
     local target
     for target in "${targets[@]}"; do
-        [ -z "${program[$target]:-}" ] || "${program[$target]}" umount --quiet "$scratch/$target" 2>/dev/null || true
+        [ -z "${program[$target]:-}" ] ||
+            "${program[$target]}" umount --quiet "$scratch/$target" 2>/dev/null || true
     done
     rm -rf --one-file-system "$scratch"
 }
@@ -32,9 +35,12 @@ if [ -z "${STEADFAST_ASYNC:-}" ]; then
     mkdir "$scratch/source"
     git ls-files -z | tar --null --files-from=- -c | tar -C "$scratch/source" -x
     # The flag is bit 15 of INIT.
-    sed -i 's/let mut flags = flag::ASYNC_READ$/& | 1 << 15/' "$scratch/source/crates/steadfast-fuse/src/init.rs"
-    grep -q 'ASYNC_READ | 1 << 15' "$scratch/source/crates/steadfast-fuse/src/init.rs" || die "init.rs is not written as expected"
-    (cd "$scratch/source" && CARGO_TARGET_DIR="$scratch/target" "${CARGO:-cargo}" build --release --locked -p steadfast-cli)
+    sed -i 's/let mut flags = flag::ASYNC_READ$/& | 1 << 15/' \
+        "$scratch/source/crates/steadfast-fuse/src/init.rs"
+    grep -q 'ASYNC_READ | 1 << 15' "$scratch/source/crates/steadfast-fuse/src/init.rs" ||
+        die "init.rs is not written as expected"
+    (cd "$scratch/source" && CARGO_TARGET_DIR="$scratch/target" \
+        "${CARGO:-cargo}" build --release --locked -p steadfast-cli)
     STEADFAST_ASYNC=$scratch/target/release/steadfast
 fi
 program=([steadfast]=$(realpath "$STEADFAST") [async]=$(realpath "$STEADFAST_ASYNC"))
@@ -53,9 +59,11 @@ row() { # NAME FIELD FIO-OPTIONS...: FIELD read or write
     local name=$1 field=$2 target
     shift 2
     # Another target begins in each round: the one before leaves work to the disk.
-    for target in "${targets[@]:round % ${#targets[@]}}" "${targets[@]:0:round % ${#targets[@]}}"; do
-        fio --output-format=json --output="$scratch/out" --directory="$scratch/$target" --filename=file --size=256m \
-            --ioengine=libaio --iodepth=16 --direct=1 --bs=4k --time_based --runtime="$each" --randrepeat=1 --name=job "$@"
+    for target in "${targets[@]:round % ${#targets[@]}}" \
+        "${targets[@]:0:round % ${#targets[@]}}"; do
+        fio --output-format=json --output="$scratch/out" --directory="$scratch/$target" \
+            --filename=file --size=256m --ioengine=libaio --iodepth=16 --direct=1 --bs=4k \
+            --time_based --runtime="$each" --randrepeat=1 --name=job "$@"
         printf '%s\t%s\t' "$name" "$target"
         python3 -c 'import json, sys; text = sys.stdin.read()
 print(json.loads(text[text.index("{"):])["jobs"][0][sys.argv[1]]["iops"])' "$field" <"$scratch/out"
@@ -70,7 +78,8 @@ for ((round = 0; round < rounds; round++)); do
     row "4 KiB written in order" write --rw=write
 done
 
-echo "$(uname -sr), $(nproc) processors, images of 1 GiB on $(stat -f -c %T "$scratch"), libaio, 16 under way, median of $rounds rounds"
+echo "$(uname -sr), $(nproc) processors, images of 1 GiB on $(stat -f -c %T "$scratch")," \
+    "libaio, 16 under way, median of $rounds rounds"
 python3 - "$scratch/rows" <<'PY'
 import statistics, sys
 rows = {}
@@ -80,6 +89,7 @@ for line in open(sys.argv[1]):
 for name, values in rows.items():
     own, peer = values["steadfast"], values["async"]
     ratios = [a / b for a, b in zip(own, peer)]
-    print(f"{name:<26} {statistics.median(own):>9,.0f}/s, with ASYNC_DIO {statistics.median(peer):>9,.0f}/s: "
+    print(f"{name:<26} {statistics.median(own):>9,.0f}/s, "
+          f"with ASYNC_DIO {statistics.median(peer):>9,.0f}/s: "
           f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
 PY

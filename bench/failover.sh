@@ -10,7 +10,12 @@ NAME=failover
 need etcd ceph-mon ceph-osd ceph ceph-authtool monmaptool rados
 start failover
 source "$REPO/scripts/services.sh"
-trap 'status=$?; set +e; kill -9 $(jobs -p) 2>/dev/null; umount -l "$WORK/a" "$WORK/b" 2>/dev/null; (exit "$status"); cleanup' EXIT
+trap 'status=$?
+    set +e
+    kill -9 $(jobs -p) 2>/dev/null
+    umount -l "$WORK/a" "$WORK/b" 2>/dev/null
+    (exit "$status")
+    cleanup' EXIT
 
 rounds=${ROUNDS:-20}
 start_ceph
@@ -36,7 +41,10 @@ wait_for() { # WHAT COMMAND...
     done
     die "waited in vain for $what ($try): $(tail -n 3 "$WORK"/?.log)"
 }
-stands_by() { "$STEADFAST" cluster status --json "$volume" | grep -A 1 '"nodes"' -A 20 | says "\"name\": \"$1\""; }
+stands_by() {
+    "$STEADFAST" cluster status --json "$volume" | grep -A 1 '"nodes"' -A 20 |
+        says "\"name\": \"$1\""
+}
 
 owner=a other=b
 node "$owner"
@@ -51,7 +59,8 @@ for round in $(seq "$rounds"); do
     (
         for number in $(seq 1000000); do
             echo "$round.$number" >"$WORK/$owner/f" && sync "$WORK/$owner/f" || exit 0
-            mv "$WORK/$owner/f" "$WORK/$owner/last" && sync "$WORK/$owner" && echo "$round.$number" >"$WORK/synced"
+            mv "$WORK/$owner/f" "$WORK/$owner/last" && sync "$WORK/$owner" &&
+                echo "$round.$number" >"$WORK/synced"
         done
     ) 2>/dev/null &
     writer=$!
@@ -65,7 +74,8 @@ for round in $(seq "$rounds"); do
     # Not before the writer has ended, which would go on in the directory below.
     umount -l "$WORK/$owner" 2>/dev/null || true
     synced=$(cat "$WORK/synced") found=$(cat "$WORK/$other/last")
-    if [ -n "$synced" ] && { [ "${found%.*}" != "$round" ] || [ "${found#*.}" -lt "${synced#*.}" ]; }; then
+    if [ -n "$synced" ] &&
+        { [ "${found%.*}" != "$round" ] || [ "${found#*.}" -lt "${synced#*.}" ]; }; then
         die "round $round: $synced was synced, $found is there"
     fi
     owner=$other owner_pid=$other_pid

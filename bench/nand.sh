@@ -48,10 +48,13 @@ unpack() {
     [ -e "$guest/root/complete" ] && return
     rm -rf "$guest/root"
     local kernel
-    kernel=$(apt-cache depends linux-image-amd64 2>/dev/null | grep -o 'linux-image-6[^ ]*-amd64' | sed -n 1p) || true
-    [ -n "$kernel" ] || die "no Debian kernel: apt-cache depends linux-image-amd64: run 'apt-get update'"
+    kernel=$(apt-cache depends linux-image-amd64 2>/dev/null | grep -o 'linux-image-6[^ ]*-amd64' \
+        | sed -n 1p) || true
+    [ -n "$kernel" ] \
+        || die "no Debian kernel: apt-cache depends linux-image-amd64: run 'apt-get update'"
     (cd "$guest/debs" && apt-get download -qq "$kernel" busybox-static mtd-utils >/dev/null 2>&1) \
-        || die "packages cannot be fetched: $kernel busybox-static mtd-utils: see 'apt-get download'"
+        || die "packages cannot be fetched: $kernel busybox-static mtd-utils:" \
+            "see 'apt-get download'"
     for package in "$guest"/debs/*.deb; do
         dpkg-deb -x "$package" "$guest/root"
     done
@@ -61,7 +64,8 @@ unpack() {
 programs() {
     need_target "$musl"
     # The load is static, and of a crate that has nothing in C below it.
-    "${CARGO:-cargo}" build --release --locked --quiet --target "$musl" -p steadfast-host --example flash_load
+    "${CARGO:-cargo}" build --release --locked --quiet --target "$musl" -p steadfast-host \
+        --example flash_load
     [ -n "${STEADFAST:-}" ] || "${CARGO:-cargo}" build --release --locked --quiet -p steadfast-cli
 }
 
@@ -77,13 +81,16 @@ image() {
     done
     cp "$(command -v chrt)" "$root/bin/"
     # A static program has none, and ldd says so by failing.
-    for library in $(ldd "$root"/usr/sbin/* "$root/bin/chrt" "$root/bin/steadfast" 2>/dev/null | grep -o '/[^ ]*\.so[^ ]*' | sort -u); do
+    for library in $(ldd "$root"/usr/sbin/* "$root/bin/chrt" "$root/bin/steadfast" 2>/dev/null \
+        | grep -o '/[^ ]*\.so[^ ]*' | sort -u); do
         mkdir -p "$root$(dirname "$library")"
         cp "$library" "$root$library"
     done
-    (cd "$guest/root" && find "lib/modules/$version/kernel" \( -path '*/mtd/*' -o -path '*/fs/ubifs/*' -o -path '*/fs/jffs2/*' \
-        -o -path '*/fs/fuse/*' -o -path '*/virtio/*' -o -name 'virtio*' -o -path '*/crypto/*' -o -path '*/lib/*' \) -name '*.ko' \
-        -exec cp --parents -t "$root" {} +)
+    (cd "$guest/root" && find "lib/modules/$version/kernel" \
+        \( -path '*/mtd/*' -o -path '*/fs/ubifs/*' -o -path '*/fs/jffs2/*' \
+        -o -path '*/fs/fuse/*' -o -path '*/virtio/*' -o -name 'virtio*' \
+        -o -path '*/crypto/*' -o -path '*/lib/*' \) \
+        -name '*.ko' -exec cp --parents -t "$root" {} +)
     "$root/bin/busybox" depmod -b "$root" "$version"
     install -m 755 bench/nand/init.sh "$root/init"
     (cd "$root" && find . | cpio --quiet -o -H newc -R 0:0 | gzip -1) >"$scratch/initrd"
@@ -94,10 +101,13 @@ image() {
 
 boot() {
     local what=$1 fs=$2 log=$3
-    # id_bytes: a part of 1 Gbit, pages of 2048+64 bytes, 64 of them in each of 1024 blocks.
-    timeout --kill-after=5 "$limit" qemu-system-x86_64 -accel tcg -m 768 -smp 1 -nographic -no-reboot \
-        -kernel "$scratch/vmlinuz" -initrd "$scratch/initrd" -drive "file=$scratch/nand,format=raw,if=virtio" -net none \
-        -append "console=ttyS0 quiet panic=-1 no_timer_check nandsim.id_bytes=0xec,0xf1,0x80,0x15,0x40 nand.do=$what nand.fs=$fs nand.blocks=1024" \
+    local append="console=ttyS0 quiet panic=-1 no_timer_check"
+    append+=" nandsim.id_bytes=0xec,0xf1,0x80,0x15,0x40"
+    append+=" nand.do=$what nand.fs=$fs nand.blocks=1024"
+    timeout --kill-after=5 "$limit" qemu-system-x86_64 -accel tcg -m 768 -smp 1 \
+        -nographic -no-reboot -net none -kernel "$scratch/vmlinuz" -initrd "$scratch/initrd" \
+        -drive "file=$scratch/nand,format=raw,if=virtio" \
+        -append "$append" \
         </dev/null >"$log" 2>&1 &
     qemu=$!
     # How it ends is in the log; the shell need not tell.

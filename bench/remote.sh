@@ -15,7 +15,8 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
 STEADFAST=$(realpath "${STEADFAST:-target/release/steadfast}")
-[ -x "$STEADFAST" ] || { echo "bench/remote.sh: no binary at $STEADFAST: cargo build --release" >&2; exit 1; }
+[ -x "$STEADFAST" ] ||
+    { echo "bench/remote.sh: no binary at $STEADFAST: cargo build --release" >&2; exit 1; }
 FILES=${FILES:-16384}
 ROUNDS=${ROUNDS:-3}
 TURNS=${TURNS:-9}
@@ -108,7 +109,8 @@ cat >"$WORK/turns.py" <<'PY'
 import math, os, statistics, sys, time
 count, rounds, mounts = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 data, clock = b"x" * 2048, time.perf_counter
-T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262, 12: 2.201, 15: 2.145, 20: 2.093}
+T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262,
+     12: 2.201, 15: 2.145, 20: 2.093}
 
 def sync(path):
     fd = os.open(path, os.O_RDONLY)
@@ -147,7 +149,9 @@ def beside(mount, part):
 
 for mount in mounts:
     rates = [count / statistics.median(times[part] for times in found[mount]) for part in (0, 1)]
-    print(f"| {mount.rsplit('mnt-', 1)[1]} | {rates[0]:,.0f} | {beside(mount, 0)} | {rates[1]:,.0f} | {beside(mount, 1)} |")
+    name = mount.rsplit("mnt-", 1)[1]
+    print(f"| {name} | {rates[0]:,.0f} | {beside(mount, 0)} "
+          f"| {rates[1]:,.0f} | {beside(mount, 1)} |")
 PY
 
 # Random reads that no cache answers, and synced writes while a server gets a signal: the longest
@@ -183,7 +187,10 @@ for block, data in written.items():
         sys.exit(f"block {block} is lost")
 print(f"{rate:,.0f} | {longest[0] * 1e3:.1f} | {longest[1] * 1e3:.1f}")
 PY
-row() { printf '| %s | %s |\n' "$1" "$(timeout 300 python3 "$WORK/small.py" "$2" "$FILES" "$ROUNDS" || echo "failed")"; }
+row() {
+    printf '| %s | %s |\n' "$1" \
+        "$(timeout 300 python3 "$WORK/small.py" "$2" "$FILES" "$ROUNDS" || echo "failed")"
+}
 # ours: one of our servers, ADDRESS is where it is.
 ours() {
     local out=$WORK/out.$RANDOM.$RANDOM
@@ -200,7 +207,8 @@ slow() {
         ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || continue
         break
     done
-    nbdkit -f -i 127.0.0.1 -p "$port" --filter=delay memory 512M "rdelay=$LATENCY" "wdelay=$LATENCY" 2>/dev/null &
+    nbdkit -f -i 127.0.0.1 -p "$port" --filter=delay memory 512M "rdelay=$LATENCY" \
+        "wdelay=$LATENCY" 2>/dev/null &
     PIDS+=($!)
     for try in $(seq 100); do
         ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
@@ -268,8 +276,10 @@ ext4_on() {
     losetup -d "$loop"
 }
 
-printf '%s processors, Linux %s, %s files of 2 KB, median of %s rounds\n\n' "$(nproc)" "$(uname -r)" "$FILES" "$ROUNDS"
-echo "| on | create/s | p99 µs | delete/s | write MB/s | read MB/s | synced 4 KiB writes/s | p99 µs |"
+printf '%s processors, Linux %s, %s files of 2 KB, median of %s rounds\n\n' "$(nproc)" \
+    "$(uname -r)" "$FILES" "$ROUNDS"
+echo "| on | create/s | p99 µs | delete/s | write MB/s | read MB/s" \
+    "| synced 4 KiB writes/s | p99 µs |"
 echo "|---|---:|---:|---:|---:|---:|---:|---:|"
 mount -t tmpfs none "$WORK/ram"
 row "RAM file system" "$WORK/ram"
@@ -300,13 +310,16 @@ for policy in none mirror parity ec=2+2; do array ours "$policy" ""; done
 if command -v nbdkit >/dev/null && nbdkit --filter=delay null --dump-plugin >/dev/null 2>&1; then
     # The kernel's netem would delay the network itself; many kernels have none. The servers wait
     # instead.
-    for policy in none mirror parity; do array slow "$policy" ", servers that take $LATENCY more"; done
+    for policy in none mirror parity; do
+        array slow "$policy" ", servers that take $LATENCY more"
+    done
 else
     echo "no nbdkit with its delay filter: added latency is left out" >&2
 fi
 
 echo
-echo "$TURNS rounds in turn, loopback: times better than none, geometric mean of the rounds and its 95 % interval"
+echo "$TURNS rounds in turn, loopback: times better than none," \
+    "geometric mean of the rounds and its 95 % interval"
 echo
 echo "| policy | create/s | beside none | 95 % | delete/s | beside none | 95 % |"
 echo "|---|---:|---:|---:|---:|---:|---:|"
@@ -322,7 +335,8 @@ done
 
 if command -v nbdkit >/dev/null && [[ $(fio --enghelp 2>/dev/null) == *nbd* ]]; then
     echo
-    echo "| server under fio | read 4 KiB, depth 1, /s | depth 32, /s | write 256 KiB, depth 4, MB/s | read 256 KiB, depth 4, MB/s |"
+    echo "| server under fio | read 4 KiB, depth 1, /s | depth 32, /s" \
+        "| write 256 KiB, depth 4, MB/s | read 256 KiB, depth 4, MB/s |"
     echo "|---|---:|---:|---:|---:|"
     nbdkit -f -U "$WORK/floor.sock" memory 512M &
     PIDS+=($!)
@@ -332,17 +346,21 @@ if command -v nbdkit >/dev/null && [[ $(fio --enghelp 2>/dev/null) == *nbd* ]]; 
     PIDS+=($!)
     ours
     sleep 0.5
-    for target in "nbdkit, Unix socket=nbd+unix:///?socket=$WORK/floor.sock" "nbdkit, TCP=nbd://127.0.0.1:$port" "ours, TCP=nbd://$ADDRESS"; do
+    for target in "nbdkit, Unix socket=nbd+unix:///?socket=$WORK/floor.sock" \
+        "nbdkit, TCP=nbd://127.0.0.1:$port" "ours, TCP=nbd://$ADDRESS"; do
         figures=()
         # Written first, so that reads are of memory that is there. Fields of fio's terse form: 8
         # and 49 IOPS, 7 and 48 KiB/s.
         for job in "write 256k 4 48" "read 256k 4 7" "randread 4k 1 8" "randread 4k 32 8"; do
             read -r mode size depth field <<<"$job"
-            result=$(timeout 60 fio --name=floor --ioengine=nbd --uri="${target#*=}" --rw="$mode" --bs="$size" \
-                --iodepth="$depth" --size=256M --runtime=3 --time_based --output-format=terse 2>/dev/null | tail -1 | cut -d';' -f"$field" || true)
+            result=$(timeout 60 fio --name=floor --ioengine=nbd --uri="${target#*=}" \
+                --rw="$mode" --bs="$size" --iodepth="$depth" --size=256M --runtime=3 \
+                --time_based --output-format=terse 2>/dev/null |
+                tail -1 | cut -d';' -f"$field" || true)
             figures+=("${result:-0}")
         done
-        printf '| %s | %s | %s | %s | %s |\n' "${target%%=*}" "${figures[2]}" "${figures[3]}" $((figures[0] * 1024 / 1000000)) $((figures[1] * 1024 / 1000000))
+        printf '| %s | %s | %s | %s | %s |\n' "${target%%=*}" "${figures[2]}" "${figures[3]}" \
+            $((figures[0] * 1024 / 1000000)) $((figures[1] * 1024 / 1000000))
     done
     end_servers
 else

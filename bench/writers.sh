@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Buffered writers through the mount beside ext4 on the same disk, interleaved: medians of ROUNDS (default 6) and ratios.
+# Buffered writers through the mount beside ext4 on the same disk, interleaved: medians of ROUNDS
+# (default 6) and ratios.
 #
 # Three questions. What do four writers that each call fdatasync reach together, on one file and on
-# four, as processes and as threads? The null file system, whose fsync takes FLUSH microseconds (250),
-# shows what FUSE allows there. What does admission cost (docs/decisions/0037), far from full and near
-# full? STEADFAST_BEFORE names a second build to compare with. CACHED=0 leaves out the last question.
+# four, as processes and as threads? The null file system, whose fsync takes FLUSH microseconds
+# (250), shows what FUSE allows there. What does admission cost (docs/decisions/0037), far from full
+# and near full? STEADFAST_BEFORE names a second build to compare with. CACHED=0 leaves out the last
+# question.
 # As root; needs fio. SECONDS_EACH (2) is the time of a synced row.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,7 +33,10 @@ cleanup() {
     local target
     for target in "${targets[@]}"; do
         case $target in
-            ext4 | null) umount "$scratch/$target" 2>/dev/null || umount -l "$scratch/$target" 2>/dev/null || true ;;
+            ext4 | null)
+                umount "$scratch/$target" 2>/dev/null ||
+                    umount -l "$scratch/$target" 2>/dev/null || true
+                ;;
             *) "${program[$target]}" umount --quiet "$scratch/$target" 2>/dev/null || true ;;
         esac
     done
@@ -69,11 +74,12 @@ row() { # NAME FIELD FIO-OPTIONS...: FIELD iops or bw_bytes of the writes, over 
     local name=$1 field=$2 target
     shift 2
     # Another target begins in each round: the one before leaves work to the disk.
-    for target in "${targets[@]:round % ${#targets[@]}}" "${targets[@]:0:round % ${#targets[@]}}"; do
+    for target in "${targets[@]:round % ${#targets[@]}}" \
+        "${targets[@]:0:round % ${#targets[@]}}"; do
         # The null file system answers only the question about fdatasync.
         [[ $target != null || $field = iops && $* = *--fdatasync* ]] || continue
-        fio --output-format=json --output="$scratch/out" --directory="$scratch/$target" --ioengine=psync \
-            --group_reporting --randrepeat=1 --name=job "$@"
+        fio --output-format=json --output="$scratch/out" --directory="$scratch/$target" \
+            --ioengine=psync --group_reporting --randrepeat=1 --name=job "$@"
         printf '%s\t%s\t%s\t' "$name" "$field" "$target"
         python3 -c 'import json, sys; text = sys.stdin.read()
 print(json.loads(text[text.index("{"):])["jobs"][0]["write"][sys.argv[1]])' "$field" <"$scratch/out"
@@ -84,15 +90,19 @@ print(json.loads(text[text.index("{"):])["jobs"][0]["write"][sys.argv[1]])' "$fi
 synced() { # NAME OPTIONS...
     local name=$1
     shift
-    row "$name" iops --rw=randwrite --bs=4k --fdatasync=1 --size=16m --time_based --runtime="$each" "$@"
+    row "$name" iops --rw=randwrite --bs=4k --fdatasync=1 --size=16m --time_based \
+        --runtime="$each" "$@"
 }
 
 cached() { # where
-    row "$1: 4 KiB at random, cached, 64 MiB" bw_bytes --rw=randwrite --bs=4k --size=64m --filename=random
-    row "$1: rewritten in 1 MiB, cached, 64 MiB" bw_bytes --rw=write --bs=1m --size=64m --filename=random
+    row "$1: 4 KiB at random, cached, 64 MiB" bw_bytes --rw=randwrite --bs=4k --size=64m \
+        --filename=random
+    row "$1: rewritten in 1 MiB, cached, 64 MiB" bw_bytes --rw=write --bs=1m --size=64m \
+        --filename=random
     row "$1: new in 1 MiB, cached, 64 MiB" bw_bytes --rw=write --bs=1m --size=64m --filename=new
-    row "$1: 2,000 new files of 2 KiB" iops --rw=write --bs=2k --nrfiles=2000 --filesize=2k --openfiles=1 \
-        --file_service_type=sequential --create_on_open=1 --filename_format='small.$filenum'
+    row "$1: 2,000 new files of 2 KiB" iops --rw=write --bs=2k --nrfiles=2000 --filesize=2k \
+        --openfiles=1 --file_service_type=sequential --create_on_open=1 \
+        --filename_format='small.$filenum'
     local target
     for target in "${targets[@]}"; do
         rm -f "$scratch/$target"/new "$scratch/$target"/small.*
@@ -118,7 +128,8 @@ for ((round = 0; round < rounds; round++)); do
     [ "${CACHED:-1}" = 0 ] || cached "180 MiB left"
 done
 
-echo "$(uname -sr), $(nproc) processors, images of 2 GiB on $(stat -f -c %T "$scratch"), median of $rounds rounds"
+echo "$(uname -sr), $(nproc) processors, images of 2 GiB on $(stat -f -c %T "$scratch")," \
+    "median of $rounds rounds"
 python3 - "$scratch/rows" <<'PY'
 import statistics, sys
 rows = {}
@@ -134,7 +145,8 @@ for (name, field), values in rows.items():
     for peer in middle:
         if peer not in ("steadfast", "null"):
             ratios = [a / b for a, b in zip(values["steadfast"], values[peer])]
-            line += f"; {statistics.median(ratios):.2f} x {peer} ({min(ratios):.2f} to {max(ratios):.2f})"
+            least, most = min(ratios), max(ratios)
+            line += f"; {statistics.median(ratios):.2f} x {peer} ({least:.2f} to {most:.2f})"
     print(line)
 one = "1 writer + fdatasync"
 for (name, field), values in rows.items():

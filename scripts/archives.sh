@@ -21,7 +21,8 @@ linker=$(find "$(rustc --print sysroot)" -name rust-lld -type f | sed -n 1p)
 
 rm -rf "$root"
 mkdir -p "$root/include" "$root/lib/cmake/Steadfast"
-cp crates/steadfast-capi/include/steadfast.h crates/steadfast-capi/include/steadfast-port.h "$root/include/"
+cp crates/steadfast-capi/include/steadfast.h crates/steadfast-capi/include/steadfast-port.h \
+    "$root/include/"
 cp packaging/firmware/README.md LICENSE-APACHE LICENSE-MIT docs/EMBEDDED.md docs/C-API.md "$root/"
 cp packaging/firmware/SteadfastConfig.cmake "$root/lib/cmake/Steadfast/"
 sed "s/@VERSION@/$version/" packaging/firmware/SteadfastConfigVersion.cmake.in \
@@ -34,7 +35,8 @@ functions=$(grep -ohE '\bsf_[a-z_]+\(' "$root"/include/*.h | tr -d '(' | sort -u
 check() {
     local wanted=() function
     for function in $functions; do wanted+=(-u "$function"); done
-    "$linker" -flavor gnu --gc-sections --no-undefined -e sf_start "${wanted[@]}" "$1" -o "$root.linked" \
+    "$linker" -flavor gnu --gc-sections --no-undefined -e sf_start "${wanted[@]}" "$1" \
+        -o "$root.linked" \
         || die "archives: $1 is not complete"
     rm "$root.linked"
 }
@@ -43,8 +45,9 @@ for target in "${targets[@]}"; do
     for profile in small full; do
         features=
         [ "$profile" = small ] || features=full
-        "${CARGO:-cargo}" rustc --quiet --locked --lib --profile firmware -p steadfast-capi --no-default-features \
-            --features "$features" --target "$target" --crate-type staticlib >&2
+        "${CARGO:-cargo}" rustc --quiet --locked --lib --profile firmware -p steadfast-capi \
+            --no-default-features --features "$features" --target "$target" --crate-type staticlib \
+            >&2
         mkdir -p "$root/lib/$target/$profile"
         cp "$base/$target/firmware/libsteadfast.a" "$root/lib/$target/$profile/"
         check "$root/lib/$target/$profile/libsteadfast.a"

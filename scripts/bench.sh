@@ -33,7 +33,9 @@ if [ "$(id -u)" -eq 0 ]; then
     [ "$suite" = goals ] && on=$goals
     where=(--on "${BENCH_ON:-$on}")
 else
-    where=(--dir "${BENCH_DIR:?as a user, name a directory to measure in BENCH_DIR, or run it as root}")
+    [ -n "${BENCH_DIR:-}" ] ||
+        die "as a user, name a directory to measure in BENCH_DIR, or run it as root"
+    where=(--dir "$BENCH_DIR")
 fi
 [ -n "${BENCH_SIZE:-}" ] && effort+=(--size "$BENCH_SIZE")
 [ -n "${BENCH_ROUNDS:-}" ] && effort+=(--rounds "$BENCH_ROUNDS")
@@ -49,7 +51,9 @@ if [ -n "${BENCH_IO_URING:-}" ]; then
         off) value=N ;;
         *) die "'$BENCH_IO_URING' is no choice: BENCH_IO_URING: use on or off" ;;
     esac
-    [ -w "$parameter" ] || die "no FUSE over io_uring to choose: $parameter: leave BENCH_IO_URING out, or run it as root on Linux 6.14"
+    [ -w "$parameter" ] ||
+        die "no FUSE over io_uring to choose: $parameter:" \
+            "leave BENCH_IO_URING out, or run it as root on Linux 6.14"
     before=$(cat "$parameter")
     trap 'echo "$before" >"$parameter"' EXIT
     trap 'exit 130' INT

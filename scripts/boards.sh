@@ -45,8 +45,9 @@ logs=()
 emulate() {
     local machine=(qemu-system-arm -machine "mps2-$1")
     [ "$1" != virt ] || machine=(qemu-system-riscv32 -machine virt -bios none)
-    timeout --kill-after=5 "$limit" "${machine[@]}" -nodefaults -nic none -display none -monitor none -serial none \
-        -icount shift=3 -semihosting-config enable=on,target=native -kernel "$2" </dev/null 2>&1
+    timeout --kill-after=5 "$limit" "${machine[@]}" -nodefaults -nic none -display none \
+        -monitor none -serial none -icount shift=3 -semihosting-config enable=on,target=native \
+        -kernel "$2" </dev/null 2>&1
 }
 
 # run_board BOARD PROFILE: both programs, into one log.
@@ -63,8 +64,8 @@ run_board() {
 build() {
     local board=$1 target=$2 profile=$3 program
     need_target "$target"
-    (cd boards && BOARD=$board CARGO_TARGET_DIR=$base "${CARGO:-cargo}" build --quiet --locked --release \
-        --target "$target" "${@:4}")
+    (cd boards && BOARD=$board CARGO_TARGET_DIR=$base "${CARGO:-cargo}" build --quiet --locked \
+        --release --target "$target" "${@:4}")
     for program in figures cuts; do
         cp "$base/$target/release/$program" "$base/$board.$profile.$program"
     done
@@ -80,7 +81,8 @@ if [ "$task" = planted ]; then
         die "boards: the power cuts do not find that flushes do nothing"
     fi
     grep -qE '^wrong state:|^failed at' "$base/an386.planted.log" \
-        || die "boards: the planted fault was not found, but this: $(tail -n 1 "$base/an386.planted.log")"
+        || die "boards: the planted fault was not found, but this:" \
+            "$(tail -n 1 "$base/an386.planted.log")"
     echo "boards: the planted fault was found"
     exit 0
 fi

@@ -7,10 +7,11 @@ cd "$(dirname "$0")/.."
 target=thumbv7em-none-eabihf
 need_cargo
 need_target "$target"
-"${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media -p steadfast-flash --target "$target"
+"${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media -p steadfast-flash \
+    --target "$target"
 # The C library for programs that supply their own memory and clock, small and with everything.
 for features in "" full; do
-    "${CARGO:-cargo}" rustc --locked --quiet --lib -p steadfast-capi --no-default-features --features "$features" \
-        --target "$target" --crate-type staticlib
+    "${CARGO:-cargo}" rustc --locked --quiet --lib -p steadfast-capi --no-default-features \
+        --features "$features" --target "$target" --crate-type staticlib
 done
 echo "embedded: $target: ok"

@@ -8,17 +8,20 @@ cd "$(dirname "$0")/../fuzz"
 cargo=${CARGO:-cargo}
 seconds=${FUZZ_SECONDS:-60}
 fail() {
-    echo "make fuzz: $1" >&2
+    echo "make fuzz: $*" >&2
     exit 1
 }
 "$cargo" +nightly --version > /dev/null 2>&1 ||
-    fail "a nightly compiler is needed; get one with: rustup toolchain install nightly --profile minimal"
+    fail "a nightly compiler is needed; get one with:" \
+        "rustup toolchain install nightly --profile minimal"
 if ! "$cargo" +nightly fuzz --version > /dev/null 2>&1; then
     echo "make fuzz: installing cargo-fuzz" >&2
     "$cargo" install cargo-fuzz --locked ||
-        fail "cargo-fuzz could not be installed; it needs the network and a C++ compiler: cargo install cargo-fuzz --locked"
+        fail "cargo-fuzz could not be installed; it needs the network and a C++ compiler:" \
+            "cargo install cargo-fuzz --locked"
 fi
-command -v c++ > /dev/null || fail "libFuzzer is C++: install a compiler, such as the Debian package g++"
+command -v c++ > /dev/null ||
+    fail "libFuzzer is C++: install a compiler, such as the Debian package g++"
 for target in ${FUZZ_TARGETS:-image raw_image operations nbd_server nbd_client}; do
     mkdir -p "found/$target"
     echo "== $target, $seconds seconds" >&2

@@ -16,7 +16,8 @@ libdir=${LIBDIR:-$prefix/lib}
 sbindir=${SBINDIR:-/sbin}
 profile=${PROFILE:-dist}
 need_cargo
-"${CARGO:-cargo}" build --profile "$profile" --locked -p steadfast-cli -p steadfast-lab-cli -p steadfast-capi
+"${CARGO:-cargo}" build --profile "$profile" --locked -p steadfast-cli -p steadfast-lab-cli \
+    -p steadfast-capi
 built=$(target_directory)/$profile
 version=$("$built/steadfast" --version | cut -d' ' -f2)
 
@@ -33,18 +34,18 @@ for tool in mount umount mkfs fsck; do
 done
 
 install -d "$destination$prefix/include" "$destination$libdir/pkgconfig"
-install -m 644 crates/steadfast-capi/include/steadfast.h crates/steadfast-capi/include/steadfast-ioctl.h \
-    "$destination$prefix/include/"
+install -m 644 crates/steadfast-capi/include/steadfast.h \
+    crates/steadfast-capi/include/steadfast-ioctl.h "$destination$prefix/include/"
 install -m 644 "$built/libsteadfast.a" "$destination$libdir/"
 install -m 644 "$built/libsteadfast.so" "$destination$libdir/libsteadfast.so.1"
 ln -sf libsteadfast.so.1 "$destination$libdir/libsteadfast.so"
-sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$libdir|" -e "s|@VERSION@|$version|" packaging/steadfast.pc.in \
-    >"$destination$libdir/pkgconfig/steadfast.pc"
+sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$libdir|" -e "s|@VERSION@|$version|" \
+    packaging/steadfast.pc.in >"$destination$libdir/pkgconfig/steadfast.pc"
 chmod 644 "$destination$libdir/pkgconfig/steadfast.pc"
 
 share=$destination$prefix/share
-install -d "$share/man/man1" "$share/man/man8" "$share/bash-completion/completions" "$share/zsh/vendor-completions" \
-    "$share/fish/vendor_completions.d"
+install -d "$share/man/man1" "$share/man/man8" "$share/bash-completion/completions" \
+    "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
 for program in steadfast steadfast-lab; do
     "$built/$program" completions bash >"$share/bash-completion/completions/$program"
     "$built/$program" completions zsh >"$share/zsh/vendor-completions/_$program"
@@ -61,13 +62,18 @@ done
 ln -sf steadfast-lab-torture.1 "$share/man/man1/steadfast-torture.1"
 ln -sf steadfast-lab-flash-torture.1 "$share/man/man1/steadfast-flash-torture.1"
 
-install -d "$destination$prefix/lib/udev/rules.d" "$share/doc/steadfast/examples" "$share/doc/steadfast-lab"
-sed "s|@PREFIX@|$prefix|" packaging/udev/61-steadfast.rules >"$destination$prefix/lib/udev/rules.d/61-steadfast.rules"
+install -d "$destination$prefix/lib/udev/rules.d" "$share/doc/steadfast/examples" \
+    "$share/doc/steadfast-lab"
+sed "s|@PREFIX@|$prefix|" packaging/udev/61-steadfast.rules \
+    >"$destination$prefix/lib/udev/rules.d/61-steadfast.rules"
 # They have one place each, whatever the prefix of the rest.
 if [ "$prefix" = /usr ]; then
-    install -D -m 755 packaging/initramfs-tools/hooks/steadfast "$share/initramfs-tools/hooks/steadfast"
-    install -D -m 644 packaging/initramfs-tools/scripts/steadfast "$share/initramfs-tools/scripts/steadfast"
-    install -D -m 755 packaging/systemd/steadfast.shutdown "$destination/usr/lib/systemd/system-shutdown/steadfast"
+    install -D -m 755 packaging/initramfs-tools/hooks/steadfast \
+        "$share/initramfs-tools/hooks/steadfast"
+    install -D -m 644 packaging/initramfs-tools/scripts/steadfast \
+        "$share/initramfs-tools/scripts/steadfast"
+    install -D -m 755 packaging/systemd/steadfast.shutdown \
+        "$destination/usr/lib/systemd/system-shutdown/steadfast"
 fi
 install -D -m 644 packaging/magic/steadfast "$share/misc/steadfast.magic"
 install -m 644 packaging/systemd/srv-data.mount examples/c/*.c "$share/doc/steadfast/examples/"

@@ -13,7 +13,8 @@ if [ ! -e "/lib/modules/$kver/build" ] && [ ! -e "/usr/src/linux-headers-$kver" 
 fi
 headers=/lib/modules/$kver/build
 [ -e "$headers" ] || headers=/usr/src/linux-headers-$kver
-[ -e "$headers/Makefile" ] || die "no headers of kernel $kver: $headers: install linux-headers-$kver"
+[ -e "$headers/Makefile" ] ||
+    die "no headers of kernel $kver: $headers: install linux-headers-$kver"
 need_packages make gcc binutils kmod
 
 target=x86_64-unknown-none
@@ -41,7 +42,8 @@ RUSTC_BOOTSTRAP=1 RUSTFLAGS=${flags[*]} "${CARGO:-cargo}" build --locked --quiet
 
 # One object has everything; those of compiler_builtins are left out.
 archive=$output/cargo/$target/kernel/libsteadfast_kernel.a
-object=$(ar t "$archive" | grep '^steadfast_kernel-.*\.o$') || die "no object of the core in $archive"
+object=$(ar t "$archive" | grep '^steadfast_kernel-.*\.o$') ||
+    die "no object of the core in $archive"
 [ "$(wc -l <<<"$object")" -eq 1 ] || die "more than one object of the core in $archive"
 build=$output/$kver
 cp kernel/*.[chS] kernel/Kbuild "$build/"

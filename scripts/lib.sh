@@ -22,14 +22,17 @@ need_packages() {
     local missing=()
     local package
     for package in "$@"; do
-        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' \
+            || missing+=("$package")
     done
     [ ${#missing[@]} -eq 0 ] && return
     command -v apt-get >/dev/null \
-        || die "packages are missing: ${missing[*]}: install them with this system's package manager"
+        || die "packages are missing: ${missing[*]}:" \
+            "install them with this system's package manager"
     echo "installing ${missing[*]}"
-    as_root env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -qq && exec apt-get install -y -qq "$@"' - \
-        "${missing[@]}" >/dev/null || die "apt-get failed: ${missing[*]}: install them by hand"
+    as_root env DEBIAN_FRONTEND=noninteractive sh -c \
+        'apt-get update -qq && exec apt-get install -y -qq "$@"' - "${missing[@]}" >/dev/null \
+        || die "apt-get failed: ${missing[*]}: install them by hand"
 }
 
 # Installs the standard library for a target, for the toolchain $2 if it is given.
@@ -42,7 +45,8 @@ need_target() {
 }
 
 need_cargo() {
-    command -v "${CARGO:-cargo}" >/dev/null || die "no cargo: PATH: install Rust from https://rustup.rs"
+    command -v "${CARGO:-cargo}" >/dev/null \
+        || die "no cargo: PATH: install Rust from https://rustup.rs"
 }
 
 # Checks that FUSE is available and usable, because mounts need it.

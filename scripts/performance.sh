@@ -13,7 +13,8 @@ cd "$(dirname "$0")/.."
 
 page=docs/performance/measured.md
 grep -q '^<!-- measured -->$' "$page" && grep -q '^<!-- end -->$' "$page" \
-    || die "the marks are gone: $page: put '<!-- measured -->' and '<!-- end -->' on lines of their own"
+    || die "the marks are gone: $page:" \
+        "put '<!-- measured -->' and '<!-- end -->' on lines of their own"
 if [ -z "${STEADFAST:-}" ]; then
     need_cargo
     "${CARGO:-cargo}" build --release --locked -p steadfast-cli -p steadfast-lab-cli
@@ -27,7 +28,8 @@ export BENCH_RESUME=${PERFORMANCE_RESUME:-} BENCH_ROUNDS=${BENCH_ROUNDS:-5}
 measure() {
     local out=$1 on=$2 suites=$3
     BENCH_OUT=$out BENCH_ON=$on scripts/bench.sh "$suites" \
-        || echo "steadfast: the run of $suites has failures, or was stopped: $out: see the messages above" >&2
+        || echo "steadfast: the run of $suites has failures, or was stopped: $out:" \
+            "see the messages above" >&2
 }
 
 if [ -n "${PERFORMANCE_RESULT:-}" ]; then
@@ -36,19 +38,28 @@ else
     base=$(target_directory)/performance
     results=("$base/goals" "$base/suites")
     measure "${results[0]}" "" goals
-    measure "${results[1]}" "${BENCH_ON:-steadfast,steadfast-lib,ext4,xfs}" "${PERFORMANCE_SUITES:-b4,device,check}"
+    measure "${results[1]}" "${BENCH_ON:-steadfast,steadfast-lib,ext4,xfs}" \
+        "${PERFORMANCE_SUITES:-b4,device,check}"
 fi
 tables=$(mktemp)
 new=$(mktemp)
 trap 'rm -f "$tables" "$new"' EXIT
 for result in "${results[@]}"; do
-    "$STEADFAST" lab show --markdown "$result" >>"$tables" || die "no result: $result: see the messages above"
+    "$STEADFAST" lab show --markdown "$result" >>"$tables" \
+        || die "no result: $result: see the messages above"
     echo >>"$tables"
 done
 ! grep -q '^Stopped before its end' "$tables" \
-    || die "a run is not complete: ${results[*]}: continue it with PERFORMANCE_RESUME=1 make performance"
+    || die "a run is not complete: ${results[*]}:" \
+        "continue it with PERFORMANCE_RESUME=1 make performance"
 awk -v tables="$tables" '
-    /^<!-- measured -->$/ { print; print ""; while ((getline line < tables) > 0) print line; inside = 1; next }
+    /^<!-- measured -->$/ {
+        print
+        print ""
+        while ((getline line < tables) > 0) print line
+        inside = 1
+        next
+    }
     /^<!-- end -->$/ { inside = 0 }
     !inside { print }' "$page" >"$new"
 cat "$new" >"$page"

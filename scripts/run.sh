@@ -12,7 +12,8 @@ need_cargo
 command -v fusermount3 >/dev/null || need_packages fuse3
 need_fuse
 [ -x "$(target_directory)/release/steadfast" ] \
-    || echo "the first build fetches and compiles some 300 crates: about 10 minutes on two processors, later ones a minute"
+    || echo "the first build fetches and compiles some 300 crates: about 10 minutes on two" \
+        "processors, later ones a minute"
 "${CARGO:-cargo}" build --release --locked -p steadfast-cli -p steadfast-lab-cli
 steadfast=$(target_directory)/release/steadfast
 
@@ -27,7 +28,8 @@ mkdir -p "$directory"
 
 if mountpoint -q "$directory"; then
     "$steadfast" info "$directory" >/dev/null 2>&1 \
-        || die "something else is mounted here: $directory: unmount it, or choose another place with MOUNT=DIR"
+        || die "something else is mounted here: $directory:" \
+            "unmount it, or choose another place with MOUNT=DIR"
     echo "already mounted: $directory"
 else
     if [ ! -e "$image" ]; then

@@ -15,7 +15,8 @@ etcd_answers() {
 }
 # Fails if etcd ends before it answers.
 run_etcd() {
-    local client="$ETCD_SCHEME://127.0.0.1:$ETCD_PORT" peer="http://127.0.0.1:$((ETCD_PORT + 1))" try
+    local client="$ETCD_SCHEME://127.0.0.1:$ETCD_PORT" try
+    local peer="http://127.0.0.1:$((ETCD_PORT + 1))"
     etcd --data-dir "$ETCD_DATA" --name default --log-level warn --unsafe-no-fsync \
         --listen-client-urls "$client" --advertise-client-urls "$client" \
         --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" \
@@ -95,7 +96,8 @@ run_monitor() {
     fsid=$(awk '/^fsid/ { print $3 }' "$CONF")
     rm -rf "$WORK/mon"
     mkdir "$WORK/mon"
-    monmaptool --create --clobber --addv a "[v2:127.0.0.1:$CEPH_PORT]" --fsid "$fsid" "$WORK/monmap" >/dev/null
+    monmaptool --create --clobber --addv a "[v2:127.0.0.1:$CEPH_PORT]" --fsid "$fsid" \
+        "$WORK/monmap" >/dev/null
     ceph-mon --mkfs -i a --monmap "$WORK/monmap" --keyring "$WORK/keyring" >>"$WORK/mon.out" 2>&1
     ceph-mon -f -i a >>"$WORK/mon.out" 2>&1 &
     MON=$!
@@ -113,8 +115,10 @@ start_ceph() {
     for try in $(seq 10); do
         configure_ceph
         rm -f "$WORK/keyring"
-        ceph-authtool --create-keyring "$WORK/keyring" --gen-key -n mon. --cap mon 'allow *' >/dev/null
-        ceph-authtool "$WORK/keyring" --gen-key -n client.admin --cap mon 'allow *' --cap osd 'allow *' >/dev/null
+        ceph-authtool --create-keyring "$WORK/keyring" --gen-key -n mon. --cap mon 'allow *' \
+            >/dev/null
+        ceph-authtool "$WORK/keyring" --gen-key -n client.admin \
+            --cap mon 'allow *' --cap osd 'allow *' >/dev/null
         ! run_monitor || break
     done
     [ -d "/proc/$MON" ] || die "the monitor does not start ($try): $(tail -n 5 "$WORK/mon.out")"
@@ -128,6 +132,7 @@ start_ceph() {
     OSD=$!
     own $!
     ceph osd pool create pool 8 8 >/dev/null 2>&1
-    timeout 60 rados -p pool create probe || die "the OSD does not answer: $(tail -n 5 "$WORK/osd.out")"
+    timeout 60 rados -p pool create probe ||
+        die "the OSD does not answer: $(tail -n 5 "$WORK/osd.out")"
     rados -p pool rm probe
 }

@@ -15,7 +15,7 @@ need_cargo
 need_packages musl-tools >&2
 need_target "$triple"
 # Packed relocations are 130 KB less; musl knows them since 1.2.4.
-"${CARGO:-cargo}" rustc --profile "$profile" --locked --target "$triple" -p steadfast-cli --bin steadfast -- \
-    -C link-arg=-Wl,-z,pack-relative-relocs
+"${CARGO:-cargo}" rustc --profile "$profile" --locked --target "$triple" -p steadfast-cli \
+    --bin steadfast -- -C link-arg=-Wl,-z,pack-relative-relocs
 program=$(target_directory)/$triple/$profile/steadfast
 realpath "$program"

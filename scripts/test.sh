@@ -9,8 +9,10 @@ cargo=${CARGO:-cargo}
 # Time limit of one script, in seconds.
 script_limit=${SCRIPT_LIMIT:-900}
 need_cargo
-need_packages fuse3 fio stress-ng rsync sqlite3 attr acl git python3 nbdkit libnbd-bin qemu-utils qemu-system-common openssl etcd-server iproute2 ceph-mon ceph-osd ceph-common \
-    linux-headers-amd64 dkms qemu-system-x86 busybox-static cpio kmod gcc libc6-dev debootstrap genimage dosfstools mtools
+need_packages fuse3 fio stress-ng rsync sqlite3 attr acl git python3 nbdkit libnbd-bin qemu-utils \
+    qemu-system-common openssl etcd-server iproute2 ceph-mon ceph-osd ceph-common \
+    linux-headers-amd64 dkms qemu-system-x86 busybox-static cpio kmod gcc libc6-dev debootstrap \
+    genimage dosfstools mtools
 # Without FUSE the other tests still run; those that could not run count as failed.
 fuse=yes
 (need_fuse) || fuse=no
@@ -28,8 +30,8 @@ if [ "$fuse" = no ]; then
     failed=1
 fi
 
-# reason LOG: the lines of a script's log that tell why it failed. The message of the script may stand
-# before many lines of a daemon.
+# reason LOG: the lines of a script's log that tell why it failed. The message of the script may
+# stand before many lines of a daemon.
 reason() {
     { grep -m 1 -A 2 'FAILED: ' "$1" || true; grep -v '^ok' "$1" | tail -n 4; } | cut -c1-300
 }
@@ -49,7 +51,9 @@ if [ "$cargo_status" -ne 0 ] && ! grep -q '^test result: FAILED' "$logs/cargo.lo
     failed=$((failed + 1))
 fi
 while read -r line; do
-    failures+=("$line: $(grep -A 3 "^thread '$line' .*panicked" "$logs/cargo.log" | tail -n +2 | head -n 3 | cut -c1-300)")
+    said=$(grep -A 3 "^thread '$line' .*panicked" "$logs/cargo.log" | tail -n +2 | head -n 3) \
+        || true
+    failures+=("$line: $(cut -c1-300 <<<"$said")")
 done < <(sed -nE 's/^test (.+) \.\.\. FAILED$/\1/p' "$logs/cargo.log")
 
 if "$cargo" build --release --locked --workspace --bins; then
@@ -67,7 +71,8 @@ if "$cargo" build --release --locked --workspace --bins; then
             results+=("$script: ok ($((SECONDS - start)) s)")
             passed=$((passed + 1))
         else
-            results+=("$script: FAILED with exit code $status after $((SECONDS - start)) s, see $logs/$name.log")
+            took=$((SECONDS - start))
+            results+=("$script: FAILED with exit code $status after $took s, see $logs/$name.log")
             failures+=("$script: exit code $status: $(reason "$logs/$name.log")")
             failed=$((failed + 1))
         fi

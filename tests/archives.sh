@@ -20,8 +20,9 @@ echo "archives: $(stat -c %s "$package") bytes"
 
 # configure SOURCE BUILD [OPTION...]: what CMake says is in BUILD.log.
 configure() {
-    PATH=/usr/bin:/bin cmake -S "$1" -B "$2" -DCMAKE_TOOLCHAIN_FILE="$example/board/cortex-m4.cmake" \
-        -DCMAKE_PREFIX_PATH="$root" "${@:3}" >"$2.log" 2>&1
+    PATH=/usr/bin:/bin cmake -S "$1" -B "$2" \
+        -DCMAKE_TOOLCHAIN_FILE="$example/board/cortex-m4.cmake" -DCMAKE_PREFIX_PATH="$root" \
+        "${@:3}" >"$2.log" 2>&1
 }
 # build SOURCE BUILD [OPTION...]
 build() {
@@ -29,8 +30,9 @@ build() {
         || die "archives: $1 does not build: $(tail -n 5 "$2.log")"
 }
 emulate() {
-    timeout --kill-after=5 100 qemu-system-arm -machine mps2-an386 -nodefaults -nic none -display none \
-        -monitor none -serial none -semihosting-config enable=on,target=native -kernel "$1" </dev/null 2>&1
+    timeout --kill-after=5 100 qemu-system-arm -machine mps2-an386 -nodefaults -nic none \
+        -display none -monitor none -serial none -semihosting-config enable=on,target=native \
+        -kernel "$1" </dev/null 2>&1
 }
 
 hard=-DCMAKE_C_FLAGS='-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16'
@@ -41,8 +43,9 @@ grep -q eabihf/small "$work/hard/CMakeFiles/firmware.dir/link.txt" \
 for kind in soft hard; do
     said=$(emulate "$work/$kind/firmware.elf") || die "archives: the example, $kind: $said"
     cuts=$(grep -c '^start: update 0$' <<<"$said")
-    grep -qx "an update without a cut has $cuts writes and flushes" <<<"$said" && [ "$cuts" -ge 5 ] \
-        && grep -qx 'start: update 1' <<<"$said" || die "archives: the example, $kind: $said"
+    grep -qx "an update without a cut has $cuts writes and flushes" <<<"$said" \
+        && [ "$cuts" -ge 5 ] && grep -qx 'start: update 1' <<<"$said" \
+        || die "archives: the example, $kind: $said"
     echo "archives: ok: $kind floats: $cuts power cuts; $(tail -n 1 <<<"$said")"
 done
 

@@ -21,7 +21,8 @@ root=$WORK/root
 if [ ! -e "$cache" ]; then
     timeout 600 debootstrap --variant=minbase \
         --include=fuse3,initramfs-tools,linux-image-cloud-amd64,systemd-sysv,udev,kmod \
-        bookworm "$root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$WORK/debootstrap.log" 2>&1 ||
+        bookworm "$root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" \
+        >"$WORK/debootstrap.log" 2>&1 ||
         skip_all "no Debian from a mirror: $(tail -n 1 "$WORK/debootstrap.log")"
     mkdir -p "$(dirname "$cache")"
     tar --one-file-system -C "$root" -cf "$cache.new" . && mv "$cache.new" "$cache"

@@ -6,7 +6,8 @@ start build
 need git cargo
 
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
-git -C "$REPO" rev-parse HEAD >/dev/null 2>&1 || skip_all "this is not a git repository with a commit"
+git -C "$REPO" rev-parse HEAD >/dev/null 2>&1 ||
+    skip_all "this is not a git repository with a commit"
 
 make_volume 16G
 mount_volume
@@ -23,7 +24,8 @@ grep -q Compiling "$WORK/cargo.log" || die "the first build compiled nothing"
 ok "build"
 
 build build || die "cargo build again: $(tail -n 30 "$WORK/cargo.log")"
-! grep -q Compiling "$WORK/cargo.log" || die "the second build compiled again: $(head -n 5 "$WORK/cargo.log")"
+! grep -q Compiling "$WORK/cargo.log" ||
+    die "the second build compiled again: $(head -n 5 "$WORK/cargo.log")"
 ok "second build finds nothing to do"
 
 what=(-p steadfast-media --lib)
@@ -34,7 +36,8 @@ remount_volume
 what=(-p steadfast-media)
 full && what=(--workspace)
 build build || die "cargo build after the remount: $(tail -n 30 "$WORK/cargo.log")"
-! grep -q Compiling "$WORK/cargo.log" || die "it compiled again after a remount: $(head -n 5 "$WORK/cargo.log")"
+! grep -q Compiling "$WORK/cargo.log" ||
+    die "it compiled again after a remount: $(head -n 5 "$WORK/cargo.log")"
 ok "nothing to do after a remount"
 
 touch "$source/crates/steadfast-media/src/lib.rs"

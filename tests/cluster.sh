@@ -13,7 +13,9 @@ source "$REPO/scripts/services.sh"
 # kept_out WORDS: a mount of node b stands by, and its last line has these words.
 kept_out() {
     mkdir -p "$WORK/b"
-    if timeout 60 "$STEADFAST" mount "$VOLUME?node=b" "$WORK/b" >"$WORK/said" 2>&1; then die "node b mounts"; fi
+    if timeout 60 "$STEADFAST" mount "$VOLUME?node=b" "$WORK/b" >"$WORK/said" 2>&1; then
+        die "node b mounts"
+    fi
     tail -n 1 "$WORK/said" | says -F -- "$1" || die "'$1' is not in: $(cat "$WORK/said")"
 }
 
@@ -28,14 +30,16 @@ mkdir "$WORK/copies"
 refused "etcd does not answer" "$STEADFAST" cluster status cluster://127.0.0.1:1/home
 refused "the name of the volume is missing" "$STEADFAST" cluster status cluster://127.0.0.1
 refused "etcd knows no volume 'home'" "$STEADFAST" mount "$VOLUME" "$MNT"
-refused "does not refuse the requests of an earlier owner" "$STEADFAST" cluster create "$VOLUME" "$IMAGE"
+refused "does not refuse the requests of an earlier owner" "$STEADFAST" cluster create "$VOLUME" \
+    "$IMAGE"
 refused "no such image" "$STEADFAST" cluster create --fence true "$VOLUME" "$WORK/none"
 # The command ends the process of a node, and waits until it is gone.
 FENCE='kill -9 "$STEADFAST_PROCESS" 2>/dev/null
     while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done
     echo "$STEADFAST_NODE" >>'"$WORK/fenced"
 "$STEADFAST" cluster create --standby --fence "$FENCE" "$VOLUME" "$IMAGE" >/dev/null
-refused "there is a volume 'home' in the cluster already" "$STEADFAST" cluster create --fence true "$VOLUME" "$IMAGE"
+refused "there is a volume 'home' in the cluster already" "$STEADFAST" cluster create --fence true \
+    "$VOLUME" "$IMAGE"
 refused "can only be mounted" "$STEADFAST" info "$VOLUME"
 refused "cannot be mounted read-only" "$STEADFAST" mount -o ro "$VOLUME" "$MNT"
 refused "no node owns the volume" "$STEADFAST" cluster handover "$VOLUME"
@@ -116,7 +120,8 @@ ends a
 "$STEADFAST" mount "$IMAGE" "$MNT"
 kept_out "in use"
 kept_out "in use"
-[ "$(status "d['unfenced']")" = "[]" ] || die "the list grows: $("$STEADFAST" cluster status "$VOLUME")"
+[ "$(status "d['unfenced']")" = "[]" ] ||
+    die "the list grows: $("$STEADFAST" cluster status "$VOLUME")"
 timeout 60 "$STEADFAST" umount "$MNT" >/dev/null
 ok "a medium that is open outside the cluster is in use"
 
@@ -129,7 +134,8 @@ kill -9 "${PIDS[a]}"
 ends a
 kept_out "cannot be fenced"
 kept_out "cannot be fenced"
-[ "$(status "[n['name'] for n in d['unfenced']]")" = "['a']" ] || die "the list grows: $("$STEADFAST" cluster status "$VOLUME")"
+[ "$(status "[n['name'] for n in d['unfenced']]")" = "['a']" ] ||
+    die "the list grows: $("$STEADFAST" cluster status "$VOLUME")"
 "$STEADFAST" cluster evict --fenced "$VOLUME" >/dev/null
 "$STEADFAST" mount --log "$WORK/daemon.log" "$VOLUME?node=b" "$MNT" >/dev/null 2>&1
 all_there mnt "an administrator who fenced"
@@ -141,8 +147,8 @@ check_volume
 # node has its own /var/lib/steadfast, where a machine notes which arrays it has open.
 if [ "$(id -u)" -eq 0 ]; then
     for number in 1 2; do
-        "$STEADFAST" serve memory --size 128M --listen 127.0.0.1:0 --etcd "127.0.0.1:$ETCD_PORT" --name "s$number" \
-            >>"$WORK/servers.log" 2>&1 &
+        "$STEADFAST" serve memory --size 128M --listen 127.0.0.1:0 --etcd "127.0.0.1:$ETCD_PORT" \
+            --name "s$number" >>"$WORK/servers.log" 2>&1 &
         own $!
     done
     MEDIUM=remote+etcd://127.0.0.1:$ETCD_PORT/array
@@ -175,7 +181,8 @@ if [ "$(id -u)" -eq 0 ]; then
     kill -CONT "${PIDS[a]}"
     ends a
     [ "$STATUS" -ne 0 ] || die "a deposed owner ends with success"
-    grep -q "deposed by node b" "$WORK/a.log" || die "the log does not say why: $(tail -n 3 "$WORK/a.log")"
+    grep -q "deposed by node b" "$WORK/a.log" ||
+        die "the log does not say why: $(tail -n 3 "$WORK/a.log")"
     kill "${PIDS[b]}"
     ends b
     [ "$STATUS" -eq 0 ] || die "node b ends with $STATUS: $(tail -n 3 "$WORK/b.log")"

@@ -14,14 +14,15 @@ package() {
     local tree=$WORK/tree
     rm -rf "$tree"
     mkdir -p "$tree/DEBIAN" "$tree/opt/app/data" "$tree/etc"
-    printf 'Package: app\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\nDescription: test\n' \
-        "$1" >"$tree/DEBIAN/control"
+    printf '%s\n' 'Package: app' "Version: $1" 'Architecture: all' \
+        'Maintainer: nobody <nobody@localhost>' 'Description: test' >"$tree/DEBIAN/control"
     [ -z "${2:-}" ] || echo "$2" >>"$tree/DEBIAN/control"
     echo /etc/app.conf >"$tree/DEBIAN/conffiles"
     echo "version $1" >"$tree/etc/app.conf"
     local number
     for number in $(seq 300); do
-        { echo "file $number of version $1" && head -c $((number * 20)) /dev/zero; } >"$tree/opt/app/data/$number"
+        { echo "file $number of version $1" && head -c $((number * 20)) /dev/zero; } \
+            >"$tree/opt/app/data/$number"
     done
     dpkg-deb --root-owner-group -Znone --build "$tree" "$WORK/app-$1.deb" >"$WORK/build.log" 2>&1 ||
         die "dpkg-deb: $(cat "$WORK/build.log")"
@@ -29,8 +30,10 @@ package() {
 
 # The files of a root, and dpkg's status of the package, as one line.
 state() {
-    { (cd "$MNT/root" && find . -type f ! -path './var/lib/dpkg/*-old' ! -name '*.log' -print0 | sort -z | xargs -0 sha256sum) &&
-        dpkg-query --root="$MNT/root" -W -f '${Version} ${Status}\n' app; } | sha256sum | cut -d' ' -f1
+    { (cd "$MNT/root" && find . -type f ! -path './var/lib/dpkg/*-old' ! -name '*.log' -print0 |
+        sort -z | xargs -0 sha256sum) &&
+        dpkg-query --root="$MNT/root" -W -f '${Version} ${Status}\n' app; } | sha256sum |
+        cut -d' ' -f1
 }
 
 dpkg_in_root() {
@@ -38,7 +41,8 @@ dpkg_in_root() {
 }
 upgrade() {
     "$STEADFAST" atomically --quiet "$MNT" -- \
-        dpkg --root="$MNT/root" --log=/dev/null --force-confnew --force-not-root -i "$WORK/app-$1.deb" >"$WORK/upgrade.log" 2>&1
+        dpkg --root="$MNT/root" --log=/dev/null --force-confnew --force-not-root \
+        -i "$WORK/app-$1.deb" >"$WORK/upgrade.log" 2>&1
 }
 
 package 1
@@ -46,9 +50,11 @@ package 2
 package 3 "Depends: what-nobody-has"
 make_volume 128M
 mount_volume
-mkdir -p "$MNT/root/var/lib/dpkg/info" "$MNT/root/var/lib/dpkg/updates" "$MNT/root/var/lib/dpkg/triggers"
+mkdir -p "$MNT/root/var/lib/dpkg/info" "$MNT/root/var/lib/dpkg/updates" \
+    "$MNT/root/var/lib/dpkg/triggers"
 touch "$MNT/root/var/lib/dpkg/status" "$MNT/root/var/lib/dpkg/available"
-dpkg_in_root -i "$WORK/app-1.deb" >"$WORK/install.log" 2>&1 || die "dpkg: $(cat "$WORK/install.log")"
+dpkg_in_root -i "$WORK/app-1.deb" >"$WORK/install.log" 2>&1 ||
+    die "dpkg: $(cat "$WORK/install.log")"
 "$STEADFAST" snapshot create "$MNT" one >/dev/null
 old=$(state)
 
@@ -68,7 +74,8 @@ for round in $(seq "$rounds"); do
     "$STEADFAST" snapshot rollback --force "$MNT" one >/dev/null
     upgrade 2 &
     upgrading=$!
-    sleep "$(printf '%d.%03d' $((length * round / rounds / 1000)) $((length * round / rounds % 1000)))"
+    at=$((length * round / rounds))
+    sleep "$(printf '%d.%03d' $((at / 1000)) $((at % 1000)))"
     kill_daemon
     wait "$upgrading" 2>/dev/null || true
     mount_volume
@@ -78,7 +85,8 @@ for round in $(seq "$rounds"); do
         *) die "round $round: neither the old version nor the new one" ;;
     esac
 done
-ok "$rounds cuts within $length ms of dpkg: $before times the old version, $after times the new one, never in between"
+ok "$rounds cuts within $length ms of dpkg: $before times the old version," \
+    "$after times the new one, never in between"
 umount_volume
 check_volume
 finish

@@ -14,7 +14,9 @@ source "$REPO/scripts/services.sh"
 etcd_answers() { servers; }
 
 CERTS=()
-servers() { timeout 60 "$STEADFAST" remote servers --etcd "127.0.0.1:$ETCD_PORT" "${CERTS[@]}" "$@"; }
+servers() {
+    timeout 60 "$STEADFAST" remote servers --etcd "127.0.0.1:$ETCD_PORT" "${CERTS[@]}" "$@"
+}
 # until_true WHAT COMMAND...: waits until the command succeeds.
 until_true() {
     local what=$1 try
@@ -28,13 +30,15 @@ until_true() {
 listed() { servers >"$WORK/listing" && grep -q "^$1 .* in use" "$WORK/listing"; }
 unlisted() { servers >"$WORK/listing" && ! grep -q "^$1 .* in use" "$WORK/listing"; }
 # member NUMBER ARRAY: the server that holds this member.
-member() { servers | sed -n "s/^array $2: .*, on \(.*\), epoch .*/\1/p" | tr -d ' ' | cut -d, -f$(($1 + 1)); }
+member() {
+    servers | sed -n "s/^array $2: .*, on \(.*\), epoch .*/\1/p" | tr -d ' ' | cut -d, -f$(($1 + 1))
+}
 
 declare -A PIDS
 # lend NAME: starts a server in the list, with room for two arrays.
 lend() {
-    "$STEADFAST" serve memory --size 64M --quota 32M --listen 127.0.0.1:0 --etcd "127.0.0.1:$ETCD_PORT" "${CERTS[@]}" \
-        --name "$1" >"$WORK/server-$1" 2>&1 &
+    "$STEADFAST" serve memory --size 64M --quota 32M --listen 127.0.0.1:0 \
+        --etcd "127.0.0.1:$ETCD_PORT" "${CERTS[@]}" --name "$1" >"$WORK/server-$1" 2>&1 &
     PIDS[$1]=$!
     own $!
 }
@@ -46,7 +50,10 @@ lose() {
 # A client with its own directory is a different machine, as far as it knows.
 place() { echo "remote+etcd://127.0.0.1:$ETCD_PORT/$1?timeout=5000&witness=$WORK/$2"; }
 run() { timeout 60 "$STEADFAST" "$@" >"$WORK/run.log" 2>&1 || die "$*: $(cat "$WORK/run.log")"; }
-states() { timeout 60 "$STEADFAST" remote status --json "$IMAGE" | sed '/^  "live"/,$d' | grep -c '"state": "good"' || true; }
+states() {
+    timeout 60 "$STEADFAST" remote status --json "$IMAGE" | sed '/^  "live"/,$d' |
+        grep -c '"state": "good"' || true
+}
 good() { [ "$(states)" = "$1" ]; }
 
 start_etcd
@@ -71,7 +78,10 @@ run mkfs "$kept" --force
 # An array that another machine has used without the log is not restored from that log, even if all
 # old servers are gone.
 log="log=$WORK/kept"
-complete() { timeout 60 "$STEADFAST" remote status "$IMAGE" | says '^write-behind log.*: complete, flushed .*, 0 .* behind'; }
+complete() {
+    timeout 60 "$STEADFAST" remote status "$IMAGE" |
+        says '^write-behind log.*: complete, flushed .*, 0 .* behind'
+}
 # logged MACHINE DIRECTORY: the files of this directory are in the volume and in the log.
 logged() {
     IMAGE="$(place kept "$1")&$log"
@@ -96,7 +106,10 @@ logged three e
 run remote release "$(place kept two)" --force
 run remote restore "$kept"
 run image extract "$IMAGE" "$WORK/kept.files"
-for index in a c d e; do diff -r "$TESTS" "$WORK/kept.files/$index" || die "$index is not restored"; done
+for index in a c d e; do
+    diff -r "$TESTS" "$WORK/kept.files/$index" ||
+        die "$index is not restored"
+done
 run remote release "$kept" --force
 ok "a log that was left behind is noticed on every machine"
 
@@ -119,7 +132,8 @@ ok "one client writes, others look"
 run put -r "$(place vol two)&takeover=yes" "$TESTS" /b
 echo late >"$MNT/c" || true
 timeout 60 "$STEADFAST" transact "$MNT" >"$WORK/late" 2>&1 && die "a client that is fenced goes on"
-timeout 60 "$STEADFAST" remote status "$IMAGE" | says '^open on this machine: FENCED' || die "it does not say that it is fenced"
+timeout 60 "$STEADFAST" remote status "$IMAGE" | says '^open on this machine: FENCED' ||
+    die "it does not say that it is fenced"
 kill_daemon
 IMAGE=$(place vol two)
 mount_volume
@@ -171,20 +185,24 @@ lose "$(sed -n 's/^array vol: .*, on \([^,]*\),.*/\1/p' "$WORK/listing")"
 # Nothing is acknowledged without etcd. The create fails where it has to read from the lost server,
 # otherwise the transaction point fails.
 if bash -c 'echo fails >"$1"' - "$MNT/g" 2>"$WORK/fails"; then
-    timeout 120 "$STEADFAST" transact "$MNT" >"$WORK/fails" 2>&1 && die "an epoch begins without etcd"
+    timeout 120 "$STEADFAST" transact "$MNT" >"$WORK/fails" 2>&1 &&
+        die "an epoch begins without etcd"
 fi
-grep -q 'nput/output error\|ailed\|could not' "$WORK/fails" || die "it fails otherwise: $(cat "$WORK/fails")"
+grep -q 'nput/output error\|ailed\|could not' "$WORK/fails" ||
+    die "it fails otherwise: $(cat "$WORK/fails")"
 restart_etcd
 # The array continues by itself; the volume that met the error must be mounted again.
 goes_on() {
-    timeout 60 "$STEADFAST" remote status "$IMAGE" >"$WORK/status" && grep -q '^open on this machine: [wd]' "$WORK/status" &&
+    timeout 60 "$STEADFAST" remote status "$IMAGE" >"$WORK/status" &&
+        grep -q '^open on this machine: [wd]' "$WORK/status" &&
         ! grep -q 'an epoch cannot begin' "$WORK/status"
 }
 until_true "it does not go on with etcd" goes_on
 kill_daemon
 IMAGE="$(place vol one)&spare_after=1000&takeover=yes"
 mount_volume
-diff -r "$TESTS" "$MNT/e" && [ "$(cat "$MNT/f")" = waits ] || die "files differ after it failed without etcd"
+diff -r "$TESTS" "$MNT/e" && [ "$(cat "$MNT/f")" = waits ] ||
+    die "files differ after it failed without etcd"
 until_true "no spare was found after it failed" good 3
 umount_volume
 ok "etcd goes away and comes back"
@@ -214,7 +232,8 @@ done
 ETCD_SCHEME=https
 ETCD_FLAGS=(--cert-file "$pki/server-cert.pem" --key-file "$pki/server-key.pem" --client-cert-auth
     --trusted-ca-file "$pki/ca-cert.pem")
-CERTS=(--etcd-ca "$pki/ca-cert.pem" --etcd-cert "$pki/client-cert.pem" --etcd-key "$pki/client-key.pem")
+CERTS=(--etcd-ca "$pki/ca-cert.pem" --etcd-cert "$pki/client-cert.pem"
+    --etcd-key "$pki/client-key.pem")
 ETCD_DATA=$WORK/etcd-tls
 start_etcd
 for name in t0 t1; do lend $name; done

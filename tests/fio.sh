@@ -18,9 +18,11 @@ job() {
         say "skipped: $name, fio has no $engine"
         return
     }
-    (cd "$WORK" && timeout 1800 fio --name="$name" --directory="$MNT" --size="$size" --ioengine="$engine" \
-        --verify=crc32c --verify_fatal=1 --do_verify=1 --randrepeat=1 --output="$WORK/fio.log" "$@") \
-        >"$WORK/fio.out" 2>&1 || die "$name: $(grep -iE 'verify|error|bad' "$WORK/fio.log" "$WORK/fio.out" | sed -n 1,20p)"
+    (cd "$WORK" &&
+        timeout 1800 fio --name="$name" --directory="$MNT" --size="$size" --ioengine="$engine" \
+        --verify=crc32c --verify_fatal=1 --do_verify=1 --randrepeat=1 --output="$WORK/fio.log" \
+        "$@") >"$WORK/fio.out" 2>&1 ||
+        die "$name: $(grep -iE 'verify|error|bad' "$WORK/fio.log" "$WORK/fio.out" | sed -n 1,20p)"
     ok "$name"
     rm -f "$MNT/$name".*
 }
@@ -43,10 +45,13 @@ job four-writers psync --rw=randwrite --bs=4k --numjobs=4 --group_reporting
 job overwrite psync --rw=randwrite --bs=4k --loops=3 --size="$(bounded 16m 256m)"
 
 # Blocks that were verified once must still be correct after the cache is dropped.
-(cd "$WORK" && fio --name=kept --directory="$MNT" --size="$size" --ioengine=psync --rw=randwrite --bs=16k \
-    --verify=crc32c --do_verify=0 --randrepeat=1 --end_fsync=1 --output="$WORK/fio.log") || die "kept: write"
+(cd "$WORK" &&
+    fio --name=kept --directory="$MNT" --size="$size" --ioengine=psync --rw=randwrite --bs=16k \
+    --verify=crc32c --do_verify=0 --randrepeat=1 --end_fsync=1 --output="$WORK/fio.log") ||
+    die "kept: write"
 remount_volume
-(cd "$WORK" && fio --name=kept --directory="$MNT" --size="$size" --ioengine=psync --rw=randwrite --bs=16k \
+(cd "$WORK" &&
+    fio --name=kept --directory="$MNT" --size="$size" --ioengine=psync --rw=randwrite --bs=16k \
     --verify=crc32c --verify_only --verify_fatal=1 --randrepeat=1 --output="$WORK/fio.log") ||
     die "kept: $(grep -iE 'verify|error|bad' "$WORK/fio.log" | sed -n 1,20p)"
 ok "verified after a remount"

@@ -34,8 +34,8 @@ def show(root):
             detail = "%d:%d" % (os.major(s.st_rdev), os.minor(s.st_rdev))
         names = os.listxattr(full, follow_symlinks=False)
         xattrs = [(os.fsencode(n), os.getxattr(full, n, follow_symlinks=False)) for n in names]
-        found.append((path, line(path, TYPES[kind], s.st_mode, s.st_nlink, s.st_uid, s.st_gid, s.st_size,
-                                 s.st_mtime_ns, detail, xattrs)))
+        found.append((path, line(path, TYPES[kind], s.st_mode, s.st_nlink, s.st_uid, s.st_gid,
+                                 s.st_size, s.st_mtime_ns, detail, xattrs)))
     print("\n".join(text for _, text in sorted(found)))
 
 def write(path, data, at=0):
@@ -48,7 +48,8 @@ def write(path, data, at=0):
 def simple(root, rng):
     """What `put` copies: files of all sizes, holes, directories, symbolic links, times."""
     os.makedirs(os.path.join(root, b"deep/er/and/deeper"))
-    for size in (0, 1, 7, 100, 127, 128, 129, 500, 511, 513, 4095, 4096, 4097, 65535, 65537, 300000, 2000003):
+    for size in (0, 1, 7, 100, 127, 128, 129, 500, 511, 513, 4095, 4096, 4097, 65535, 65537,
+                 300000, 2000003):
         write(os.path.join(root, b"size%d" % size), rng.randbytes(size))
     write(os.path.join(root, b"deep/er/sparse"), b"end", 5 << 20)
     write(os.path.join(root, b"deep/er/sparse"), b"mid" * 5000, 1 << 20)
@@ -113,16 +114,19 @@ def rich(root, rng):
     os.close(fd)
     write(at(b"acl"), b"acl")
     os.mkdir(at(b"acl.d"))
-    for arguments in (["-m", "u:1000:r,g:2000:rw"], at(b"acl")), (["-d", "-m", "u:1000:rx"], at(b"acl.d")):
-        subprocess.run(["setfacl", *arguments[0], arguments[1]], check=True)
+    for options, path in ((["-m", "u:1000:r,g:2000:rw"], at(b"acl")),
+                          (["-d", "-m", "u:1000:rx"], at(b"acl.d"))):
+        subprocess.run(["setfacl", *options, path], check=True)
     write(at(b"acl.d/heir"), b"inherits")
     settle(root)
 
 def records(root, rng):
-    """Many small transaction points, the last one with everything; then changes that no transaction point has."""
+    """Many small transaction points, the last one with everything. Then changes that no
+    transaction point has."""
     started = time.time_ns() - 10**8
     for i in range(120):
-        write(os.path.join(root, b"r%d" % (i % 50)), rng.randbytes(rng.choice((20, 400, 9000))), rng.choice((0, 5000)))
+        write(os.path.join(root, b"r%d" % (i % 50)), rng.randbytes(rng.choice((20, 400, 9000))),
+              rng.choice((0, 5000)))
         if i % 7 == 6:
             os.unlink(os.path.join(root, b"r%d" % (i % 50)))
         sync(root, i)
@@ -143,7 +147,7 @@ def records(root, rng):
     sync(root, 0)
     settle(root, started)
     os.fsync(nameless)
-    for i in range(3):                                     # small ones: in the log, even if the last was too large
+    for i in range(3):              # small ones: in the log, even if the last was too large
         os.mkdir(os.path.join(root, b"after%d" % i))
         os.fsync(nameless)
     show(root)
@@ -155,8 +159,8 @@ def records(root, rng):
     os.read(0, 1)                                          # wait until the daemon is dead
 
 def settle(root, since=0):
-    """With a write-back cache the kernel's modification time of a file and the stored one may be a tick of the clock
-    apart; this sets both."""
+    """With a write-back cache the kernel's modification time of a file and the stored one may be
+    a tick of the clock apart. This sets both."""
     for directory, _, names in os.walk(root):
         for path in (os.path.join(directory, name) for name in names):
             s = os.lstat(path)
@@ -183,7 +187,8 @@ compare() {
     python3 "$TESTS/format_reader.py" "$IMAGE" list >"$WORK/list" 2>"$WORK/list.err" ||
         die "$1: list: $(cat "$WORK/list.err")"
     [ ! -s "$WORK/list.err" ] || die "$1: list warns: $(cat "$WORK/list.err")"
-    diff "$2" "$WORK/list" >"$WORK/diff" || die "$1: mount (<) and reader (>) differ: $(head -c 3000 "$WORK/diff")"
+    diff "$2" "$WORK/list" >"$WORK/diff" ||
+        die "$1: mount (<) and reader (>) differ: $(head -c 3000 "$WORK/diff")"
     python3 "$TESTS/format_reader.py" "$IMAGE" verify >"$WORK/verify" 2>&1 ||
         die "$1: verify: $(head -c 3000 "$WORK/verify")"
     ok "$1: $(wc -l <"$2") paths; $(cat "$WORK/verify")"
@@ -195,10 +200,12 @@ clones() {
     local file=$1 clone
     shift
     for clone in "$@"; do
-        timeout 60 "$STEADFAST" clone "$MNT/m/simple/$file" "$MNT/m/simple/$clone" >"$WORK/clone.log" 2>&1 ||
+        timeout 60 "$STEADFAST" clone "$MNT/m/simple/$file" "$MNT/m/simple/$clone" \
+            >"$WORK/clone.log" 2>&1 ||
             die "clone: $(cat "$WORK/clone.log")"
     done
-    head -c 200000 /dev/urandom | dd of="$MNT/m/simple/$clone" bs=50000 seek=$(($# * 10)) conv=notrunc,fsync status=none
+    head -c 200000 /dev/urandom |
+        dd of="$MNT/m/simple/$clone" bs=50000 seek=$(($# * 10)) conv=notrunc,fsync status=none
     for clone in "$@"; do touch -d "2026-01-02 03:04:05.6" "$MNT/m/simple/$clone"; done
 }
 
@@ -207,7 +214,8 @@ volume() {
     local what="block $1 node $2 copies $3 log $4"
     make_volume 96M --block-size "$1" --node-size "$2" --metadata-copies "$3" --log-size "$4"
     rm -rf "$WORK/source" && files simple "$WORK/source" "put $what"
-    timeout 120 "$STEADFAST" put -r "$IMAGE" "$WORK/source" >"$WORK/put.log" 2>&1 || die "put: $(cat "$WORK/put.log")"
+    timeout 120 "$STEADFAST" put -r "$IMAGE" "$WORK/source" >"$WORK/put.log" 2>&1 ||
+        die "put: $(cat "$WORK/put.log")"
     cp --sparse=always "$IMAGE" "$WORK/put.img"
 
     mount_volume -o timer=1h
@@ -247,18 +255,22 @@ volume() {
     wait "$filler" || true
     rm "$WORK/wait"
     compare "$what, killed" "$WORK/shown"
-    [ "$4" = 0 ] || ! grep -q ' 0 records' "$WORK/verify" || die "$what: there are no records in the log"
+    [ "$4" = 0 ] || ! grep -q ' 0 records' "$WORK/verify" ||
+        die "$what: there are no records in the log"
     cp --sparse=always "$IMAGE" "$WORK/killed.img"
 
     mount_volume
     files show "$MNT" >"$WORK/recovered"
     umount_volume
-    diff "$WORK/shown" "$WORK/recovered" >"$WORK/diff" || die "$what: recovery differs: $(head -c 3000 "$WORK/diff")"
+    diff "$WORK/shown" "$WORK/recovered" >"$WORK/diff" ||
+        die "$what: recovery differs: $(head -c 3000 "$WORK/diff")"
     compare "$what, recovered" "$WORK/shown"
-    python3 "$TESTS/format_reader.py" "$IMAGE" snapshots | cut -d" " -f1 | diff - <(printf 'held\nlater\n') >"$WORK/diff" ||
+    python3 "$TESTS/format_reader.py" "$IMAGE" snapshots | cut -d" " -f1 |
+        diff - <(printf 'held\nlater\n') >"$WORK/diff" ||
         die "$what: snapshots: $(cat "$WORK/diff")"
     for name in held later; do
-        python3 "$TESTS/format_reader.py" "$IMAGE" list "$name" | diff "$WORK/held" - >"$WORK/diff" ||
+        python3 "$TESTS/format_reader.py" "$IMAGE" list "$name" |
+            diff "$WORK/held" - >"$WORK/diff" ||
             die "$what: snapshot $name differs: $(head -c 3000 "$WORK/diff")"
     done
     ok "$what: two snapshots as they were"
@@ -295,7 +307,8 @@ def fatal(text):
     raise Damaged(text)
 (image, root), rng, model, wrapped, records = sys.argv[1:], random.Random(1), {}, 0, 0
 for i in range(400):
-    name, at, data = b"%d" % rng.randrange(9), rng.choice((0, 1000, 9000)), rng.randbytes(rng.choice((50, 900, 7000)))
+    name, at = b"%d" % rng.randrange(9), rng.choice((0, 1000, 9000))
+    data = rng.randbytes(rng.choice((50, 900, 7000)))
     fd = os.open(os.path.join(os.fsencode(root), name), os.O_WRONLY | os.O_CREAT)
     os.pwrite(fd, data, at)
     old = model.get(name, b"").ljust(at, b"\0")
@@ -304,7 +317,8 @@ for i in range(400):
     os.close(fd)
     volume = Volume(image, fatal)
     state = State(volume, volume.state)
-    shown = {n: b"".join(state.content(ino, state.inodes[ino])) for n, (ino, _) in state.entries[1].items()}
+    shown = {name: b"".join(state.content(ino, state.inodes[ino]))
+             for name, (ino, _) in state.entries[1].items()}
     os.close(volume.fd)
     assert not volume.problems and shown == model, "after transaction point %d" % i
     wrapped, records = wrapped + volume.wrapped, max(records, volume.records)
@@ -324,11 +338,13 @@ check_volume "full"
 
 # Damage: the second copy is used, and no byte sequence causes a traceback.
 make_volume 8M
-"$STEADFAST" put -r "$IMAGE" "$WORK/source" >"$WORK/put.log" 2>&1 || die "put: $(cat "$WORK/put.log")"
+"$STEADFAST" put -r "$IMAGE" "$WORK/source" >"$WORK/put.log" 2>&1 ||
+    die "put: $(cat "$WORK/put.log")"
 python3 - "$IMAGE" "$WORK" <<'PYTHON'
 import os, random, subprocess, sys
 image, work = sys.argv[1:]
-good, bad, reader = open(image, "rb").read(), work + "/bad.img", os.environ["TESTS"] + "/format_reader.py"
+good, bad = open(image, "rb").read(), work + "/bad.img"
+reader = os.environ["TESTS"] + "/format_reader.py"
 def run(data, command):
     with open(bad, "wb") as f:
         f.write(data)
@@ -362,9 +378,11 @@ PYTHON
 ok "damage is told, second copies serve"
 
 # The bytes that docs/FORMAT.md prints, for the reader and for the program.
-python3 "$TESTS/format_vectors.py" "$REPO/docs/FORMAT.md" "$WORK/vector.img" >"$WORK/vectors" 2>&1 ||
+python3 "$TESTS/format_vectors.py" "$REPO/docs/FORMAT.md" "$WORK/vector.img" \
+    >"$WORK/vectors" 2>&1 ||
     die "test vectors: $(tail -n 3 "$WORK/vectors")"
-"$STEADFAST" check "$WORK/vector.img" >"$WORK/checked" 2>&1 || die "check of the vector: $(cat "$WORK/checked")"
+"$STEADFAST" check "$WORK/vector.img" >"$WORK/checked" 2>&1 ||
+    die "check of the vector: $(cat "$WORK/checked")"
 "$STEADFAST" cat "$WORK/vector.img" /d >"$WORK/d" || die "the vector has no file d"
 [ "$(cat "$WORK/d")" = hello ] || die "the file d of the vector is wrong"
 ok "$(cat "$WORK/vectors")"
@@ -372,11 +390,13 @@ ok "$(cat "$WORK/vectors")"
 # A new label and uuid: the files stay, and the reader finds the names as docs/FORMAT.md specifies.
 make_volume 16M --label old
 for uuid in random 6fa459ea-ee8a-3ca4-894e-db77e160355e; do
-    "$STEADFAST" tune --label "new name" --uuid "$uuid" "$IMAGE" >"$WORK/tuned" || die "tune: $(cat "$WORK/tuned")"
+    "$STEADFAST" tune --label "new name" --uuid "$uuid" "$IMAGE" >"$WORK/tuned" ||
+        die "tune: $(cat "$WORK/tuned")"
     uuid=$("$STEADFAST" info --get uuid "$IMAGE")
     said=$(python3 "$TESTS/format_reader.py" "$IMAGE" names)
     [ "$said" = "${uuid//-/} new\\x20name" ] || die "the reader has other names: $said"
-    python3 "$TESTS/format_reader.py" "$IMAGE" verify >"$WORK/verified" || die "verify: $(cat "$WORK/verified")"
+    python3 "$TESTS/format_reader.py" "$IMAGE" verify >"$WORK/verified" ||
+        die "verify: $(cat "$WORK/verified")"
 done
 ok "label and uuid are where the specification says"
 finish

@@ -9,8 +9,9 @@ FSX=${FSX:-$REPO/target/tools/bin/fsx}
 if [ ! -x "$FSX" ]; then
     need cargo
     say "installing fsx"
-    CARGO_TARGET_DIR=$WORK/fsx-build cargo install fsx --version 0.3.2 --locked --root "$REPO/target/tools" \
-        >"$WORK/install.log" 2>&1 || skip_all "fsx cannot be installed: $(tail -n 1 "$WORK/install.log")"
+    CARGO_TARGET_DIR=$WORK/fsx-build cargo install fsx --version 0.3.2 --locked \
+        --root "$REPO/target/tools" >"$WORK/install.log" 2>&1 ||
+        skip_all "fsx cannot be installed: $(tail -n 1 "$WORK/install.log")"
 fi
 
 make_volume 1G
@@ -55,7 +56,8 @@ exercise() {
     mkdir -p "$WORK/artifacts"
     while [ "$left" -gt 0 ]; do
         count=$((left < PIECE ? left : PIECE))
-        (cd "$WORK" && timeout 1800 "$FSX" -q -f "$WORK/fsx.toml" -N "$count" -S "$seed" -P "$WORK/artifacts" "$MNT/$name") \
+        (cd "$WORK" && timeout 1800 "$FSX" -q -f "$WORK/fsx.toml" -N "$count" -S "$seed" \
+            -P "$WORK/artifacts" "$MNT/$name") \
             >"$WORK/fsx.log" 2>&1 || die "$name, seed $seed: $(tail -n 40 "$WORK/fsx.log")"
         rm -f "$MNT/$name"
         left=$((left - count))

@@ -17,7 +17,8 @@ free_kib() { df --output=avail -k "$MNT" | tail -n 1 | tr -d ' '; }
 settle() {
     local i
     for i in $(seq 100); do
-        plain || timeout 60 "$STEADFAST" transact "$MNT" || die "transact: it must work on a full volume"
+        plain || timeout 60 "$STEADFAST" transact "$MNT" ||
+            die "transact: it must work on a full volume"
         [ "$(free_kib)" -lt "$1" ] || return 0
         sleep 0.1
     done
@@ -45,19 +46,22 @@ floor=$((start_kib * 9 / 10))
 for method in synced files names mapped buffered; do
     fill "$method" 512
     # On the full volume:
-    truncate -s 100 "$MNT/$method" 2>/dev/null || [ ! -f "$MNT/$method" ] || die "truncate on a full volume"
+    truncate -s 100 "$MNT/$method" 2>/dev/null || [ ! -f "$MNT/$method" ] ||
+        die "truncate on a full volume"
     : >"$MNT/kept/1" || die "open with O_TRUNC on a full volume"
     rm -rf "${MNT:?}/$method" || die "rm on a full volume"
     settle "$floor" "after $method"
     head -c 20000 /dev/urandom >"$MNT/kept/1"
-    (cd "$MNT/kept" && sha256sum --quiet -c "$WORK/rest.list") || die "a file that had nothing to do with it changed"
+    (cd "$MNT/kept" && sha256sum --quiet -c "$WORK/rest.list") ||
+        die "a file that had nothing to do with it changed"
     ok "$method: removed, $(free_kib) KiB free again"
 done
 
 # More than the free space in one piece: nothing changes.
 before=$(free_kib)
 fallocate -l 1G "$MNT/too-large" 2>/dev/null && die "1 GiB was allocated on 64 MiB"
-[ "$(stat -c %s "$MNT/too-large" 2>/dev/null || echo 0)" = 0 ] || die "a failed allocation changed the size"
+[ "$(stat -c %s "$MNT/too-large" 2>/dev/null || echo 0)" = 0 ] ||
+    die "a failed allocation changed the size"
 rm -f "$MNT/too-large"
 settle "$((before - 1024))" "after a refused allocation"
 ok "an allocation of more than there is changes nothing"
@@ -120,7 +124,8 @@ P
     ok "transact and umount tell what a mapping has lost"
 fi
 
-(cd "$MNT/kept" && sha256sum --quiet -c "$WORK/rest.list") || die "a file that had nothing to do with it changed"
+(cd "$MNT/kept" && sha256sum --quiet -c "$WORK/rest.list") ||
+    die "a file that had nothing to do with it changed"
 umount_volume
 check_volume
 finish

@@ -9,7 +9,8 @@ need git
 export GIT_CONFIG_COUNT=2
 export GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
 export GIT_CONFIG_KEY_1=advice.detachedHead GIT_CONFIG_VALUE_1=false
-git -C "$REPO" rev-parse HEAD >/dev/null 2>&1 || skip_all "this is not a git repository with a commit"
+git -C "$REPO" rev-parse HEAD >/dev/null 2>&1 ||
+    skip_all "this is not a git repository with a commit"
 
 make_volume 4G
 mount_volume
@@ -42,7 +43,8 @@ done
 same_tree "$head"
 ok "checkouts"
 
-run git -C "$clone" -c user.name=Test -c user.email=test@example.org commit --allow-empty -m "made on the mount"
+run git -C "$clone" -c user.name=Test -c user.email=test@example.org commit --allow-empty \
+    -m "made on the mount"
 run git -C "$clone" checkout -b work
 for i in $(seq "$(bounded 20 300)"); do
     echo "line $i" >>"$clone/made-by-the-test"

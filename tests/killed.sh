@@ -18,7 +18,8 @@ for round in $(seq "$rounds"); do
     notes=$WORK/notes-$round
     : >"$notes"
     seconds=$((2 + (seed + round) % 3))
-    python3 "$TESTS/helpers/load.py" "$MNT/load" "$notes" "$(bounded 8 20)" "$seed-$round" 2>"$WORK/load.log" &
+    python3 "$TESTS/helpers/load.py" "$MNT/load" "$notes" "$(bounded 8 20)" "$seed-$round" \
+        2>"$WORK/load.log" &
     load=$!
     own "$load"
     sleep "$seconds.$((RANDOM % 1000))"
@@ -30,12 +31,14 @@ for round in $(seq "$rounds"); do
     # In every second round the image is checked before any repair or replay.
     [ $((round % 2)) = 0 ] && check_volume "kill $round, before the mount"
     mount_volume
-    result=$(timeout 600 python3 "$TESTS/helpers/load_verify.py" "$MNT/load" "$WORK"/notes-* 2>&1) ||
+    result=$(timeout 600 python3 "$TESTS/helpers/load_verify.py" "$MNT/load" "$WORK"/notes-* \
+        2>&1) ||
         die "kill $round: $result (seed $seed)"
     ok "kill $round: $result"
     if [ $((round % 4)) = 0 ]; then
         remount_volume
-        timeout 600 python3 "$TESTS/helpers/load_verify.py" "$MNT/load" "$WORK"/notes-* >"$WORK/verify.log" 2>&1 ||
+        timeout 600 python3 "$TESTS/helpers/load_verify.py" "$MNT/load" "$WORK"/notes-* \
+            >"$WORK/verify.log" 2>&1 ||
             die "after a clean remount: $(cat "$WORK/verify.log")"
     fi
 done
@@ -86,7 +89,8 @@ echo content >"$MNT/not-committed/file"
 sync "$MNT/not-committed/file"
 sleep 7
 killed_and_back
-[ ! -e "$MNT/not-committed" ] || die "mask manual: something after the last transaction point came back"
+[ ! -e "$MNT/not-committed" ] ||
+    die "mask manual: something after the last transaction point came back"
 ok "mask manual: nothing after the last transaction point, fsync or not"
 
 # Several files change together or not at all.
@@ -94,7 +98,9 @@ ok "mask manual: nothing after the last transaction point, fsync or not"
 for round in $(seq "$(bounded 4 20)"); do
     for i in $(seq 10); do echo "version $round" >"$MNT/together-$i"; done
     "$STEADFAST" transact "$MNT"
-    for i in $(seq $((RANDOM % 10))); do echo "half of version $((round + 1))" >"$MNT/together-$i"; done
+    for i in $(seq $((RANDOM % 10))); do
+        echo "half of version $((round + 1))" >"$MNT/together-$i"
+    done
     killed_and_back
     for i in $(seq 10); do
         [ "$(cat "$MNT/together-$i")" = "version $round" ] ||

@@ -38,7 +38,8 @@ start() {
     NAME=$1
     case $BOUND in ci | full) ;; *) die "BOUND is '$BOUND': set it to ci or full" ;; esac
     if [ -z "$TARGET_DIR" ]; then
-        [ -x "$STEADFAST" ] || die "no binary at $STEADFAST: build it with 'cargo build --release' or set STEADFAST"
+        [ -x "$STEADFAST" ] ||
+            die "no binary at $STEADFAST: build it with 'cargo build --release' or set STEADFAST"
         [ -r /dev/fuse ] && [ -w /dev/fuse ] || skip_all "/dev/fuse cannot be used here"
         STEADFAST=$(realpath "$STEADFAST")
     fi
@@ -120,7 +121,8 @@ guard() {
         IMAGE=$WORK/volume.img MNT=$WORK/mnt
         while [ -d "/proc/$2" ]; do sleep 1; done
         [ -d "$WORK" ] || exit 0
-        [ ! -e "$WORK/device" ] || IMAGE=$(losetup --associated "$WORK/device" --output NAME --noheadings)
+        [ ! -e "$WORK/device" ] ||
+            IMAGE=$(losetup --associated "$WORK/device" --output NAME --noheadings)
         [ ! -e "$WORK/owned" ] || mapfile -t OWNED <"$WORK/owned"
         cleanup' guard "$TESTS" $$ </dev/null >/dev/null 2>&1 &
     GUARD=$!
@@ -168,13 +170,15 @@ make_device() {
     truncate -s "$size" "$WORK/device"
     device=$(losetup --find --show "$WORK/device" 2>/dev/null) || { rm "$WORK/device" && return 1; }
     IMAGE=$device
-    timeout 60 "$STEADFAST" mkfs "$@" "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+    timeout 60 "$STEADFAST" mkfs "$@" "$IMAGE" >"$WORK/mkfs.log" 2>&1 ||
+        die "mkfs: $(cat "$WORK/mkfs.log")"
 }
 
 # Detaches the devices of make_device, found by their file, which only this script uses.
 drop_devices() {
     [ -e "$WORK/device" ] || return 0
-    losetup --associated "$WORK/device" --output NAME --noheadings 2>/dev/null | xargs --no-run-if-empty losetup --detach
+    losetup --associated "$WORK/device" --output NAME --noheadings 2>/dev/null |
+        xargs --no-run-if-empty losetup --detach
 }
 
 # mount_volume [mount options]: returns when the volume is mounted. DAEMON is the id of the process
@@ -208,7 +212,8 @@ daemon_of() {
 
 umount_volume() {
     plain && return
-    timeout 300 "$STEADFAST" umount "$MNT" >"$WORK/umount.log" 2>&1 || die "umount: $(cat "$WORK/umount.log")"
+    timeout 300 "$STEADFAST" umount "$MNT" >"$WORK/umount.log" 2>&1 ||
+        die "umount: $(cat "$WORK/umount.log")"
     ! mountpoint -q "$MNT" || die "umount returned, but $MNT is still a mount point"
     # The volume is closed by now; the process may still be releasing its memory.
     gone "$DAEMON" 10 || die "umount returned, but the daemon $DAEMON still runs"
@@ -231,7 +236,8 @@ gone() {
     local deadline=$(($(date +%s) + $2)) threads
     while [ -d "/proc/$1" ]; do
         threads=("/proc/$1/task"/*)
-        if [ "${#threads[@]}" -le 1 ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" = Z ]; then
+        if [ "${#threads[@]}" -le 1 ] &&
+            [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" = Z ]; then
             break
         fi
         [ "$(date +%s)" -lt "$deadline" ] || return 1
@@ -277,8 +283,10 @@ cleanup() {
     fi
     # Detaches loop devices on files in the directory of the script.
     if [ -n "$WORK" ] && [ -d "$WORK" ]; then
-        awk -v work="$WORK/" 'index($2, work) == 1 { print $2 }' /proc/self/mounts | tac | xargs -r -n 1 umount -l
-        losetup --noheadings --output NAME,BACK-FILE 2>/dev/null | awk -v work="$WORK/" 'index($2, work) == 1 { print $1 }' |
+        awk -v work="$WORK/" 'index($2, work) == 1 { print $2 }' /proc/self/mounts | tac |
+            xargs -r -n 1 umount -l
+        losetup --noheadings --output NAME,BACK-FILE 2>/dev/null |
+            awk -v work="$WORK/" 'index($2, work) == 1 { print $1 }' |
             xargs -r -n 1 losetup --detach
     fi
     if [ -n "${KEEP:-}" ] && [ -n "$WORK" ]; then

@@ -15,8 +15,9 @@ VOLUME=cluster://127.0.0.1:$ETCD_PORT/home
 "$STEADFAST" mkfs --quiet --size 64M "$WORK/volume.img"
 "$STEADFAST" mount "$WORK/volume.img" "$MNT" && touch "$MNT/probe"
 "$STEADFAST" umount "$MNT" >/dev/null
+kill='kill -9 "$STEADFAST_PROCESS" 2>/dev/null'
 "$STEADFAST" cluster create \
-    --fence 'kill -9 "$STEADFAST_PROCESS" 2>/dev/null; while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done' \
+    --fence "$kill"'; while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done' \
     "$VOLUME" "$WORK/volume.img" >/dev/null
 
 # uses NODE HOW: a program that reads or writes the files there, again and again. Its process is

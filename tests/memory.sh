@@ -25,7 +25,8 @@ report "$files files made"
 [ "$(find "$MNT/many" -type f | wc -l)" = "$files" ] || die "not all files are there"
 find "$MNT/many" -type f -printf '%s %T@\n' >/dev/null
 report "listed with attributes"
-dd if=/dev/urandom of="$MNT/large" bs=1M count="$((megabytes / 10 + 1))" status=none || die "writing"
+dd if=/dev/urandom of="$MNT/large" bs=1M count="$((megabytes / 10 + 1))" status=none ||
+    die "writing"
 report "$((megabytes / 10 + 1)) MiB written"
 for _ in $(seq 10); do
     # Direct I/O, so that every byte comes from the daemon and not from the kernel's cache.
@@ -47,7 +48,8 @@ rm -rf "$MNT/many" "$MNT/sparse" "$MNT/large"
 report "all removed"
 
 kib=$(peak)
-[ "$kib" -le $((limit_mib * 1024)) ] || die "$((kib / 1024)) MiB resident at most, the limit is $limit_mib MiB"
+[ "$kib" -le $((limit_mib * 1024)) ] ||
+    die "$((kib / 1024)) MiB resident at most, the limit is $limit_mib MiB"
 ok "$((kib / 1024)) MiB resident at most, cache 32 MiB, limit $limit_mib MiB"
 umount_volume
 check_volume

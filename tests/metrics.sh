@@ -5,18 +5,26 @@ source "$(dirname "$0")/lib.sh"
 start metrics
 plain && skip_all "there is no daemon to look at"
 if ! command -v promtool >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >"$WORK/apt.log" 2>&1 || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus \
+        >"$WORK/apt.log" 2>&1 || true
 fi
 need promtool prometheus python3 curl
 export PYTHONDONTWRITEBYTECODE=1
 packaging=$REPO/packaging
 
-promtool check rules "$packaging/prometheus/steadfast.rules.yml" >"$WORK/rules.log" 2>&1 || die "rules: $(cat "$WORK/rules.log")"
-(cd "$packaging/prometheus" && promtool test rules steadfast.rules.test.yml) >"$WORK/rules.log" 2>&1 ||
+promtool check rules "$packaging/prometheus/steadfast.rules.yml" >"$WORK/rules.log" 2>&1 ||
+    die "rules: $(cat "$WORK/rules.log")"
+(cd "$packaging/prometheus" && promtool test rules steadfast.rules.test.yml) \
+    >"$WORK/rules.log" 2>&1 ||
     die "tests of rules: $(cat "$WORK/rules.log")"
 ok "rules: each fires for what it is for"
 
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+free_port() {
+    python3 -c 'import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])'
+}
 mount_port=$(free_port)
 server_port=$(free_port)
 server=http://127.0.0.1:$server_port
@@ -30,7 +38,8 @@ scrape_configs:
   - job_name: steadfast
     static_configs: [{ targets: ["127.0.0.1:$mount_port"] }]
 YAML
-promtool check config "$WORK/prometheus.yml" >"$WORK/config.log" 2>&1 || die "configuration: $(cat "$WORK/config.log")"
+promtool check config "$WORK/prometheus.yml" >"$WORK/config.log" 2>&1 ||
+    die "configuration: $(cat "$WORK/config.log")"
 mkdir "$WORK/data"
 prometheus --config.file="$WORK/prometheus.yml" --storage.tsdb.path="$WORK/data" \
     --web.listen-address="127.0.0.1:$server_port" >"$WORK/prometheus.log" 2>&1 &
@@ -53,11 +62,14 @@ until_asked() {
     die "no $1: $(tail -n 3 "$WORK/prometheus.log")"
 }
 
-until_asked "figure of the mount" 'rate(steadfast_operation_duration_seconds_count{op="sync"}[5s]) > 0'
+until_asked "figure of the mount" \
+    'rate(steadfast_operation_duration_seconds_count{op="sync"}[5s]) > 0'
 until_asked "hits" 'rate(steadfast_cache_hits_total[5s]) > 0'
-curl -sf "http://127.0.0.1:$mount_port/metrics" >"$WORK/metrics.txt" || die "the mount does not answer"
-result=$(python3 "$TESTS/helpers/dashboard.py" "$server" "$WORK/metrics.txt" "$packaging/prometheus/steadfast.rules.yml" \
-    "$packaging/grafana/steadfast.json") || die "dashboard"
+curl -sf "http://127.0.0.1:$mount_port/metrics" >"$WORK/metrics.txt" ||
+    die "the mount does not answer"
+result=$(python3 "$TESTS/helpers/dashboard.py" "$server" "$WORK/metrics.txt" \
+    "$packaging/prometheus/steadfast.rules.yml" "$packaging/grafana/steadfast.json") ||
+    die "dashboard"
 ok "dashboard: the server answers $result"
 
 asked 'ALERTS{alertname="SteadfastNearlyFull"}' && die "an alert without a reason"

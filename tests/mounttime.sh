@@ -52,7 +52,8 @@ make_volume "$small"
 mount_volume
 row "$small, empty"
 mkdir "$MNT/fill"
-filled=$(timeout 900 python3 "$TESTS/helpers/fill.py" "$MNT/fill" synced 2048 2>&1) || die "filling: $filled"
+filled=$(timeout 900 python3 "$TESTS/helpers/fill.py" "$MNT/fill" synced 2048 2>&1) ||
+    die "filling: $filled"
 row "$small, full ($(df --output=pcent "$MNT" | tail -n 1 | tr -d ' '))"
 umount_volume
 check_volume "full volume"
@@ -64,7 +65,8 @@ begin=$(now_ms)
 python3 "$TESTS/helpers/make_files.py" "$MNT/many" "$many" 100 || die "making $many files"
 say "$many files made in $(($(now_ms) - begin)) ms"
 row "64G sparse, $many files"
-dd if=/dev/zero of="$MNT/large" bs=1M count="$(bounded 512 8192)" status=none || die "writing a large file"
+dd if=/dev/zero of="$MNT/large" bs=1M count="$(bounded 512 8192)" status=none ||
+    die "writing a large file"
 row "64G sparse, $many files and $(bounded 512M 8G) of data"
 umount_volume
 check_volume "$many files"

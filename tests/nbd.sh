@@ -59,8 +59,9 @@ if has nbdcopy; then
     ok "nbdcopy both ways, holes and names"
 fi
 if has qemu-io; then
-    run qemu-io -f raw -c 'write -P 7 1M 3M' -c 'read -P 7 1M 3M' -c 'write -z 2M 64k' -c 'read -P 0 2M 64k' \
-        -c 'discard 1M 1M' -c 'write -f -P 9 0 4k' -c flush -c 'read -P 9 0 4k' "nbd://$ADDRESS/b"
+    run qemu-io -f raw -c 'write -P 7 1M 3M' -c 'read -P 7 1M 3M' -c 'write -z 2M 64k' \
+        -c 'read -P 0 2M 64k' -c 'discard 1M 1M' -c 'write -f -P 9 0 4k' -c flush \
+        -c 'read -P 9 0 4k' "nbd://$ADDRESS/b"
     ! grep -qi 'fail\|error' "$WORK/run.log" || die "qemu-io: $(cat "$WORK/run.log")"
     run qemu-img convert -f raw -O raw -n "$WORK/data" "nbd://$ADDRESS/b"
     # The export is larger than the file.
@@ -74,18 +75,21 @@ cp "$WORK/data" "$WORK/raw.img"
 serve nbd "$WORK/raw.img"
 if has qemu-io; then
     run qemu-io -f raw -c 'write -P 5 0 1M' -c flush "nbd://$ADDRESS"
-    "$STEADFAST" serve nbd "$WORK/raw.img" --listen 127.0.0.1:0 >/dev/null 2>"$WORK/second" && die "two owners"
+    "$STEADFAST" serve nbd "$WORK/raw.img" --listen 127.0.0.1:0 >/dev/null 2>"$WORK/second" &&
+        die "two owners"
     grep -q 'in use' "$WORK/second" || die "the second owner is told: $(cat "$WORK/second")"
 fi
 serve_no_more
-has qemu-io && [ "$(head -c 1 "$WORK/raw.img" | od -An -tu1 | tr -d ' ')" != 5 ] && die "the image was not written"
+has qemu-io && [ "$(head -c 1 "$WORK/raw.img" | od -An -tu1 | tr -d ' ')" != 5 ] &&
+    die "the image was not written"
 ok "a raw image"
 
 # A file in a volume: after the server was killed, flushed data exists and unflushed data does not.
 make_volume 64M
 serve nbd "$IMAGE" --file /disk --create 16M
 if has qemu-io; then
-    run qemu-io -f raw -c 'write -P 1 0 1M' -c flush -c 'write -P 2 0 1M' -c 'write -P 3 4M 64k' "nbd://$ADDRESS" &
+    run qemu-io -f raw -c 'write -P 1 0 1M' -c flush -c 'write -P 2 0 1M' -c 'write -P 3 4M 64k' \
+        "nbd://$ADDRESS" &
     wait $!
     # qemu flushes when it closes, so this state was flushed as a whole.
     "$STEADFAST" rollback "$IMAGE" 2>"$WORK/second" && die "rolled back while it is served"
@@ -124,18 +128,22 @@ fi
 
 # TLS: certificates on both sides.
 if has openssl; then
-    new() { openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "$@" >/dev/null 2>&1; }
+    new() {
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "$@" \
+            >/dev/null 2>&1
+    }
     mkdir "$WORK/pki"
     new -subj /CN=authority -keyout "$WORK/pki/ca-key.pem" -out "$WORK/pki/ca-cert.pem"
     for who in server client; do
         openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$who" \
             -keyout "$WORK/pki/$who-key.pem" -out "$WORK/pki/$who.csr" >/dev/null 2>&1
         printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >"$WORK/pki/ext"
-        openssl x509 -req -in "$WORK/pki/$who.csr" -CA "$WORK/pki/ca-cert.pem" -CAkey "$WORK/pki/ca-key.pem" \
-            -CAcreateserial -days 2 -extfile "$WORK/pki/ext" -out "$WORK/pki/$who-cert.pem" >/dev/null 2>&1
+        openssl x509 -req -in "$WORK/pki/$who.csr" -CA "$WORK/pki/ca-cert.pem" \
+            -CAkey "$WORK/pki/ca-key.pem" -CAcreateserial -days 2 -extfile "$WORK/pki/ext" \
+            -out "$WORK/pki/$who-cert.pem" >/dev/null 2>&1
     done
-    serve memory --size 16M --tls-cert "$WORK/pki/server-cert.pem" --tls-key "$WORK/pki/server-key.pem" \
-        --tls-ca "$WORK/pki/ca-cert.pem"
+    serve memory --size 16M --tls-cert "$WORK/pki/server-cert.pem" \
+        --tls-key "$WORK/pki/server-key.pem" --tls-ca "$WORK/pki/ca-cert.pem"
     if has nbdinfo; then
         timeout 30 nbdinfo "nbd://$ADDRESS" >"$WORK/run.log" 2>&1 && die "served without TLS"
         port=${ADDRESS##*:}
@@ -150,7 +158,8 @@ if has openssl; then
     fi
     serve_no_more
 fi
-"$STEADFAST" serve memory --size 1M --listen 0.0.0.0:0 >/dev/null 2>"$WORK/second" && die "listens for everybody"
+"$STEADFAST" serve memory --size 1M --listen 0.0.0.0:0 >/dev/null 2>"$WORK/second" &&
+    die "listens for everybody"
 grep -q 'no TLS' "$WORK/second" || die "the refusal says why: $(cat "$WORK/second")"
 ok "no address that others can reach without TLS"
 finish

@@ -38,7 +38,8 @@ CONF
 
 SERVER=
 serve() {
-    ganesha.nfsd -F -f "$WORK/ganesha.conf" -L "$WORK/ganesha.log" -p "$WORK/ganesha.pid" >"$WORK/ganesha.out" 2>&1 &
+    ganesha.nfsd -F -f "$WORK/ganesha.conf" -L "$WORK/ganesha.log" -p "$WORK/ganesha.pid" \
+        >"$WORK/ganesha.out" 2>&1 &
     SERVER=$!
     own "$SERVER"
     local try
@@ -71,16 +72,20 @@ head -c 3000000 /dev/urandom >"$WORK/data"
 serve
 
 url=nfs://127.0.0.1$MNT
-timeout 30 nfs-cp "$WORK/data" "$url/copy?version=3" >"$WORK/cp.log" 2>&1 || die "nfs-cp: $(cat "$WORK/cp.log")"
+timeout 30 nfs-cp "$WORK/data" "$url/copy?version=3" >"$WORK/cp.log" 2>&1 ||
+    die "nfs-cp: $(cat "$WORK/cp.log")"
 cmp "$WORK/data" "$MNT/copy" || die "what NFS wrote is something else on the mount"
-timeout 30 nfs-cp "$url/copy?version=3" "$WORK/back" >"$WORK/cp.log" 2>&1 || die "nfs-cp: $(cat "$WORK/cp.log")"
+timeout 30 nfs-cp "$url/copy?version=3" "$WORK/back" >"$WORK/cp.log" 2>&1 ||
+    die "nfs-cp: $(cat "$WORK/cp.log")"
 cmp "$WORK/data" "$WORK/back" || die "NFS reads something else"
 timeout 30 nfs-ls -R "$url?version=3" >"$WORK/ls" || die "nfs-ls: $(cat "$WORK/ls")"
-grep -q ' dir/file$' "$WORK/ls" && grep -q ' 3000000 .*copy$' "$WORK/ls" || die "nfs-ls: $(cat "$WORK/ls")"
+grep -q ' dir/file$' "$WORK/ls" && grep -q ' 3000000 .*copy$' "$WORK/ls" ||
+    die "nfs-ls: $(cat "$WORK/ls")"
 ok "files go both ways over NFS"
 
 mkfifo "$WORK/in"
-python3 "$TESTS/helpers/nfs_handle.py" "$MNT" /dir/file <"$WORK/in" >"$WORK/client.out" 2>"$WORK/client.err" &
+python3 "$TESTS/helpers/nfs_handle.py" "$MNT" /dir/file <"$WORK/in" >"$WORK/client.out" \
+    2>"$WORK/client.err" &
 own $!
 exec 9>"$WORK/in"
 lines 2
@@ -94,8 +99,10 @@ for try in $(seq 100); do
     grep -q "after the remount" "$MNT/renamed" && break
     sleep 0.1
 done
-[ "$(cat "$MNT/renamed")" = "after the remount" ] || die "the write by the old handle has not arrived ($try)"
-[ "$(sort -u "$WORK/client.out" | tr -d '\n')" = first ] || die "the client saw: $(cat "$WORK/client.out")"
+[ "$(cat "$MNT/renamed")" = "after the remount" ] ||
+    die "the write by the old handle has not arrived ($try)"
+[ "$(sort -u "$WORK/client.out" | tr -d '\n')" = first ] ||
+    die "the client saw: $(cat "$WORK/client.out")"
 ok "a handle means the same file after a remount, and after a rename"
 exec 9>&-
 serve_no_more

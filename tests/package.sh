@@ -7,8 +7,8 @@
 # reached, the packages are installed with `dpkg --root` into an empty directory that gets the
 # host's C library, and the command runs in there.
 #   PACKAGES        a directory with packages that `make deb` made before
-#   PROFILE         of cargo, for packages that are made (default release, which other tests have built);
-#                   with dist the command may have 8 MB
+#   PROFILE         of cargo, for packages that are made (default release, which other tests have
+#                   built); with dist the command may have 8 MB
 #   DEBIAN_MIRROR   where packages come from (default http://deb.debian.org/debian)
 source "$(dirname "$0")/lib.sh"
 plain && { echo "package: skipped: nothing of this is about another file system"; exit 0; }
@@ -28,13 +28,14 @@ for name in steadfast steadfast-lab libsteadfast1 libsteadfast-dev; do
     packages+=("$package")
 done
 dpkg-deb --fsys-tarfile "${packages[0]}" | tar -t | sed 's|^\./||' >"$WORK/contents"
-for file in usr/bin/steadfast usr/sbin/mount.fuse.steadfast usr/sbin/umount.fuse.steadfast usr/sbin/mkfs.steadfast \
-    usr/sbin/fsck.steadfast usr/share/misc/steadfast.magic usr/share/man/man1/steadfast-mount.1.gz \
-    usr/share/man/man1/steadfast-snapshot-create.1.gz usr/share/man/man8/mkfs.steadfast.8.gz \
-    usr/share/man/man8/fsck.steadfast.8.gz usr/share/man/man8/mount.steadfast.8.gz usr/share/man/man8/umount.steadfast.8.gz \
+for file in usr/bin/steadfast usr/sbin/mount.fuse.steadfast usr/sbin/umount.fuse.steadfast \
+    usr/sbin/mkfs.steadfast usr/sbin/fsck.steadfast usr/share/misc/steadfast.magic \
+    usr/share/man/man1/steadfast-mount.1.gz usr/share/man/man1/steadfast-snapshot-create.1.gz \
+    usr/share/man/man8/mkfs.steadfast.8.gz usr/share/man/man8/fsck.steadfast.8.gz \
+    usr/share/man/man8/mount.steadfast.8.gz usr/share/man/man8/umount.steadfast.8.gz \
     usr/share/initramfs-tools/hooks/steadfast usr/share/initramfs-tools/scripts/steadfast \
-    usr/share/doc/steadfast/REMOTE.md \
-    usr/share/bash-completion/completions/steadfast usr/lib/udev/rules.d/61-steadfast.rules; do
+    usr/share/doc/steadfast/REMOTE.md usr/share/bash-completion/completions/steadfast \
+    usr/lib/udev/rules.d/61-steadfast.rules; do
     grep -qx -- "$file" "$WORK/contents" || die "the package has no $file"
 done
 dpkg-deb --fsys-tarfile "${packages[0]}" | tar -tv >"$WORK/listing"
@@ -45,7 +46,8 @@ pages() {
     local name=$1 below
     shift
     grep -qx "usr/share/man/man1/$name.1.gz" "$WORK/contents" || die "there is no page $name(1)"
-    for below in $("$STEADFAST" "$@" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
+    for below in $("$STEADFAST" "$@" --help 2>/dev/null |
+        sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
         case "$name-$below" in
             *-help | steadfast-lab | steadfast-torture | steadfast-flash-torture) ;;
             *) pages "$name-$below" "$@" "$below" ;;
@@ -73,7 +75,8 @@ if command -v lintian >/dev/null; then
         die "lintian: $said"
     ok "lintian finds nothing"
 fi
-for place in 0:usr/bin/steadfast 1:usr/bin/steadfast-lab "2:usr/lib/$multiarch/libsteadfast.so.1"; do
+for place in 0:usr/bin/steadfast 1:usr/bin/steadfast-lab \
+    "2:usr/lib/$multiarch/libsteadfast.so.1"; do
     dpkg-deb --fsys-tarfile "${packages[${place%%:*}]}" >"$WORK/package.tar"
     tar -xOf "$WORK/package.tar" "./${place#*:}" >"$WORK/binary"
     readelf -SW "$WORK/binary" >"$WORK/sections"
@@ -94,7 +97,8 @@ if [ -n "$suite" ] && [ ! -e "$cache" ]; then
         need_packages debootstrap) >/dev/null 2>&1 || true
     if command -v debootstrap >/dev/null &&
         timeout 400 debootstrap --variant=minbase --include=fuse3 "$suite" \
-        "$WORK/fresh" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$WORK/debootstrap.log" 2>&1; then
+        "$WORK/fresh" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" \
+        >"$WORK/debootstrap.log" 2>&1; then
         mkdir -p "$(dirname "$cache")"
         tar --one-file-system -C "$WORK/fresh" -cf "$cache.new" . && mv "$cache.new" "$cache"
     fi
@@ -117,7 +121,8 @@ else
         mkdir "$root/usr/$directory" && ln -s "usr/$directory" "$root/$directory"
     done
     # Lines of libraries begin with a tab; the lines with file names do not.
-    for library in $(ldd "$STEADFAST" /bin/sh /bin/mount /bin/umount | grep '^\s' | grep -o '/[^ ]*' | sort -u); do
+    for library in $(ldd "$STEADFAST" /bin/sh /bin/mount /bin/umount | grep '^\s' |
+        grep -o '/[^ ]*' | sort -u); do
         mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"
     done
     for program in sh mount umount; do cp -L "/bin/$program" "$root/bin/"; done
@@ -152,7 +157,8 @@ INSIDE
 mkdir -p "$root"/{dev,proc,mnt,tmp}
 [ -c "$root/dev/null" ] || mknod -m 666 "$root/dev/null" c 1 3
 [ -c "$root/dev/fuse" ] || mknod -m 666 "$root/dev/fuse" c 10 229
-said=$(timeout 60 unshare --mount --pid --fork --kill-child --propagation private chroot "$root" /bin/sh /tmp/try.sh 2>&1) ||
+said=$(timeout 60 unshare --mount --pid --fork --kill-child --propagation private \
+    chroot "$root" /bin/sh /tmp/try.sh 2>&1) ||
     die "in the root: $said"
 grep -qx LABEL=packed <<<"$said" && grep -qx TYPE=steadfast <<<"$said" ||
     die "info --export said: $said"
@@ -170,14 +176,16 @@ readelf -d "$WORK/logger" >"$WORK/needed"
 grep -q 'NEEDED.*libsteadfast\.so\.1\]' "$WORK/needed" ||
     die "the library has not the name that it should have"
 # Only the symbols of the interface are visible.
-strange=$(nm -D --defined-only "$root/usr/lib/$multiarch/libsteadfast.so.1" | awk '$3 !~ /^sf_/ { print $3 }')
+strange=$(nm -D --defined-only "$root/usr/lib/$multiarch/libsteadfast.so.1" |
+    awk '$3 !~ /^sf_/ { print $3 }')
 [ -z "$strange" ] || die "the library shows more than its interface: $strange"
 ok "a program compiled against the packages"
 
 # --- systemd and udev
 if command -v systemd-analyze >/dev/null; then
     [ "$(systemd-escape --path --suffix=mount /srv/data)" = srv-data.mount ] || die "systemd-escape"
-    systemd-analyze verify --man=no "$REPO/packaging/systemd/srv-data.mount" >"$WORK/verify.log" 2>&1 ||
+    systemd-analyze verify --man=no "$REPO/packaging/systemd/srv-data.mount" \
+        >"$WORK/verify.log" 2>&1 ||
         die "systemd-analyze: $(cat "$WORK/verify.log")"
     ok "the unit is one"
 fi
@@ -202,7 +210,8 @@ if command -v file >/dev/null; then
         [ "$name" = mkfs ] || "$STEADFAST" tune --uuid "$uuid" "$IMAGE" >/dev/null
         wanted=$("$STEADFAST" info --get uuid "$IMAGE")
         said=$(file -b -m "$REPO/packaging/magic/steadfast" "$IMAGE")
-        [[ $said == "Steadfast file system version 1, label \"a disk\", uuid $wanted, block size 4096, 4096 blocks" ]] ||
+        named="label \"a disk\", uuid $wanted"
+        [[ $said == "Steadfast file system version 1, $named, block size 4096, 4096 blocks" ]] ||
             die "file, after $name: $said"
     done
     ok "file(1) tells a volume by packaging/magic/steadfast"

@@ -38,17 +38,22 @@ etcd_start() { # MEMBER
 }
 for member in e1 e2 e3; do etcd_start $member; done
 VOLUME=cluster://$endpoints/home
-answers() { { timeout 20 "$STEADFAST" cluster status "$VOLUME" 2>&1 || true; } | says "etcd knows no volume"; }
+answers() {
+    { timeout 20 "$STEADFAST" cluster status "$VOLUME" 2>&1 || true; } | says "etcd knows no volume"
+}
 for _ in $(seq 100); do ! answers || break; sleep 0.1; done
-answers || die "etcd does not answer: $("$STEADFAST" cluster status "$VOLUME" 2>&1); $(tail -n 3 "$WORK/e1.log")"
+answers || die "etcd does not answer: $("$STEADFAST" cluster status "$VOLUME" 2>&1);" \
+    "$(tail -n 3 "$WORK/e1.log")"
 
 # Certificates, as these nodes are not on one address.
-openssl req -x509 -newkey rsa:2048 -nodes -keyout "$WORK/ca.key" -out "$WORK/ca.pem" -subj /CN=test -days 2 2>/dev/null
+openssl req -x509 -newkey rsa:2048 -nodes -keyout "$WORK/ca.key" -out "$WORK/ca.pem" \
+    -subj /CN=test -days 2 2>/dev/null
 for node in $NODES; do
-    openssl req -newkey rsa:2048 -nodes -keyout "$WORK/$node.key" -out "$WORK/$node.csr" -subj "/CN=$node" 2>/dev/null
+    openssl req -newkey rsa:2048 -nodes -keyout "$WORK/$node.key" -out "$WORK/$node.csr" \
+        -subj "/CN=$node" 2>/dev/null
     printf 'subjectAltName=IP:%s\n' "$(address "$node")" >"$WORK/ext"
-    openssl x509 -req -in "$WORK/$node.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key" -CAcreateserial -days 2 \
-        -extfile "$WORK/ext" -out "$WORK/$node.pem" 2>/dev/null
+    openssl x509 -req -in "$WORK/$node.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key" \
+        -CAcreateserial -days 2 -extfile "$WORK/ext" -out "$WORK/$node.pem" 2>/dev/null
 done
 begin_node() { # NODE
     NODE_IN=(inside "$1")
@@ -58,7 +63,8 @@ begin_node() { # NODE
 }
 "$STEADFAST" mkfs --quiet --size 256M "$IMAGE"
 "$STEADFAST" mount "$IMAGE" "$MNT" && touch "$MNT/probe" && "$STEADFAST" umount "$MNT" >/dev/null
-FENCE='kill -9 "$STEADFAST_PROCESS" 2>/dev/null; while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done'
+FENCE='kill -9 "$STEADFAST_PROCESS" 2>/dev/null; '
+FENCE+='while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done'
 "$STEADFAST" cluster create --fence "$FENCE" "$VOLUME" "$IMAGE" >/dev/null
 for node in $NODES; do begin_node "$node"; done
 mkdir "$WORK/copies"
@@ -73,8 +79,10 @@ went_on() {
     local begin
     begin=$(now_ms)
     number=$((number + 1))
-    timeout 60 bash -c 'until echo "$1" 2>/dev/null >"$2" && sync "$2" 2>/dev/null; do sleep 0.02; done' _ \
-        "$number" "$WORK/$1/went$number" || die "$2: node $1 does not go on: $(last_lines "$1")"
+    timeout 60 bash -c \
+        'until echo "$1" 2>/dev/null >"$2" && sync "$2" 2>/dev/null; do sleep 0.02; done' _ \
+        "$number" "$WORK/$1/went$number" ||
+        die "$2: node $1 does not go on: $(last_lines "$1")"
     TOOK=$(($(now_ms) - begin))
     cp "$WORK/$1/went$number" "$WORK/copies/"
 }
@@ -134,7 +142,11 @@ for way in both there back; do
     lines=$(wc -l <"$WORK/$OWNER/log")
     [ $way = back ] || cut "$peer" "$OWNER"
     [ $way = there ] || cut "$OWNER" "$peer"
-    (for line in $(seq 5); do echo "$way $line" >>"$WORK/$peer/log"; done; sync "$WORK/$peer/log"; : >"$WORK/done.$way") &
+    (
+        for line in $(seq 5); do echo "$way $line" >>"$WORK/$peer/log"; done
+        sync "$WORK/$peer/log"
+        : >"$WORK/done.$way"
+    ) &
     own $!
     sleep 2
     [ ! -e "$WORK/done.$way" ] || die "a peer that is cut off ($way) goes on"
@@ -142,9 +154,11 @@ for way in both there back; do
     heal
     for _ in $(seq 600); do [ ! -e "$WORK/done.$way" ] || break; sleep 0.05; done
     [ -e "$WORK/done.$way" ] || die "a peer does not go on ($way): $(last_lines "$peer")"
-    [ "$(wc -l <"$WORK/$OWNER/log")" -eq $((lines + 5)) ] || die "$way: lines are lost or doubled: $(cat "$WORK/$OWNER/log")"
+    [ "$(wc -l <"$WORK/$OWNER/log")" -eq $((lines + 5)) ] ||
+        die "$way: lines are lost or doubled: $(cat "$WORK/$OWNER/log")"
 done
-[ "$(status "d['owner']['name']")" = "$OWNER" ] || die "another node has the volume, and the owner was well"
+[ "$(status "d['owner']['name']")" = "$OWNER" ] ||
+    die "another node has the volume, and the owner was well"
 ok "a peer that does not reach the owner waits, in one direction or in both"
 
 # A peer that is cut off may keep names and attributes for a moment. A change of them waits for
@@ -163,7 +177,8 @@ own $looker
 sleep 1
 heal
 wait $looker
-[ "$(sort -u "$WORK/looked")" = 600 ] || die "a peer shows what was changed while it was cut off: $(sort "$WORK/looked" | uniq -c)"
+[ "$(sort -u "$WORK/looked")" = 600 ] ||
+    die "a peer shows what was changed while it was cut off: $(sort "$WORK/looked" | uniq -c)"
 ok "a peer that is cut off shows nothing old (a change of 20 files waited $took ms)"
 
 # A peer that does not reach etcd works. When the owner ends meanwhile, it waits for news.
@@ -251,7 +266,8 @@ ok "$cuts cuts at random lost none of $synced files that were synced"
 roles
 for node in "${PEERS[@]}" "$OWNER"; do
     # It may say that a point was lost with an earlier owner.
-    timeout 60 "$STEADFAST" umount "$WORK/$node" >"$WORK/said" 2>&1 || grep -q "stale file handle" "$WORK/said" ||
+    timeout 60 "$STEADFAST" umount "$WORK/$node" >"$WORK/said" 2>&1 ||
+        grep -q "stale file handle" "$WORK/said" ||
         die "umount of node $node: $(cat "$WORK/said")"
     ends "$node"
     ! grep -q "internal error" "$WORK/$node"*.log || die "node $node has panicked"

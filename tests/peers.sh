@@ -45,9 +45,12 @@ for number in $(seq 60); do
     nodes=(a b c)
     from=${nodes[number % 3]} to=${nodes[(number + 1) % 3]}
     echo "$number" >>"$WORK/$from/counter"
-    [ "$(tail -n 1 "$WORK/$to/counter")" = "$number" ] || die "node $to does not see what node $from wrote"
-    [ "$(stat -c %s "$WORK/$to/counter")" = "$(stat -c %s "$WORK/$from/counter")" ] || die "sizes differ"
-    mv "$WORK/$to/counter" "$WORK/$to/other" && [ ! -e "$WORK/$from/counter" ] || die "a name stays on node $from"
+    [ "$(tail -n 1 "$WORK/$to/counter")" = "$number" ] ||
+        die "node $to does not see what node $from wrote"
+    [ "$(stat -c %s "$WORK/$to/counter")" = "$(stat -c %s "$WORK/$from/counter")" ] ||
+        die "sizes differ"
+    mv "$WORK/$to/counter" "$WORK/$to/other" && [ ! -e "$WORK/$from/counter" ] ||
+        die "a name stays on node $from"
     mv "$WORK/$from/other" "$WORK/$from/counter"
 done
 # What a node has mounted inside the volume stays there.
@@ -59,7 +62,8 @@ for name in one two; do
     rmdir "$WORK/c/$name"
 done
 stat "$WORK/b/inside" >/dev/null
-mountpoint -q "$WORK/b/inside" || die "a change of names has unmounted what was mounted inside the volume"
+mountpoint -q "$WORK/b/inside" ||
+    die "a change of names has unmounted what was mounted inside the volume"
 umount "$WORK/b/inside"
 rmdir "$WORK/c/inside"
 ok "a change on one node is seen on the others at once"
@@ -77,7 +81,8 @@ done
 wait "${APPENDS[@]}"
 [ "$(sort "$WORK/a/log" | uniq | wc -l)" -eq 900 ] || die "lines are lost: $(wc -l <"$WORK/a/log")"
 for node in a b c; do
-    grep "^$node " "$WORK/b/log" | cut -d ' ' -f 2 | sort -n -c || die "the lines of $node are out of order"
+    grep "^$node " "$WORK/b/log" | cut -d ' ' -f 2 | sort -n -c ||
+        die "the lines of $node are out of order"
 done
 ok "O_APPEND from three nodes"
 
@@ -96,7 +101,8 @@ os.close(fd)
 def taken(path, kind, **how):
     file = open(path, "r+")
     try:
-        (fcntl.flock if kind == "flock" else fcntl.lockf)(file, fcntl.LOCK_EX | fcntl.LOCK_NB, **how)
+        lock = fcntl.flock if kind == "flock" else fcntl.lockf
+        lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB, **how)
         return False
     except OSError as error:
         assert error.errno in (errno.EAGAIN, errno.EACCES), error
@@ -120,18 +126,22 @@ def until(what):
 open(f"{a}/locked", "w").write("x" * 100)
 for kind in ("flock", "lockf"):
     for holds, asks in ((a, b), (b, c), (c, a)):
-        process = subprocess.Popen([sys.executable, "-c", holder, f"{holds}/locked", kind], stdout=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-c", holder, f"{holds}/locked", kind],
+                                   stdout=subprocess.PIPE)
         assert process.stdout.readline() == b"held\n"
         assert taken(f"{asks}/locked", kind), (kind, holds, asks)
-        assert not taken(f"{asks}/locked", "lockf" if kind == "flock" else "flock"), "the kinds are apart"
+        other = "lockf" if kind == "flock" else "flock"
+        assert not taken(f"{asks}/locked", other), "the kinds are apart"
         process.kill()
         process.wait()
         assert until(lambda: not taken(f"{asks}/locked", kind)), f"{kind} outlives its process"
 # A waiting request gets the lock when the holder gives it up, and a signal ends the wait.
 first = open(f"{a}/locked", "r+")
 fcntl.lockf(first, fcntl.LOCK_EX)
-waiter = subprocess.Popen([sys.executable, "-c", holder, f"{b}/locked", "lockf"], stdout=subprocess.PIPE)
-signalled = subprocess.Popen([sys.executable, "-c", holder, f"{c}/locked", "lockf"], stdout=subprocess.PIPE)
+waiter = subprocess.Popen([sys.executable, "-c", holder, f"{b}/locked", "lockf"],
+                          stdout=subprocess.PIPE)
+signalled = subprocess.Popen([sys.executable, "-c", holder, f"{c}/locked", "lockf"],
+                             stdout=subprocess.PIPE)
 time.sleep(0.3)
 signalled.send_signal(signal.SIGTERM)
 assert signalled.wait(20) == -signal.SIGTERM, "a signal does not end the wait for a lock"
@@ -163,7 +173,8 @@ ok "files that are open elsewhere, and locks across nodes"
 sqlite3 "$WORK/a/db" 'create table t (node, number)'
 for node in a b c; do
     (for number in $(seq 15); do
-        sqlite3 -cmd '.timeout 30000' "$WORK/$node/db" "insert into t values ('$node', $number)" || exit 1
+        sqlite3 -cmd '.timeout 30000' "$WORK/$node/db" "insert into t values ('$node', $number)" ||
+            exit 1
     done) &
     INSERTS+=($!)
 done
@@ -196,15 +207,20 @@ ok "SQLite, git, rsync and mappings on several nodes"
 
 # Commands mean the whole volume. An update of several files made on several nodes is one.
 "$STEADFAST" snapshot create "$WORK/b" before >/dev/null
-"$STEADFAST" atomically "$WORK/b" -- sh -c "echo 1 >'$WORK/a/one' && echo 2 >'$WORK/c/two' && exit 3" \
-    >"$WORK/said" 2>&1 && die "a failed command was committed"
-[ ! -e "$WORK/a/one" ] && [ ! -e "$WORK/b/two" ] || die "a failed update of two nodes is there: $(cat "$WORK/said")"
-"$STEADFAST" atomically "$WORK/c" -- sh -c "echo 1 >'$WORK/a/one' && echo 2 >'$WORK/b/two'" || die "atomically"
-[ "$(cat "$WORK/b/one" "$WORK/c/two")" = "$(printf '1\n2')" ] || die "an update of two nodes is not there"
+"$STEADFAST" atomically "$WORK/b" -- sh -c \
+    "echo 1 >'$WORK/a/one' && echo 2 >'$WORK/c/two' && exit 3" >"$WORK/said" 2>&1 &&
+    die "a failed command was committed"
+[ ! -e "$WORK/a/one" ] && [ ! -e "$WORK/b/two" ] ||
+    die "a failed update of two nodes is there: $(cat "$WORK/said")"
+"$STEADFAST" atomically "$WORK/c" -- sh -c "echo 1 >'$WORK/a/one' && echo 2 >'$WORK/b/two'" ||
+    die "atomically"
+[ "$(cat "$WORK/b/one" "$WORK/c/two")" = "$(printf '1\n2')" ] ||
+    die "an update of two nodes is not there"
 [ -e "$WORK/a/.snapshots/before/counter" ] || die "a snapshot of node b is not on node a"
 "$STEADFAST" transact "$WORK/c" || die "transact on a peer"
 for node in a b c; do
-    "$STEADFAST" top --json "$WORK/$node" | says '"peers": 2' || die "top on node $node does not know the peers"
+    "$STEADFAST" top --json "$WORK/$node" | says '"peers": 2' ||
+        die "top on node $node does not know the peers"
 done
 ok "commands on any node are about the whole volume"
 
@@ -221,8 +237,9 @@ own "$CHURN"
 mkdir "$WORK/a/suite"
 # The kernel tells of a last close a moment later, and flock and OFD locks end then. The check above
 # waits for that.
-timeout 600 "$POSIX_SUITE" "$WORK/b/suite" --require-all --exclude description-locks-exclude-within-a-process \
-    --exclude flock-goes-with-the-last-close >"$WORK/suite.log" ||
+timeout 600 "$POSIX_SUITE" "$WORK/b/suite" --require-all \
+    --exclude description-locks-exclude-within-a-process --exclude flock-goes-with-the-last-close \
+    >"$WORK/suite.log" ||
     die "the compliance suite on a peer: $(grep -v '^ok' "$WORK/suite.log" | tail -n 20)"
 touch "$WORK/enough"
 wait "$CHURN" || die "the churn ends with $?: $(tail -n 3 "$WORK/churn.log")"
@@ -280,7 +297,8 @@ ends a
 [ "$(cat "$WORK/fenced")" = a ] || die "the killed owner was not fenced"
 all_there b "a killed owner"
 all_there c "a killed owner"
-echo go >"$WORK/b/goes" && [ "$(cat "$WORK/c/goes")" = go ] || die "the survivors do not work together"
+echo go >"$WORK/b/goes" && [ "$(cat "$WORK/c/goes")" = go ] ||
+    die "the survivors do not work together"
 ok "a killed owner: the others serve after $TOOK ms"
 
 # A stopped owner. A program waits through the takeover.
@@ -316,7 +334,8 @@ flock --nonblock "$WORK/$OWNER/held" true && die "a lock of a peer is not seen o
 kill -9 "${PIDS[$PEER]}"
 timeout 60 flock "$WORK/$OWNER/held" true || die "a lock outlives the node that held it"
 ends "$PEER"
-grep -q "node $PEER is gone" "$WORK/$OWNER.log" || die "the owner does not say so: $(last_lines "$OWNER")"
+grep -q "node $PEER is gone" "$WORK/$OWNER.log" ||
+    die "the owner does not say so: $(last_lines "$OWNER")"
 ok "the locks of a killed node end"
 
 # A handover loses nothing, synced or not.
@@ -348,14 +367,16 @@ ok "an outage of etcd makes requests wait"
 
 # leaves NODE: unmounts there. It may say once that a point was lost with an earlier owner.
 leaves() {
-    timeout 60 "$STEADFAST" umount "$WORK/$1" >"$WORK/said" 2>&1 || grep -q "stale file handle" "$WORK/said" ||
+    timeout 60 "$STEADFAST" umount "$WORK/$1" >"$WORK/said" 2>&1 ||
+        grep -q "stale file handle" "$WORK/said" ||
         die "umount of node $1: $(cat "$WORK/said")"
     ends "$1"
     [ "$STATUS" -eq 0 ] || die "node $1 ends with $STATUS: $(last_lines "$1")"
 }
 # Peers leave, and the last owner closes the volume.
 for node in ${NODES//$PEER/} "$PEER"; do leaves "$node"; done
-[ "$(status "d['owner'], d['nodes']")" = "None []" ] || die "a node is left: $("$STEADFAST" cluster status "$VOLUME")"
+[ "$(status "d['owner'], d['nodes']")" = "None []" ] ||
+    die "a node is left: $("$STEADFAST" cluster status "$VOLUME")"
 for node in a b c; do
     ! grep -q "internal error" "$WORK/$node"*.log || die "node $node has panicked"
 done
@@ -363,27 +384,35 @@ check_volume
 
 # With certificates, a node without one is refused.
 tls() { # NAME [IP]: a key and a certificate of the authority
-    openssl req -newkey rsa:2048 -nodes -keyout "$WORK/$1.key" -out "$WORK/$1.csr" -subj "/CN=$1" 2>/dev/null
+    openssl req -newkey rsa:2048 -nodes -keyout "$WORK/$1.key" -out "$WORK/$1.csr" -subj "/CN=$1" \
+        2>/dev/null
     printf 'subjectAltName=IP:127.0.0.1\n' >"$WORK/ext"
-    openssl x509 -req -in "$WORK/$1.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key" -CAcreateserial -days 2 \
-        -extfile "$WORK/ext" -out "$WORK/$1.pem" 2>/dev/null
+    openssl x509 -req -in "$WORK/$1.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key" -CAcreateserial \
+        -days 2 -extfile "$WORK/ext" -out "$WORK/$1.pem" 2>/dev/null
 }
 if command -v openssl >/dev/null; then
-    openssl req -x509 -newkey rsa:2048 -nodes -keyout "$WORK/ca.key" -out "$WORK/ca.pem" -subj /CN=test -days 2 2>/dev/null
+    openssl req -x509 -newkey rsa:2048 -nodes -keyout "$WORK/ca.key" -out "$WORK/ca.pem" \
+        -subj /CN=test -days 2 2>/dev/null
     tls node
     NODE_OPTIONS="&ca=$WORK/ca.pem&cert=$WORK/node.pem&key=$WORK/node.key"
     node_start a
     owns a
     node_start b
     owns b
-    echo encrypted >"$WORK/b/secret" && [ "$(cat "$WORK/a/secret")" = encrypted ] || die "TLS between nodes"
-    dd if=/dev/zero of="$WORK/b/large" bs=1M count=20 status=none && cmp "$WORK/a/large" "$WORK/b/large" ||
+    echo encrypted >"$WORK/b/secret" && [ "$(cat "$WORK/a/secret")" = encrypted ] ||
+        die "TLS between nodes"
+    dd if=/dev/zero of="$WORK/b/large" bs=1M count=20 status=none &&
+        cmp "$WORK/a/large" "$WORK/b/large" ||
         die "large files over TLS"
     NODE_OPTIONS=
     node_start c
-    for _ in $(seq 200); do ! grep -q "cannot reach the owner" "$WORK/c.log" || break; sleep 0.05; done
-    grep -q "cannot reach the owner" "$WORK/c.log" || die "a node without certificate: $(last_lines c)"
-    timeout 60 "$STEADFAST" umount "$WORK/c" >/dev/null 2>&1 || die "umount of a node that reaches no owner"
+    for _ in $(seq 200); do
+        ! grep -q "cannot reach the owner" "$WORK/c.log" || break; sleep 0.05
+    done
+    grep -q "cannot reach the owner" "$WORK/c.log" ||
+        die "a node without certificate: $(last_lines c)"
+    timeout 60 "$STEADFAST" umount "$WORK/c" >/dev/null 2>&1 ||
+        die "umount of a node that reaches no owner"
     ends c
     leaves b
     leaves a

@@ -29,14 +29,17 @@ refused "the name of the image is missing" "$STEADFAST" mkfs --size 64M rados://
 refused "configuration of Ceph cannot be read" "$STEADFAST" info "$IMAGE?conf=/no/such"
 refused "the key of client.stranger" "$STEADFAST" info "$IMAGE?user=stranger"
 sed "s/:$CEPH_PORT\]/:1]/" "$CONF" >"$WORK/deaf.conf"
-refused "monitors of Ceph cannot be reached" "$STEADFAST" info "$IMAGE?conf=$WORK/deaf.conf&timeout=2"
+refused "monitors of Ceph cannot be reached" "$STEADFAST" info \
+    "$IMAGE?conf=$WORK/deaf.conf&timeout=2"
 ceph auth get-or-create client.reader mon 'allow r' osd 'allow r pool=pool' >>"$WORK/keyring"
-ceph auth get-or-create client.writer mon 'profile rbd' osd 'profile rbd pool=pool' >>"$WORK/keyring"
+ceph auth get-or-create client.writer mon 'profile rbd' osd 'profile rbd pool=pool' \
+    >>"$WORK/keyring"
 refused "client.reader may not" "$STEADFAST" mkfs --size 64M "$IMAGE?user=reader"
 library=$(ldconfig -p | awk '/librados\.so\.2/ && !seen++ { print $NF }')
 refused "librados cannot be loaded" unshare --mount sh -c \
     'mount --bind /dev/null "$1" && shift && exec "$@"' sh "$library" "$STEADFAST" info $IMAGE
-[ "$(rados -p pool ls | wc -l)" -eq 0 ] || die "a refused command left objects behind: $(rados -p pool ls)"
+[ "$(rados -p pool ls | wc -l)" -eq 0 ] ||
+    die "a refused command left objects behind: $(rados -p pool ls)"
 ok "what keeps a client out is said in one line"
 
 # Everything below runs with the rights that the page asks for.
@@ -45,8 +48,8 @@ IMAGE='rados://pool/disk?user=writer&timeout=10'
 made=()
 makers=()
 for uuid in 1 2 3 4; do
-    "$STEADFAST" mkfs --json --size 512M --uuid "00000000-0000-4000-8000-00000000000$uuid" "$IMAGE" \
-        >"$WORK/made.$uuid" 2>"$WORK/refused.$uuid" &
+    "$STEADFAST" mkfs --json --size 512M --uuid "00000000-0000-4000-8000-00000000000$uuid" \
+        "$IMAGE" >"$WORK/made.$uuid" 2>"$WORK/refused.$uuid" &
     makers+=("$!")
 done
 for maker in "${makers[@]}"; do wait "$maker" || true; done
@@ -60,21 +63,25 @@ refused "already holds" "$STEADFAST" mkfs --size 64M "$IMAGE"
 mount_volume
 refused "in use" "${ELSEWHERE[@]}" "$STEADFAST" put "$IMAGE" "$CONF" /conf
 refused "in use" "${ELSEWHERE[@]}" "$STEADFAST" rados remove --force "$IMAGE"
-"$STEADFAST" rados status "$IMAGE" | says "process $DAEMON on $(hostname)" || die "status names no owner"
-fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --fsync=64 --verify=crc32c --verify_state_save=0 \
-    --randseed=7 --output="$WORK/fio.log" >/dev/null 2>&1 || die "fio: $(tail -n 5 "$WORK/fio.log")"
+"$STEADFAST" rados status "$IMAGE" | says "process $DAEMON on $(hostname)" ||
+    die "status names no owner"
+fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --fsync=64 --verify=crc32c \
+    --verify_state_save=0 --randseed=7 --output="$WORK/fio.log" >/dev/null 2>&1 ||
+    die "fio: $(tail -n 5 "$WORK/fio.log")"
 umount_volume
 check_volume "random writes"
 mount_volume
-fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --verify=crc32c --verify_state_save=0 --verify_only \
-    --randseed=7 --output="$WORK/fio.log" >/dev/null 2>&1 || die "fio: $(tail -n 5 "$WORK/fio.log")"
+fio --name=v --directory="$MNT" --size=40M --bs=4k --rw=randwrite --verify=crc32c \
+    --verify_state_save=0 --verify_only --randseed=7 --output="$WORK/fio.log" >/dev/null 2>&1 ||
+    die "fio: $(tail -n 5 "$WORK/fio.log")"
 ok "fio reads what it wrote, after a remount"
 
 # Killed and mounted again: the lock of the dead process is taken over.
 for round in $(seq "$(bounded 5 50)"); do
     (
         for file in $(seq 1000); do
-            echo "$round-$file" >"$MNT/f$file" && sync "$MNT/f$file" && echo "$file" >>"$WORK/acknowledged"
+            echo "$round-$file" >"$MNT/f$file" && sync "$MNT/f$file" &&
+                echo "$file" >>"$WORK/acknowledged"
         done
     ) >/dev/null 2>&1 &
     writer=$!
@@ -104,7 +111,9 @@ echo kept >"$MNT/kept"
 sync "$MNT/kept"
 echo lost >"$MNT/lost"
 kill -STOP "$first"
-"${ELSEWHERE[@]}" "$STEADFAST" rados evict "$IMAGE" | says "process $first on $(hostname) is evicted" || die "no eviction"
+"${ELSEWHERE[@]}" "$STEADFAST" rados evict "$IMAGE" |
+    says "process $first on $(hostname) is evicted" ||
+    die "no eviction"
 mkdir "$WORK/second"
 "${ELSEWHERE[@]}" timeout 60 "$STEADFAST" mount --log "$WORK/second.log" "$IMAGE" "$WORK/second"
 [ "$(cat "$WORK/second/kept")" = kept ] || die "what the first machine synced is lost"
@@ -113,12 +122,15 @@ sync "$WORK/second/s50"
 kill -CONT "$first"
 if timeout 30 sync "$MNT/lost" 2>/dev/null; then die "the evicted machine acknowledges a sync"; fi
 timeout 60 "$STEADFAST" umount "$WORK/second" >/dev/null
-if timeout 60 "$STEADFAST" umount "$MNT" >"$WORK/umount.log" 2>&1; then die "the evicted machine says that all is durable"; fi
+if timeout 60 "$STEADFAST" umount "$MNT" >"$WORK/umount.log" 2>&1; then
+    die "the evicted machine says that all is durable"
+fi
 gone "$first" 30 || die "the evicted daemon does not end"
 DAEMON=
 check_volume "an eviction"
 mount_volume
-[ "$(cat "$MNT/kept" "$MNT/s50")" = "$(printf 'kept\n50')" ] || die "the second machine's files are lost"
+[ "$(cat "$MNT/kept" "$MNT/s50")" = "$(printf 'kept\n50')" ] ||
+    die "the second machine's files are lost"
 umount_volume
 ok "an evicted mount acknowledges nothing and changes nothing"
 
@@ -129,7 +141,9 @@ echo before >"$MNT/before"
 sync "$MNT/before"
 kill -STOP "$OSD"
 begin=$(date +%s)
-if { echo after >"$MNT/after" && timeout 60 sync "$MNT/after"; } 2>/dev/null; then die "a sync without an OSD succeeds"; fi
+if { echo after >"$MNT/after" && timeout 60 sync "$MNT/after"; } 2>/dev/null; then
+    die "a sync without an OSD succeeds"
+fi
 took=$(($(date +%s) - begin))
 [ $took -lt 30 ] || die "a sync without an OSD took $took s"
 kill -CONT "$OSD"
@@ -155,11 +169,13 @@ umount_volume
 "$STEADFAST" cat "$IMAGE" /conf | cmp - "$CONF" || die "resizing lost a file"
 check_volume "resizing"
 "$STEADFAST" mkfs --quiet --force --size 128M "$IMAGE"
-"$STEADFAST" rados status --json "$IMAGE" | says '"size": 134217728' || die "mkfs --force keeps the old size"
+"$STEADFAST" rados status --json "$IMAGE" | says '"size": 134217728' ||
+    die "mkfs --force keeps the old size"
 check_volume "formatting again"
 refused "no process has the image open" "$STEADFAST" rados evict "$IMAGE"
 "$STEADFAST" rados remove --force "$IMAGE" >/dev/null
-[ "$(rados -p pool ls | wc -l)" -eq 0 ] || die "objects are left: $(rados -p pool ls | sed -n 1,10p)"
+[ "$(rados -p pool ls | wc -l)" -eq 0 ] ||
+    die "objects are left: $(rados -p pool ls | sed -n 1,10p)"
 printf 'something else' | rados -p pool put disk.steadfast -
 refused "not one of Steadfast" "$STEADFAST" mount "$IMAGE" "$MNT"
 refused "not one of Steadfast" "$STEADFAST" mkfs --force --size 64M "$IMAGE"
@@ -177,7 +193,8 @@ if command -v etcd >/dev/null; then
     OTHER=$!
     own $!
     for _ in $(seq 200); do ! mountpoint -q "$WORK/other" || break; sleep 0.05; done
-    echo synced >"$WORK/other/synced" && sync "$WORK/other/synced" || die "node a: $(cat "$WORK/other.log")"
+    echo synced >"$WORK/other/synced" && sync "$WORK/other/synced" ||
+        die "node a: $(cat "$WORK/other.log")"
     "$STEADFAST" mount --log "$WORK/daemon.log" "$VOLUME?node=b" "$MNT" >"$WORK/mount.log" 2>&1 &
     STANDBY=$!
     sleep 1
@@ -196,14 +213,17 @@ if command -v etcd >/dev/null; then
     fi
     exec 7>&- || true
     gone "$OTHER" 30 || die "a deposed owner goes on: $(tail -n 3 "$WORK/other.log")"
-    grep -q "deposed by node b" "$WORK/other.log" || die "the log does not say why: $(cat "$WORK/other.log")"
+    grep -q "deposed by node b" "$WORK/other.log" ||
+        die "the log does not say why: $(cat "$WORK/other.log")"
     umount -l "$WORK/other" 2>/dev/null || true
     [ "$(cat "$MNT/new")" = new ] || die "the deposed owner changed something"
     # An unmount does not wait for the node elsewhere that takes over at once.
     "${ELSEWHERE[@]}" "$STEADFAST" mount -f "$VOLUME?node=a" "$WORK/other" 2>"$WORK/other.log" &
     OTHER=$!
     own $!
-    for _ in $(seq 200); do ! grep -q "standing by: node b" "$WORK/other.log" || break; sleep 0.05; done
+    for _ in $(seq 200); do
+        ! grep -q "standing by: node b" "$WORK/other.log" || break; sleep 0.05
+    done
     timeout 60 "$STEADFAST" umount "$MNT" >/dev/null || die "an unmount waits for another machine"
     for _ in $(seq 200); do ! mountpoint -q "$WORK/other" || break; sleep 0.05; done
     [ "$(cat "$WORK/other/new")" = new ] || die "node a did not take over: $(cat "$WORK/other.log")"
@@ -221,13 +241,16 @@ if command -v etcd >/dev/null; then
     OTHER=$!
     own $!
     for _ in $(seq 200); do ! grep -q "this node owns" "$WORK/other.log" || break; sleep 0.05; done
-    timeout 60 "$STEADFAST" mount --log "$WORK/daemon.log" "$VOLUME?node=b" "$MNT" >"$WORK/mount.log" 2>&1 ||
+    timeout 60 "$STEADFAST" mount --log "$WORK/daemon.log" "$VOLUME?node=b" "$MNT" \
+        >"$WORK/mount.log" 2>&1 ||
         die "a peer does not mount: $(cat "$WORK/mount.log")"
-    echo shared >"$MNT/shared" && sync "$MNT/shared" && [ "$(cat "$WORK/other/shared")" = shared ] ||
+    echo shared >"$MNT/shared" && sync "$MNT/shared" &&
+        [ "$(cat "$WORK/other/shared")" = shared ] ||
         die "two nodes do not share the volume: $(cat "$WORK/other.log")"
     # A program of its own: a close waits for the owner, and so would each child of this script.
     mkfifo "$WORK/go"
-    sh -c 'exec 7>"$1/late" && echo open && read -r go && echo late >&7 && timeout 20 sync "$1/late" && exit 7
+    sh -c 'exec 7>"$1/late" && echo open && read -r go && echo late >&7 &&
+            timeout 20 sync "$1/late" && exit 7
         exit 0' sh "$WORK/other" <"$WORK/go" >"$WORK/late.log" 2>/dev/null &
     LATE=$!
     own $!
@@ -235,7 +258,8 @@ if command -v etcd >/dev/null; then
     for _ in $(seq 200); do [ ! -s "$WORK/late.log" ] || break; sleep 0.05; done
     kill -STOP "$OTHER"
     begin=$(now_ms)
-    timeout 60 sh -c "echo next >'$MNT/next' && sync '$MNT/next'" || die "a peer does not outlive its owner"
+    timeout 60 sh -c "echo next >'$MNT/next' && sync '$MNT/next'" ||
+        die "a peer does not outlive its owner"
     took=$(($(now_ms) - begin))
     [ "$(cat "$MNT/shared")" = shared ] || die "a takeover lost what was synced"
     kill -CONT "$OTHER"
@@ -244,9 +268,11 @@ if command -v etcd >/dev/null; then
     wait "$LATE" || die "a deposed owner acknowledges"
     gone "$OTHER" 30 || die "a deposed owner goes on: $(tail -n 3 "$WORK/other.log")"
     umount -l "$WORK/other" 2>/dev/null || true
-    [ ! -s "$MNT/late" ] && [ "$(cat "$MNT/next")" = next ] || die "the deposed owner changed something"
+    [ ! -s "$MNT/late" ] && [ "$(cat "$MNT/next")" = next ] ||
+        die "the deposed owner changed something"
     # It may say that a point was lost: the takeover was this node's first one.
-    timeout 60 "$STEADFAST" umount "$MNT" >"$WORK/said" 2>&1 || grep -q "stale file handle" "$WORK/said" ||
+    timeout 60 "$STEADFAST" umount "$MNT" >"$WORK/said" 2>&1 ||
+        grep -q "stale file handle" "$WORK/said" ||
         die "umount of the last owner: $(cat "$WORK/said")"
     check_volume "a takeover among peers"
     ok "a stopped owner of a shared volume: the other node goes on after $took ms"

@@ -9,7 +9,8 @@ PATH=$(dirname "$STEADFAST"):$PATH
 scratch=$(mktemp -d)
 cleanup() {
     for directory in "$scratch/mnt" "$scratch/run/mnt"; do
-        steadfast umount --quiet "$directory" 2>/dev/null || umount -l "$directory" 2>/dev/null || true
+        steadfast umount --quiet "$directory" 2>/dev/null ||
+            umount -l "$directory" 2>/dev/null || true
     done
     rm -rf --one-file-system "$scratch"
 }
@@ -31,7 +32,10 @@ echo "commands of the README: ok"
 echo "rollback and power cut of the tour: ok"
 
 mkdir -p "$scratch/run"
-make_run() { make -C "$root" --no-print-directory "$@" IMAGE="$scratch/run/steadfast.img" MOUNT="$scratch/run/mnt"; }
+make_run() {
+    make -C "$root" --no-print-directory "$@" IMAGE="$scratch/run/steadfast.img" \
+        MOUNT="$scratch/run/mnt"
+}
 make_run run SIZE=64M
 echo hello >"$scratch/run/mnt/file"
 steadfast transact "$scratch/run/mnt"

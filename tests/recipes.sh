@@ -41,7 +41,8 @@ PY
     "$STEADFAST" mount "$data" "$WORK/data" || die "the partition cannot be mounted"
     echo kept >"$WORK/data/file"
     # The other partition is free for others meanwhile.
-    "$STEADFAST" check --quiet "$WORK/disk.img?offset=17M&size=$(stat -c %s "$WORK/root.steadfast")" ||
+    size=$(stat -c %s "$WORK/root.steadfast")
+    "$STEADFAST" check --quiet "$WORK/disk.img?offset=17M&size=$size" ||
         die "the root is damaged, or locked with the data"
     "$STEADFAST" umount --quiet "$WORK/data" || die "umount"
     [ "$("$STEADFAST" cat "$data" /file)" = kept ] || die "what was written is not there"
@@ -86,7 +87,8 @@ python3 - "$recipe" "$layer/conf/layer.conf" "$REPO" <<'PY' || die "the layer is
 import hashlib, re, sys
 recipe, layer, repo = sys.argv[1:]
 # A line is a comment, an assignment, inherit or include, or part of a shell function.
-line = re.compile(r'(#.*|(export )?[A-Z_a-z0-9:${}\-.]+ *(\?\?|\?|\+|\.|:)?=\+? *"[^"]*"|(inherit|include|require) .+|)$')
+line = re.compile(r'(#.*|(export )?[A-Z_a-z0-9:${}\-.]+ *(\?\?|\?|\+|\.|:)?=\+? *"[^"]*"|'
+                  r'(inherit|include|require) .+|)$')
 for path in (recipe, layer):
     inside = False
     for number, text in enumerate(open(path), 1):

@@ -32,14 +32,19 @@ lose() {
     kill -9 "${PIDS[$1]}"
     gone "${PIDS[$1]}" 30 || die "server $1 does not die"
 }
-states() { timeout 60 "$STEADFAST" remote status --json "$IMAGE" | sed '/^  "live"/,$d' | grep -c '"state": "good"' || true; }
+states() {
+    timeout 60 "$STEADFAST" remote status --json "$IMAGE" | sed '/^  "live"/,$d' |
+        grep -c '"state": "good"' || true
+}
 # epoch: the newest epoch.
-epoch() { timeout 60 "$STEADFAST" remote status "$IMAGE" | sed -n 's/^array.*, epoch \([0-9]*\).*/\1/p'; }
+epoch() {
+    timeout 60 "$STEADFAST" remote status "$IMAGE" | sed -n 's/^array.*, epoch \([0-9]*\).*/\1/p'
+}
 # listens PORT: whether a server answers there.
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
-# on_port LOG COMMAND...: starts a server and sets PORT, which replaces the word PORT in COMMAND. The
-# port is below those that the kernel gives to other connections. If it is taken, the server ends,
-# and the next port is tried.
+# on_port LOG COMMAND...: starts a server and sets PORT, which replaces the word PORT in COMMAND.
+# The port is below those that the kernel gives to other connections. If it is taken, the server
+# ends, and the next port is tried.
 on_port() {
     local log=$1 try pid
     shift
@@ -60,8 +65,10 @@ on_port() {
 for index in 0 1 2; do lend $index; done
 servers=remote://127.0.0.1:${PORTS[0]},127.0.0.1:${PORTS[1]},127.0.0.1:${PORTS[2]}
 words="witness=$WORK/witness&timeout=5000"
-timeout 60 "$STEADFAST" mkfs "$servers?policy=parity&$words" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
-timeout 60 "$STEADFAST" mkfs "$servers?policy=parity&$words" >/dev/null 2>&1 && die "a volume was overwritten"
+timeout 60 "$STEADFAST" mkfs "$servers?policy=parity&$words" >"$WORK/mkfs.log" 2>&1 ||
+    die "mkfs: $(cat "$WORK/mkfs.log")"
+timeout 60 "$STEADFAST" mkfs "$servers?policy=parity&$words" >/dev/null 2>&1 &&
+    die "a volume was overwritten"
 IMAGE="$servers?$words"
 mount_volume
 cp -r "$TESTS" "$MNT/a"
@@ -70,8 +77,10 @@ timeout 60 "$STEADFAST" remote rebuild "$IMAGE" 2>/dev/null && die "two owners"
 timeout 60 "$STEADFAST" remote status "$IMAGE" >"$WORK/status" || die "status"
 grep -q '^open on this machine: whole' "$WORK/status" && grep -q '^flushes .*p99' "$WORK/status" ||
     die "no live numbers: $(cat "$WORK/status")"
-timeout 60 "$STEADFAST" top --json "$MNT" | says '"degraded": false' || die "top --json says nothing of the array"
-timeout 60 "$STEADFAST" check "$IMAGE" >/dev/null 2>&1 && die "looked at by another process while it is mounted"
+timeout 60 "$STEADFAST" top --json "$MNT" | says '"degraded": false' ||
+    die "top --json says nothing of the array"
+timeout 60 "$STEADFAST" check "$IMAGE" >/dev/null 2>&1 &&
+    die "looked at by another process while it is mounted"
 ok "a volume on three servers, and its live numbers"
 
 lose 1
@@ -79,7 +88,8 @@ cp -r "$TESTS" "$MNT/b"
 timeout 60 "$STEADFAST" transact "$MNT" || die "transact with a server lost"
 diff -r "$TESTS" "$MNT/a" && diff -r "$TESTS" "$MNT/b" || die "files differ with a server lost"
 [ "$(states)" = 2 ] || die "two of three should be good"
-timeout 60 "$STEADFAST" remote status "$IMAGE" | says '^open on this machine: degraded' || die "it is not degraded"
+timeout 60 "$STEADFAST" remote status "$IMAGE" | says '^open on this machine: degraded' ||
+    die "it is not degraded"
 lend 1 "${PORTS[1]}"
 for try in $(seq 120); do
     [ "$(states)" != 3 ] || break
@@ -95,12 +105,15 @@ ok "a server dies, comes back empty and is rebuilt, another one dies: nothing is
 kill_daemon
 check_volume "by a new client with a server missing"
 mount_volume
-diff -r "$TESTS" "$MNT/a" && [ "$(cat "$MNT/c")" = "after another" ] || die "the new client finds something else"
+diff -r "$TESTS" "$MNT/a" && [ "$(cat "$MNT/c")" = "after another" ] ||
+    die "the new client finds something else"
 umount_volume
 ok "the client is killed, too"
 lose 1
-timeout 60 "$STEADFAST" ls "$IMAGE" / >/dev/null 2>"$WORK/refused" && die "opened with two of three lost"
-grep -q 'more servers are lost' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
+timeout 60 "$STEADFAST" ls "$IMAGE" / >/dev/null 2>"$WORK/refused" &&
+    die "opened with two of three lost"
+grep -q 'more servers are lost' "$WORK/refused" ||
+    die "the refusal says why: $(cat "$WORK/refused")"
 ok "beyond what parity survives it refuses"
 
 # Commands: one member is emptied and a spare takes its place; a member that was lost in the
@@ -109,11 +122,14 @@ for index in 3 4 5 6; do lend $index; done
 place() { echo "127.0.0.1:${PORTS[$1]}"; }
 fresh=remote://$(place 3),$(place 4),$(place 5)
 IMAGE="$fresh?spare=$(place 6)&$words"
-timeout 60 "$STEADFAST" mkfs "$fresh?policy=parity&$words" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+timeout 60 "$STEADFAST" mkfs "$fresh?policy=parity&$words" >"$WORK/mkfs.log" 2>&1 ||
+    die "mkfs: $(cat "$WORK/mkfs.log")"
 timeout 60 "$STEADFAST" put -r "$IMAGE" "$TESTS" /a || die "put"
 before=$(epoch)
-for command in "ls IMAGE /a" "info IMAGE" "check IMAGE" "df IMAGE" "dump IMAGE superblock" "image extract IMAGE $WORK/extracted"; do
-    timeout 60 "$STEADFAST" ${command//IMAGE/"$IMAGE"} >"$WORK/command.log" 2>&1 || die "$command: $(cat "$WORK/command.log")"
+for command in "ls IMAGE /a" "info IMAGE" "check IMAGE" "df IMAGE" "dump IMAGE superblock" \
+    "image extract IMAGE $WORK/extracted"; do
+    timeout 60 "$STEADFAST" ${command//IMAGE/"$IMAGE"} >"$WORK/command.log" 2>&1 ||
+        die "$command: $(cat "$WORK/command.log")"
 done
 diff -r "$TESTS" "$WORK/extracted/a" || die "image extract brings something else"
 timeout 60 "$STEADFAST" mount -o ro "$IMAGE" "$MNT" || die "mount -o ro"
@@ -121,19 +137,25 @@ diff -r "$TESTS" "$MNT/a" || die "files differ on a read-only mount"
 (echo x >"$MNT/x") 2>/dev/null && die "written on a read-only mount"
 timeout 60 "$STEADFAST" umount "$MNT" >/dev/null || die "umount"
 [ "$(epoch)" = "$before" ] || die "looking has begun an epoch: $(epoch) after $before"
-timeout 60 "$STEADFAST" image build "$IMAGE" "$TESTS" >/dev/null 2>"$WORK/refused" && die "an image was built on an array"
+timeout 60 "$STEADFAST" image build "$IMAGE" "$TESTS" >/dev/null 2>"$WORK/refused" &&
+    die "an image was built on an array"
 [ "$(wc -l <"$WORK/refused")" = 1 ] || die "the refusal is one line: $(cat "$WORK/refused")"
 ok "looking changes nothing"
-timeout 120 "$STEADFAST" remote drain "$IMAGE" 1 2>"$WORK/drain.log" | says 'all 3 members are good' || die "drain: $(cat "$WORK/drain.log")"
+timeout 120 "$STEADFAST" remote drain "$IMAGE" 1 2>"$WORK/drain.log" |
+    says 'all 3 members are good' ||
+    die "drain: $(cat "$WORK/drain.log")"
 lose 4
 [ "$(states)" = 3 ] || die "the spare has not taken the place of the drained server"
 moved="remote://$(place 3),$(place 6),$(place 5)?$words"
 IMAGE=$moved
 check_volume "after the drained server has gone"
 lose 5
-timeout 60 "$STEADFAST" remote rebuild "$IMAGE" >/dev/null 2>"$WORK/rebuild.log" && die "rebuilt without a server"
+timeout 60 "$STEADFAST" remote rebuild "$IMAGE" >/dev/null 2>"$WORK/rebuild.log" &&
+    die "rebuilt without a server"
 lend 5 "${PORTS[5]}"
-timeout 120 "$STEADFAST" remote rebuild "$IMAGE" 2>"$WORK/rebuild.log" | says 'all 3 members are good' || die "rebuild: $(cat "$WORK/rebuild.log")"
+timeout 120 "$STEADFAST" remote rebuild "$IMAGE" 2>"$WORK/rebuild.log" |
+    says 'all 3 members are good' ||
+    die "rebuild: $(cat "$WORK/rebuild.log")"
 lose 3
 check_volume "after a rebuild, with another server lost"
 ok "drain and rebuild by command"
@@ -156,18 +178,24 @@ for try in $(seq 240); do
     ! log_line | says ': complete, flushed .*, 0 .* behind' || break
     sleep 0.25
 done
-log_line | says ': complete, flushed .*, 0 .* behind' || die "the log is not complete ($try): $(log_line)"
-timeout 60 "$STEADFAST" remote restore "$create" >/dev/null 2>"$WORK/refused" && die "restored while it is open"
+log_line | says ': complete, flushed .*, 0 .* behind' ||
+    die "the log is not complete ($try): $(log_line)"
+timeout 60 "$STEADFAST" remote restore "$create" >/dev/null 2>"$WORK/refused" &&
+    die "restored while it is open"
 kill_daemon
-timeout 60 "$STEADFAST" remote restore "$create" >/dev/null 2>"$WORK/refused" && die "restored over servers that are there"
-grep -q 'still holds the array' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
+timeout 60 "$STEADFAST" remote restore "$create" >/dev/null 2>"$WORK/refused" &&
+    die "restored over servers that are there"
+grep -q 'still holds the array' "$WORK/refused" ||
+    die "the refusal says why: $(cat "$WORK/refused")"
 check_volume "with its servers and a log"
 for index in 10 11 12; do lose $index; done
 timeout 60 "$STEADFAST" mount "$IMAGE" "$MNT" 2>"$WORK/refused" && die "mounted without a server"
-grep -q 'remote restore' "$WORK/refused" || die "the refusal names the way out: $(cat "$WORK/refused")"
+grep -q 'remote restore' "$WORK/refused" ||
+    die "the refusal names the way out: $(cat "$WORK/refused")"
 for index in 13 14 15; do lend $index; done
 IMAGE="remote://$(place 13),$(place 14),$(place 15)?$logged"
-timeout 120 "$STEADFAST" remote restore "$IMAGE&policy=parity" >"$WORK/restore.log" 2>&1 || die "restore: $(cat "$WORK/restore.log")"
+timeout 120 "$STEADFAST" remote restore "$IMAGE&policy=parity" >"$WORK/restore.log" 2>&1 ||
+    die "restore: $(cat "$WORK/restore.log")"
 check_volume "restored from the log"
 mount_volume
 diff -r "$TESTS" "$MNT/a" || die "files differ after the restore"
@@ -190,14 +218,16 @@ made_anew() {
     local index
     for index in "$@"; do lend "$index"; done
     IMAGE="remote://$(place "$1"),$(place "$2"),$(place "$3")?$logged"
-    timeout 120 "$STEADFAST" remote restore "$IMAGE&policy=parity" >"$WORK/restore.log" 2>&1 || die "restore: $(cat "$WORK/restore.log")"
+    timeout 120 "$STEADFAST" remote restore "$IMAGE&policy=parity" >"$WORK/restore.log" 2>&1 ||
+        die "restore: $(cat "$WORK/restore.log")"
     check_volume "restored from $1 on"
 }
 
 # An array is refused without its log, unless the address says that the log is left behind. The next
 # client that names the log brings it up to date.
 without="remote://$(place 13),$(place 14),$(place 15)?$words"
-timeout 60 "$STEADFAST" put -r "$without" "$TESTS" /c >/dev/null 2>"$WORK/refused" && die "used without its log"
+timeout 60 "$STEADFAST" put -r "$without" "$TESTS" /c >/dev/null 2>"$WORK/refused" &&
+    die "used without its log"
 grep -q 'log=none' "$WORK/refused" || die "the refusal names the way out: $(cat "$WORK/refused")"
 timeout 60 "$STEADFAST" ls "$without" /a >/dev/null || die "no program can look without the log"
 timeout 60 "$STEADFAST" put -r "$without&log=none" "$TESTS" /c || die "put with log=none"
@@ -206,7 +236,8 @@ complete
 umount_volume
 for index in 13 14 15; do lose $index; done
 made_anew 16 17 18
-timeout 60 "$STEADFAST" image extract "$IMAGE" "$WORK/restored" >"$WORK/extract.log" 2>&1 || die "extract: $(cat "$WORK/extract.log")"
+timeout 60 "$STEADFAST" image extract "$IMAGE" "$WORK/restored" >"$WORK/extract.log" 2>&1 ||
+    die "extract: $(cat "$WORK/extract.log")"
 diff -r "$TESTS" "$WORK/restored/c" || die "what was written without the log is not restored"
 for index in 16 17 18; do lose $index; done
 ok "an array is not used without its log by mistake"
@@ -218,17 +249,23 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
     truncate -s 256M "$WORK/log.img"
     small=$(losetup --find --show "$WORK/small.img")
     loop=$(losetup --find --show "$WORK/log.img")
-    timeout 60 "$STEADFAST" mkfs "$on?policy=parity&$words&log=$small&log_behind=8" >/dev/null 2>"$WORK/refused" && die "a log on a device that is too small"
-    grep -q 'are needed' "$WORK/refused" || die "the refusal says how much is needed: $(cat "$WORK/refused")"
+    timeout 60 "$STEADFAST" mkfs "$on?policy=parity&$words&log=$small&log_behind=8" >/dev/null \
+        2>"$WORK/refused" &&
+        die "a log on a device that is too small"
+    grep -q 'are needed' "$WORK/refused" ||
+        die "the refusal says how much is needed: $(cat "$WORK/refused")"
     echo something >"$loop"
     logged="log=$loop&log_behind=8&$words"
-    timeout 60 "$STEADFAST" mkfs "$on?policy=parity&$logged" --force >/dev/null 2>"$WORK/refused" && die "a device that holds something was overwritten"
-    grep -q 'holds no write-behind log' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
+    timeout 60 "$STEADFAST" mkfs "$on?policy=parity&$logged" --force >/dev/null 2>"$WORK/refused" &&
+        die "a device that holds something was overwritten"
+    grep -q 'holds no write-behind log' "$WORK/refused" ||
+        die "the refusal says why: $(cat "$WORK/refused")"
     # Other data on it does no harm.
     head -c 64M /dev/urandom >"$loop"
     head -c 64K /dev/zero >"$loop"
     IMAGE="$on?$logged"
-    timeout 60 "$STEADFAST" mkfs --force "$IMAGE&policy=parity" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+    timeout 60 "$STEADFAST" mkfs --force "$IMAGE&policy=parity" >"$WORK/mkfs.log" 2>&1 ||
+        die "mkfs: $(cat "$WORK/mkfs.log")"
     mount_volume
     cp -r "$TESTS" "$MNT/a"
     head -c 20M /dev/urandom >"$MNT/large"
@@ -242,7 +279,8 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
     for index in 20 21 22; do lose $index; done
     made_anew 23 24 25
     mount_volume
-    diff -r "$TESTS" "$MNT/b" && [ "$(sha256sum <"$MNT/large")" = "$sum" ] || die "files differ after the restore from a block device"
+    diff -r "$TESTS" "$MNT/b" && [ "$(sha256sum <"$MNT/large")" = "$sum" ] ||
+        die "files differ after the restore from a block device"
     umount_volume
     for index in 23 24 25; do lose $index; done
     ok "a write-behind log on a block device"
@@ -266,7 +304,8 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
         IMAGE="remote://$(place "$first"),$(place $((first + 1))),$(place $((first + 2)))?$logged"
         # All space except 40 MiB.
         fallocate -l $(($(df --output=avail -B1 "$1" | tail -n 1) - (40 << 20))) "$1/other"
-        timeout 60 "$STEADFAST" mkfs --force "$IMAGE&policy=parity" >"$WORK/mkfs.log" 2>&1 || die "mkfs: $(cat "$WORK/mkfs.log")"
+        timeout 60 "$STEADFAST" mkfs --force "$IMAGE&policy=parity" >"$WORK/mkfs.log" 2>&1 ||
+            die "mkfs: $(cat "$WORK/mkfs.log")"
         mount_volume
         cp -r "$TESTS" "$MNT/a"
         head -c 40M /dev/urandom >"$MNT/large"
@@ -275,20 +314,27 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
         given_up
         cp -r "$TESTS" "$MNT/b"
         umount_volume
-        log_line | says 'FAILED.*No space left' || die "the log does not say that it was given up: $(log_line)"
+        log_line | says 'FAILED.*No space left' ||
+            die "the log does not say that it was given up: $(log_line)"
         check_volume "with a log whose disk is full"
-        timeout 60 "$STEADFAST" remote restore "remote://$(place "$second"),$(place $((second + 1)))?policy=mirror&$logged" \
-            >/dev/null 2>"$WORK/refused" && die "restored from a log that was given up"
-        grep -q 'was given up\|never complete' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
+        timeout 60 "$STEADFAST" remote restore \
+            "remote://$(place "$second"),$(place $((second + 1)))?policy=mirror&$logged" \
+            >/dev/null 2>"$WORK/refused" &&
+            die "restored from a log that was given up"
+        grep -q 'was given up\|never complete' "$WORK/refused" ||
+            die "the refusal says why: $(cat "$WORK/refused")"
         # While the disk is full, a client that names the log gets an error if the journal has a
         # batch to apply. Otherwise the log is given up again. A client may leave the log behind.
         if timeout 60 "$STEADFAST" mount "$IMAGE" "$MNT" >"$WORK/refused" 2>&1; then
             given_up
-            timeout 60 "$STEADFAST" umount "$MNT" >/dev/null || die "umount with the log's disk full"
+            timeout 60 "$STEADFAST" umount "$MNT" >/dev/null ||
+                die "umount with the log's disk full"
         else
-            grep -q 'No space left' "$WORK/refused" || die "the refusal says why: $(cat "$WORK/refused")"
+            grep -q 'No space left' "$WORK/refused" ||
+                die "the refusal says why: $(cat "$WORK/refused")"
         fi
-        timeout 60 "$STEADFAST" put -r "${IMAGE/log=*log_behind=8/log=none}" "$TESTS" /c || die "put with log=none"
+        timeout 60 "$STEADFAST" put -r "${IMAGE/log=*log_behind=8/log=none}" "$TESTS" /c ||
+            die "put with log=none"
         rm "$1/other"
         mount_volume
         complete
@@ -296,7 +342,10 @@ if [ "$(id -u)" = 0 ] && losetup --find >/dev/null 2>&1; then
         for index in $(seq "$first" $((first + 5))); do lose "$index"; done
         made_anew $((first + 6)) $((first + 7)) $((first + 8))
         mount_volume
-        for index in a b c; do diff -r "$TESTS" "$MNT/$index" || die "files differ after a full disk"; done
+        for index in a b c; do
+            diff -r "$TESTS" "$MNT/$index" ||
+                die "files differ after a full disk"
+        done
         [ "$(sha256sum <"$MNT/large")" = "$sum" ] || die "the large file differs after a full disk"
         umount_volume
         for index in $(seq $((first + 6)) $((first + 8))); do lose "$index"; done
@@ -321,8 +370,8 @@ fi
 pki=$WORK/pki
 if command -v openssl >/dev/null; then
     mkdir "$pki"
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
-        -keyout "$pki/ca-key.pem" -out "$pki/ca-cert.pem" >/dev/null 2>&1
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+        -subj /CN=authority -keyout "$pki/ca-key.pem" -out "$pki/ca-cert.pem" >/dev/null 2>&1
     printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >"$pki/ext"
     for who in server client; do
         openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$who" \
@@ -331,20 +380,23 @@ if command -v openssl >/dev/null; then
             -CAcreateserial -days 2 -extfile "$pki/ext" -out "$pki/$who-cert.pem" >/dev/null 2>&1
     done
     tls="tls_ca=$pki/ca-cert.pem&tls_cert=$pki/client-cert.pem&tls_key=$pki/client-key.pem"
-    LEND=(--tls-cert "$pki/server-cert.pem" --tls-key "$pki/server-key.pem" --tls-ca "$pki/ca-cert.pem")
+    LEND=(--tls-cert "$pki/server-cert.pem" --tls-key "$pki/server-key.pem"
+        --tls-ca "$pki/ca-cert.pem")
     for index in 7 8; do lend $index; done
     LEND=()
     secret="remote://localhost:${PORTS[7]},$(place 8)?policy=mirror&$words"
     timeout 60 "$STEADFAST" mkfs "$secret" >/dev/null 2>&1 && die "an array was made without TLS"
     IMAGE="$secret&$tls"
-    timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs over TLS: $(cat "$WORK/mkfs.log")"
+    timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 ||
+        die "mkfs over TLS: $(cat "$WORK/mkfs.log")"
     timeout 60 "$STEADFAST" put -r "$IMAGE" "$TESTS" /a || die "put over TLS"
     check_volume "over TLS"
     if command -v nbdkit >/dev/null; then
         on_port "$WORK/nbdkit.log" nbdkit -f -i 127.0.0.1 -p PORT \
             --tls=require --tls-certificates="$pki" --tls-verify-peer memory 64M
         IMAGE="remote://localhost:$PORT?$words&$tls"
-        timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs on nbdkit over TLS: $(cat "$WORK/mkfs.log")"
+        timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 ||
+            die "mkfs on nbdkit over TLS: $(cat "$WORK/mkfs.log")"
         check_volume "on nbdkit over TLS"
     fi
     ok "TLS"
@@ -362,7 +414,8 @@ if command -v qemu-storage-daemon >/dev/null; then
         addresses+=("127.0.0.1:$PORT")
     done
     IMAGE="remote://${addresses[0]},${addresses[1]}?policy=mirror&$words"
-    timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs on qemu-storage-daemon: $(cat "$WORK/mkfs.log")"
+    timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 ||
+        die "mkfs on qemu-storage-daemon: $(cat "$WORK/mkfs.log")"
     mount_volume
     cp -r "$TESTS" "$MNT/a"
     umount_volume
@@ -377,7 +430,8 @@ if command -v nbdkit >/dev/null; then
         addresses+=("127.0.0.1:$PORT")
     done
     IMAGE="remote://${addresses[0]},${addresses[1]}?policy=mirror&$words"
-    timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 || die "mkfs on nbdkit: $(cat "$WORK/mkfs.log")"
+    timeout 60 "$STEADFAST" mkfs "$IMAGE" >"$WORK/mkfs.log" 2>&1 ||
+        die "mkfs on nbdkit: $(cat "$WORK/mkfs.log")"
     mount_volume
     cp -r "$TESTS" "$MNT/a"
     umount_volume

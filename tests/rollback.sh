@@ -25,9 +25,11 @@ inode=$(stat -c %i "$MNT/extended")
 as_before() {
     local name
     for name in extended truncated mapped other large; do
-        cmp "$originals/$name" "$MNT/$name" || die "$1: $name is not as it was at the transaction point"
+        cmp "$originals/$name" "$MNT/$name" ||
+            die "$1: $name is not as it was at the transaction point"
     done
-    [ ! -e "$MNT/new" ] && [ ! -e "$MNT/renamed" ] || die "$1: something new is still there: $(ls "$MNT")"
+    [ ! -e "$MNT/new" ] && [ ! -e "$MNT/renamed" ] ||
+        die "$1: something new is still there: $(ls "$MNT")"
     [ -d "$MNT/directory" ] || die "$1: the directory is gone"
     [ "$(stat -c %i "$MNT/extended")" = "$inode" ] || die "$1: st_ino has changed"
     ok "$1"
@@ -129,12 +131,14 @@ grep -q "stays:create:during" <<<"$WATCHED" || die "no event of a new file: $WAT
 timeout 60 "$STEADFAST" rollback --force "$MNT" || die "rollback under shells and watchers"
 watcher_says events
 for event in create delete moved_from moved_to modify close_write; do
-    ! grep -qE "(^| |\+|:)$event(:|\+| |\$)" <<<"$WATCHED" || die "a rollback looks like an operation to watchers: $WATCHED"
+    ! grep -qE "(^| |\+|:)$event(:|\+| |\$)" <<<"$WATCHED" ||
+        die "a rollback looks like an operation to watchers: $WATCHED"
 done
 ok "watchers see no operations in a rollback: $WATCHED"
 for command in "cat file" "echo y >file" "ls" "mkdir below" "cat ./file"; do
     tell "$vanishes_to" "$vanishes_from" "$command"
-    [ "$CODE" != 0 ] || [ "$command" = ls ] || die "'$command' works in a directory that is gone: $ANSWER"
+    [ "$CODE" != 0 ] || [ "$command" = ls ] ||
+        die "'$command' works in a directory that is gone: $ANSWER"
     ! grep -q later <<<"$ANSWER" || die "'$command' shows what is gone: $ANSWER"
 done
 ok "a shell in a directory that is gone is told so: $ANSWER"
@@ -143,7 +147,8 @@ tell "$vanishes_to" "$vanishes_from" "cd $MNT && ls stays"
 tell "$stays_to" "$stays_from" "ls && echo z >after && cat after"
 [ "$CODE" = 0 ] && [ "$ANSWER" = "z " ] || die "the shell in the directory that stays: $ANSWER"
 watcher_says events
-grep -q "stays:create:after" <<<"$WATCHED" || die "a watch on a directory that stays went silent: $WATCHED"
+grep -q "stays:create:after" <<<"$WATCHED" ||
+    die "a watch on a directory that stays went silent: $WATCHED"
 [ -d "$MNT/gone" ] && [ ! -e "$MNT/vanishes" ] || die "the directories are not as they were"
 echo exit >&"$stays_to"
 echo exit >&"$vanishes_to"
@@ -171,7 +176,11 @@ ok "work after a rollback is durable"
 # --- repeated rollbacks with active readers
 "$STEADFAST" mask set "$MNT" manual
 "$STEADFAST" transact "$MNT"
-(while [ ! -e "$WORK/read-enough" ]; do cat "$MNT/large" "$MNT/truncated" >/dev/null 2>&1 || true; done) &
+(
+    while [ ! -e "$WORK/read-enough" ]; do
+        cat "$MNT/large" "$MNT/truncated" >/dev/null 2>&1 || true
+    done
+) &
 reader=$!
 own "$reader"
 for round in $(seq "$(bounded 20 300)"); do

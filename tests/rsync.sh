@@ -34,7 +34,8 @@ echo end >>"$odd/sparse"
 touch -d '1965-03-01 12:00:00.123456789 UTC' "$odd/file2"
 touch -d '2101-03-01 12:00:00.987654321 UTC' "$odd/file4"
 chmod 4755 "$odd/file6"
-setfattr -n user.short -v value "$odd/file8" || skip_all "the scratch file system has no extended attributes"
+setfattr -n user.short -v value "$odd/file8" ||
+    skip_all "the scratch file system has no extended attributes"
 head -c 1500 /dev/zero | tr '\0' x >"$WORK/long"
 setfattr -n user.long -v "$(cat "$WORK/long")" "$odd/file8"
 setfattr -n user.on-directory -v x "$odd/setgid"
@@ -54,7 +55,8 @@ sort_paragraphs() { awk 'BEGIN { RS = ""; ORS = "\0" } { print }' | sort -z | tr
 list() {
     (
         cd "$1"
-        find . -printf '%P|%y|%m|%U|%G|%T@|%l' \( -type d -printf '\n' -o -printf '|%n|%s\n' \) | sort
+        find . -printf '%P|%y|%m|%U|%G|%T@|%l' \( -type d -printf '\n' -o -printf '|%n|%s\n' \) |
+            sort
         find . -type f -print0 | sort -z | xargs -0 sha256sum
         getfattr -R -h -d -m - --absolute-names . 2>/dev/null | sort_paragraphs
         getfacl -R -p -n . 2>/dev/null | sort_paragraphs
@@ -63,13 +65,16 @@ list() {
 
 compare() {
     list "$1" >"$WORK/now.list"
-    diff "$WORK/origin.list" "$WORK/now.list" >"$WORK/diff.log" || die "$2: $(head -n 20 "$WORK/diff.log")"
-    ok "$2: $(wc -l <"$WORK/origin.list") lines of names, metadata, checksums, attributes and ACLs are the same"
+    diff "$WORK/origin.list" "$WORK/now.list" >"$WORK/diff.log" ||
+        die "$2: $(head -n 20 "$WORK/diff.log")"
+    ok "$2: $(wc -l <"$WORK/origin.list") lines of names, metadata, checksums, attributes and" \
+        "ACLs are the same"
 }
 
 copy() {
     # With a window of -1 rsync also compares nanoseconds.
-    timeout 3600 rsync -aHAX --numeric-ids --sparse --modify-window=-1 "$@" >"$WORK/rsync.log" 2>&1 ||
+    timeout 3600 rsync -aHAX --numeric-ids --sparse --modify-window=-1 "$@" \
+        >"$WORK/rsync.log" 2>&1 ||
         die "rsync: $(tail -n 10 "$WORK/rsync.log")"
 }
 
@@ -91,7 +96,8 @@ copy "$MNT/copy/" "$WORK/back/"
 compare "$WORK/back" "back from the mount"
 
 copy --delete "$WORK/back/odd/" "$MNT/again/"
-[ "$(ls -A "$MNT/again" | wc -l)" = "$(ls -A "$odd" | wc -l)" ] || die "--delete left something behind"
+[ "$(ls -A "$MNT/again" | wc -l)" = "$(ls -A "$odd" | wc -l)" ] ||
+    die "--delete left something behind"
 rm -rf "$MNT/again"
 ok "deletion"
 

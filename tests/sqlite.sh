@@ -14,7 +14,8 @@ for journal in wal delete; do
     : >"$acknowledged"
     for round in $(seq "$rounds"); do
         database=$MNT/$journal.db
-        python3 "$TESTS/helpers/sqlite_writer.py" "$database" "$acknowledged" "$journal" 2>"$WORK/writer.log" &
+        python3 "$TESTS/helpers/sqlite_writer.py" "$database" "$acknowledged" "$journal" \
+            2>"$WORK/writer.log" &
         writer=$!
         own "$writer"
         before=$(wc -l <"$acknowledged")
@@ -24,9 +25,11 @@ for journal in wal delete; do
         # The writer ends by itself when its file system is gone.
         gone "$writer" 60 || die "the writer does not end: $(cat "$WORK/writer.log")"
         wait "$writer" 2>/dev/null || true
-        [ "$(wc -l <"$acknowledged")" -gt "$before" ] || die "no transaction succeeded: $(cat "$WORK/writer.log")"
+        [ "$(wc -l <"$acknowledged")" -gt "$before" ] ||
+            die "no transaction succeeded: $(cat "$WORK/writer.log")"
         mount_volume
-        result=$(timeout 300 python3 "$TESTS/helpers/sqlite_verify.py" "$database" "$acknowledged" 2>&1) ||
+        result=$(timeout 300 python3 "$TESTS/helpers/sqlite_verify.py" "$database" \
+            "$acknowledged" 2>&1) ||
             die "$journal, kill $round: $result"
         ok "$journal, kill $round: $result"
     done

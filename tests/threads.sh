@@ -12,7 +12,8 @@ for parent in /sys/fs/cgroup/pids /sys/fs/cgroup; do
     rmdir "$group"
     group=
 done
-[ -n "$group" ] && [ -d "$group" ] || skip_all "no cgroup with a limit of processes here: run it as root"
+[ -n "$group" ] && [ -d "$group" ] ||
+    skip_all "no cgroup with a limit of processes here: run it as root"
 start threads
 trap 'status=$?; set +e; end_daemon; rmdir "$group"; (exit "$status"); cleanup' EXIT
 end_daemon() {
@@ -42,21 +43,25 @@ for most in 3 5 6 7 8 9 10 12 40; do
         served=$((served + 1))
         threads=$(cat "/proc/$DAEMON"/task/*/comm)
         for thread in steadfast-bg signals steadfast-0 steadfast-1; do
-            grep -qx "$thread" <<<"$threads" || die "no thread $thread with $most: $(tr '\n' ' ' <<<"$threads")"
+            grep -qx "$thread" <<<"$threads" ||
+                die "no thread $thread with $most: $(tr '\n' ' ' <<<"$threads")"
         done
-        timeout 20 dd if=/dev/zero of="$MNT/file" bs=64k count=16 conv=fsync status=none || die "no write with $most"
+        timeout 20 dd if=/dev/zero of="$MNT/file" bs=64k count=16 conv=fsync status=none ||
+            die "no write with $most"
         kill -TERM "$DAEMON"
         gone "$DAEMON" 20 || die "a signal does not end the mount with $most"
         [ "$(timer)" = "7 s" ] || die "the timer is $(timer) behind a mount with $most"
     else
         refused=$((refused + 1))
-        grep -q "too few threads" "$WORK/daemon.log" || die "refused without saying why: $(cat "$WORK/daemon.log")"
+        grep -q "too few threads" "$WORK/daemon.log" ||
+            die "refused without saying why: $(cat "$WORK/daemon.log")"
         [ "$(timer)" = "5 s" ] || die "a refused mount with $most left the timer $(timer)"
     fi
     DAEMON=
     ! grep -q " $MNT " /proc/self/mounts || die "a mount is left behind with $most"
 done
-[ "$refused" -gt 0 ] && [ "$served" -gt 0 ] || die "$refused refused, $served served: the limit was not there"
+[ "$refused" -gt 0 ] && [ "$served" -gt 0 ] ||
+    die "$refused refused, $served served: the limit was not there"
 ok "$refused mounts refused and none left behind, $served served"
 check_volume "after all of them"
 finish

@@ -54,11 +54,20 @@ probe_start() {
 }
 # reads programs erasures bytes read, since the boot
 probe() {
-    awk '{ n[$1] = $2 } END { printf "%d %d %d ", n["read"], n["program"] + n["program_end"], n["erase"] }' \
+    awk '{ n[$1] = $2 }
+        END { printf "%d %d %d ", n["read"], n["program"] + n["program_end"], n["erase"] }' \
         /sys/kernel/tracing/kprobe_profile
-    cat /sys/kernel/tracing/events/kprobes/data_in/hist /sys/kernel/tracing/events/kprobes/read_length/hist |
-        awk '/length:/ { gsub(/[{},:]/, " "); for (i = 1; i <= NF; i++) { if ($i == "length") l = $(i + 1); if ($i == "hitcount") c = $(i + 1) }
-             sum += l * c } END { printf "%d\n", sum }'
+    cat /sys/kernel/tracing/events/kprobes/data_in/hist \
+        /sys/kernel/tracing/events/kprobes/read_length/hist |
+        awk '/length:/ {
+                 gsub(/[{},:]/, " ")
+                 for (i = 1; i <= NF; i++) {
+                     if ($i == "length") l = $(i + 1)
+                     if ($i == "hitcount") c = $(i + 1)
+                 }
+                 sum += l * c
+             }
+             END { printf "%d\n", sum }'
 }
 busy() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $5 + $6 }' /proc/stat; }
 now() { awk '{ print $1 * 1000 }' /proc/uptime; }
@@ -75,9 +84,14 @@ measure() {
     echo "$before $(probe) $start $(now) $cpu $(busy)" | awk -v name="$name" '{
         reads = $5 - $1; programs = $6 - $2; erases = $7 - $3; bytes = $8 - $4
         busy = $13 - $11; idle = $14 - $12
-        printf "RESULT %s.reads %d\nRESULT %s.programs %d\nRESULT %s.erases %d\n", name, reads, name, programs, name, erases
-        printf "RESULT %s.model_ms %.1f\n", name, (reads * 25 + bytes * 0.03 + programs * (200 + 2112 * 0.03) + erases * 2000) / 1000
-        printf "RESULT %s.wall_ms %.0f\nRESULT %s.cpu_percent %.0f\n", name, $10 - $9, name, busy + idle ? 100 * busy / (busy + idle) : 0
+        model = reads * 25 + bytes * 0.03 + programs * (200 + 2112 * 0.03) + erases * 2000
+        load = busy + idle ? 100 * busy / (busy + idle) : 0
+        printf "RESULT %s.reads %d\n", name, reads
+        printf "RESULT %s.programs %d\n", name, programs
+        printf "RESULT %s.erases %d\n", name, erases
+        printf "RESULT %s.model_ms %.1f\n", name, model / 1000
+        printf "RESULT %s.wall_ms %.0f\n", name, $10 - $9
+        printf "RESULT %s.cpu_percent %.0f\n", name, load
     }'
 }
 
@@ -85,7 +99,8 @@ format() {
     case $fs in
     jffs2) : ;; # an erased part is an empty volume
     ubifs)
-        ubiformat -q -y /dev/mtd0 && ubiattach -p /dev/mtd0 >/dev/null && ubimkvol /dev/ubi0 -N v -m >/dev/null && ubidetach -p /dev/mtd0
+        ubiformat -q -y /dev/mtd0 && ubiattach -p /dev/mtd0 >/dev/null &&
+            ubimkvol /dev/ubi0 -N v -m >/dev/null && ubidetach -p /dev/mtd0
         ;;
     steadfast) steadfast mkfs --force /dev/mtd0 ;;
     esac
@@ -190,7 +205,8 @@ cut() {
 }
 
 after() {
-    dd if=/dev/vda of=/out/nand bs=2112 count=$((blocks * 64)) 2>/dev/null || fail "cannot read the saved NAND"
+    dd if=/dev/vda of=/out/nand bs=2112 count=$((blocks * 64)) 2>/dev/null ||
+        fail "cannot read the saved NAND"
     nandwrite -q -n -o -N -k /dev/mtd0 /out/nand || fail "nandwrite"
     rm /out/nand
     measure mount_after_cut attach_and_mount

@@ -21,7 +21,8 @@ network() {
         HOLDERS[$name]=$!
         own $!
         for _ in $(seq 500); do
-            [ "$(readlink /proc/self/ns/net)" = "$(readlink "/proc/${HOLDERS[$name]}/ns/net")" ] || break
+            [ "$(readlink /proc/self/ns/net)" = "$(readlink "/proc/${HOLDERS[$name]}/ns/net")" ] ||
+                break
             sleep 0.01
         done
         ip link add name "to-$name" type veth peer name eth0 netns "${HOLDERS[$name]}"
@@ -47,7 +48,8 @@ join() { ip link set "to-$1" up; }
 # cut A B: what A sends to B goes nowhere. heal undoes all cuts.
 cut() {
     [ "$1" != "$2" ] || return 0
-    (inside "$1" ip neigh replace "${ADDRESSES[$2]}" lladdr 02:00:00:00:00:01 dev eth0 nud permanent)
+    (inside "$1" ip neigh replace "${ADDRESSES[$2]}" lladdr 02:00:00:00:00:01 dev eth0 \
+        nud permanent)
     CUTS+=("$1 $2")
     CUT_AT=$(now_ms)
 }

@@ -4,7 +4,12 @@
 
 declare -A PIDS
 more_cleanup() { for node in $NODES; do umount -l "$WORK/$node" 2>/dev/null; done; }
-trap 'status=$?; set +e; kill -9 "${PIDS[@]}" 2>/dev/null; more_cleanup; (exit "$status"); cleanup' EXIT
+trap 'status=$?
+    set +e
+    kill -9 "${PIDS[@]}" 2>/dev/null
+    more_cleanup
+    (exit "$status")
+    cleanup' EXIT
 
 # node_start NAME: a node that mounts the volume, or stands by. NODE_OPTIONS follow its address, and
 # NODE_IN stands in front of the command. NODE_MOUNT are options of the mount.
@@ -15,8 +20,8 @@ node_start() {
     mkdir -p "$WORK/$1"
     # A name for each start: a test looks for lines of this one.
     [ ! -e "$WORK/$1.log" ] || cat "$WORK/$1.log" >>"$WORK/$1.old.log"
-    "${NODE_IN[@]}" "$STEADFAST" mount -f -o "$NODE_MOUNT" "$VOLUME?node=$1${NODE_OPTIONS:-}" "$WORK/$1" \
-        >"$WORK/$1.log" 2>&1 &
+    "${NODE_IN[@]}" "$STEADFAST" mount -f -o "$NODE_MOUNT" "$VOLUME?node=$1${NODE_OPTIONS:-}" \
+        "$WORK/$1" >"$WORK/$1.log" 2>&1 &
     PIDS[$1]=$!
     own $!
 }
@@ -32,9 +37,13 @@ owns() {
         fi
         sleep 0.05
     done
-    die "node $1 does not show the volume ($try): $(last_lines "$1"); $("$STEADFAST" cluster status "$VOLUME")"
+    die "node $1 does not show the volume ($try): $(last_lines "$1");" \
+        "$("$STEADFAST" cluster status "$VOLUME")"
 }
-status() { "$STEADFAST" cluster status --json "$VOLUME" | python3 -c "import json,sys; d=json.load(sys.stdin); print($1)"; }
+status() {
+    "$STEADFAST" cluster status --json "$VOLUME" |
+        python3 -c "import json,sys; d=json.load(sys.stdin); print($1)"
+}
 stands_by() {
     local try
     for try in $(seq 400); do
@@ -51,7 +60,8 @@ synced() {
 all_there() {
     local file
     for file in "$WORK/copies"/*; do
-        cmp -s "$file" "$WORK/$1/$(basename "$file")" || die "$2: $(basename "$file") is not what was synced"
+        cmp -s "$file" "$WORK/$1/$(basename "$file")" ||
+            die "$2: $(basename "$file") is not what was synced"
     done
 }
 # ends NAME: waits until the process of a node ends. STATUS is its exit code.
