@@ -118,29 +118,42 @@ def number(value):
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"
 
 
+INTRODUCTION = """\
+# Boards
+
+<!-- `make boards` writes this page from boards.json; its text is in boards/table.py. -->
+
+What the core costs on microcontrollers, emulated by QEMU. Instructions are counted, and are
+those of the file system and the allocator without the medium. So a busy machine measures
+the same.
+
+```sh
+make boards        # run everything, write boards.json and this page
+make boards-check  # run everything, and fail if a figure grew by more than 5 %
+```
+
+`tests/boards.sh` runs the check with the other tests. The medium has 2 MiB of RAM and units
+of 512 bytes. Blocks and nodes have 512 bytes, metadata has two copies, the log 32 KiB, and
+the cache 16 nodes. The programs are built for size (`opt-level = "z"`, fat LTO), and their
+code and constants include the workload itself.
+
+The heap is the peak of what was asked for while the operation ran. The stack is its deepest
+use. [EMBEDDED.md](EMBEDDED.md) says what firmware needs.
+
+"""
+
+CUTS = """\
+an386 is a Cortex-M4, an500 a Cortex-M7, an505 a Cortex-M33, and virt a RISC-V rv32imac.
+
+The power cuts are those of a second program. It cuts a short run at each write and each
+flush, three times. What was not flushed is there, is not, or is there in every other unit.
+Then it compares the volume with a model.
+"""
+
+
 def page(table):
     lines = [
-        "# Boards",
-        "",
-        "<!-- `make boards` writes this page from boards.json; its text is in boards/table.py. -->",
-        "",
-        "What the core costs on microcontrollers, emulated by QEMU. Instructions are counted, and are",
-        "those of the file system and the allocator without the medium. So a busy machine measures",
-        "the same.",
-        "",
-        "```sh",
-        "make boards        # run everything, write boards.json and this page",
-        "make boards-check  # run everything, and fail if a figure grew by more than 5 %",
-        "```",
-        "",
-        "`tests/boards.sh` runs the check with the other tests. The medium has 2 MiB of RAM and units",
-        "of 512 bytes. Blocks and nodes have 512 bytes, metadata has two copies, the log 32 KiB, and",
-        "the cache 16 nodes. The programs are built for size (`opt-level = \"z\"`, fat LTO), and their",
-        "code and constants include the workload itself.",
-        "",
-        "The heap is the peak of what was asked for while the operation ran. The stack is its deepest",
-        "use. [EMBEDDED.md](EMBEDDED.md) says what firmware needs.",
-        "",
+        *INTRODUCTION.splitlines(),
         "## Size",
         "",
         "| Board | Profile | Code, B | Constants, B | Heap, B | Stack, B | Power cuts, all right |",
@@ -153,11 +166,7 @@ def page(table):
         lines.append(f"| {run['board']} | {run['profile']} | {cells} |")
     lines += [
         "",
-        "an386 is a Cortex-M4, an500 a Cortex-M7, an505 a Cortex-M33, and virt a RISC-V rv32imac.",
-        "",
-        "The power cuts are those of a second program. It cuts a short run at each write and each",
-        "flush, three times. What was not flushed is there, is not, or is there in every other unit.",
-        "Then it compares the volume with a model.",
+        *CUTS.splitlines(),
     ]
     small = next(run for run in table["runs"] if run["profile"] == "small")
     lines += [
@@ -176,7 +185,8 @@ def page(table):
             "",
             f"## {run['board']}, {run['profile']}",
             "",
-            "| Operation | Instructions | Reads | Read, B | Writes | Written, B | Flushes | Heap, B | Stack, B |",
+            "| Operation | Instructions | Reads | Read, B | Writes | Written, B | Flushes "
+            "| Heap, B | Stack, B |",
             "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
         ]
         for row in run["rows"]:

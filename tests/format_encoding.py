@@ -3,9 +3,11 @@ import struct
 from collections import namedtuple
 
 NONE = 2**64 - 1
-INODE, DIRENT, XATTR, SYMLINK, INLINE, EXTENT, GROUP, ORPHAN, SHARED, DEAD, SNAPSHOT = 1, 2, 3, 4, 5, 6, 16, 17, 18, 19, 20
+INODE, DIRENT, XATTR, SYMLINK, INLINE, EXTENT = 1, 2, 3, 4, 5, 6
+GROUP, ORPHAN, SHARED, DEAD, SNAPSHOT = 16, 17, 18, 19, 20
 UNLOGGED = GROUP, SHARED, DEAD, SNAPSHOT
-F_INLINE, F_TAIL_STALE, F_TRUNCATING, F_RECLAIMING, F_UNNAMED, F_ACL_ACCESS, F_ACL_DEFAULT = (1 << i for i in range(7))
+(F_INLINE, F_TAIL_STALE, F_TRUNCATING, F_RECLAIMING, F_UNNAMED, F_ACL_ACCESS,
+ F_ACL_DEFAULT) = (1 << i for i in range(7))
 TYPES = {1: "fifo", 2: "char", 4: "dir", 6: "block", 8: "file", 10: "symlink", 12: "socket"}
 
 
@@ -18,7 +20,8 @@ class Damaged(Exception):
 
 
 class Unknown(Damaged):
-    """Right digest, but unknown or impossible values: the other copy of a superblock does not count."""
+    """Right digest, but unknown or impossible values: the other copy of a superblock does not
+    count."""
 
 
 def _tables():
@@ -50,7 +53,8 @@ def digest(*parts):
 def siphash24(key, data):
     m64 = 2**64 - 1
     k0, k1 = struct.unpack("<QQ", key)
-    a, b, c, d = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
+    a, b = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D
+    c, d = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
 
     def rounds(n):
         nonlocal a, b, c, d
@@ -94,13 +98,15 @@ def escape(raw):
 def line(path, kind, mode, links, uid, gid, size, mtime_ns, detail, xattrs):
     attributes = ",".join(sorted("%s=%s" % (n.hex(), v.hex()) for n, v in xattrs)) or "-"
     return "%s %s %04o %d %d %d %d %d.%09d %s %s" % (
-        escape(path), kind, mode & 0o7777, links, uid, gid, size, *divmod(mtime_ns, 10**9), detail, attributes)
+        escape(path), kind, mode & 0o7777, links, uid, gid, size, *divmod(mtime_ns, 10**9), detail,
+        attributes)
 
 
 class Inode:
     def __init__(self, value, what):
-        (self.mode, self.uid, self.gid, self.links, self.size, self.blocks, _, accessed, sec, nsec, _, changed,
-         _, created, self.rdev, self.flags, self.parent) = unpack("<IIIIQQqIqIqIqIIIQ16x", value, what)
+        (self.mode, self.uid, self.gid, self.links, self.size, self.blocks, _, accessed, sec, nsec,
+         _, changed, _, created, self.rdev, self.flags,
+         self.parent) = unpack("<IIIIQQqIqIqIqIIIQ16x", value, what)
         self.mtime_ns, self.type, self.what = sec * 10**9 + nsec, self.mode >> 12 & 15, what
         if self.type not in TYPES or self.mode >> 16 or self.size >= 2**63 \
                 or max(accessed, nsec, changed, created) >= 10**9:
@@ -109,12 +115,14 @@ class Inode:
 
 class Snapshot:
     def __init__(self, generation, value):
-        (self.root, self.height, flags, _, nsec, self.inodes, self.blocks, self.nodes, self.next_inode, *self.counts, _,
-         length) = unpack("<40sIIqIQQQQ5QQH", value[:142], "snapshot %d" % generation)
+        (self.root, self.height, flags, _, nsec, self.inodes, self.blocks, self.nodes,
+         self.next_inode, *self.counts, _, length) = unpack(
+             "<40sIIqIQQQQ5QQH", value[:142], "snapshot %d" % generation)
         self.generation, self.deleting, self.name = generation, flags & 1, value[142:]
         self.what = "snapshot %s" % escape(self.name)
         birth = struct.unpack_from("<Q", self.root, 16)[0]
-        if length != len(self.name) or not 1 <= length <= 63 or b"/" in self.name or b"\0" in self.name \
-                or self.name in (b".", b"..") or flags > 1 or nsec >= 10**9 or birth > generation \
+        if length != len(self.name) or not 1 <= length <= 63 or b"/" in self.name \
+                or b"\0" in self.name or self.name in (b".", b"..") \
+                or flags > 1 or nsec >= 10**9 or birth > generation \
                 or not 1 <= self.height <= 64 or self.counts[0] >= generation:
             raise Damaged("%s: impossible values" % self.what)

@@ -19,7 +19,8 @@ class State:
             elif kind == DIRENT:
                 volume.try_(self.entry, ino, suffix, value)
             elif kind == XATTR:
-                pieces.setdefault(ino, {}).setdefault(suffix >> 16, []).append((suffix & 0xFFFF, value))
+                slots = pieces.setdefault(ino, {})
+                slots.setdefault(suffix >> 16, []).append((suffix & 0xFFFF, value))
             elif kind == SYMLINK:
                 targets.setdefault(ino, []).append((suffix, value))
             elif kind == INLINE:
@@ -29,11 +30,15 @@ class State:
             elif kind == ORPHAN and ino == 0 and value == b"\0":
                 self.orphans.add(suffix)
             elif kind not in UNLOGGED or ino:
-                wrong = volume.lost if kind == ORPHAN or kind in UNLOGGED else volume.problems.append
-                wrong("a key of inode %d of kind %d with suffix %d is unknown or wrong" % (ino, kind, suffix))
+                unread = kind == ORPHAN or kind in UNLOGGED
+                wrong = volume.lost if unread else volume.problems.append
+                wrong("a key of inode %d of kind %d with suffix %d is unknown or wrong"
+                      % (ino, kind, suffix))
         self.inodes = {ino: inode for ino, inode in self.inodes.items() if inode}
-        self.targets = {ino: volume.try_(self.join, p, "inode %d, target" % ino) for ino, p in targets.items()}
-        self.xattrs = {ino: [x for slot, p in slots.items() for x in [volume.try_(self.xattr, ino, slot, p)] if x]
+        self.targets = {ino: volume.try_(self.join, p, "inode %d, target" % ino)
+                        for ino, p in targets.items()}
+        self.xattrs = {ino: [x for slot, p in slots.items()
+                             for x in [volume.try_(self.xattr, ino, slot, p)] if x]
                        for ino, slots in pieces.items()}
 
     def join(self, pieces, what):
@@ -56,7 +61,8 @@ class State:
     def xattr(self, ino, slot, pieces):
         what = "inode %d, attribute in slot %d" % (ino, slot)
         raw = self.join(pieces, what)
-        if len(raw) < 5 or len(raw) != 5 + raw[4] + int.from_bytes(raw[:4], "little") or len(pieces) > 48:
+        if len(raw) < 5 or len(raw) != 5 + raw[4] + int.from_bytes(raw[:4], "little") \
+                or len(pieces) > 48:
             raise Damaged("%s: wrong length" % what)
         name = raw[5:5 + raw[4]]
         if slot >> 4 != siphash24(self.volume.hash_key, name) % 2**44:
@@ -64,7 +70,8 @@ class State:
         return name, raw[5 + raw[4]:]
 
     def content(self, ino, inode):
-        """The file's bytes in parts. Every extent is read and verified, also what lies beyond the size."""
+        """The file's bytes in parts. Every extent is read and verified, also what lies beyond the
+        size."""
         at, bs = 0, self.volume.block_size
         if ino in self.inline:
             yield self.inline[ino]
@@ -112,11 +119,13 @@ class State:
                 detail = escape(self.targets.get(ino, b""))
             elif i.type in (2, 6):
                 detail = "%d:%d" % (i.rdev >> 8 & 0xFFF, i.rdev & 0xFF | i.rdev >> 12 & 0xFFF00)
-            yield line(path, TYPES[i.type], i.mode, i.links, i.uid, i.gid, i.size, i.mtime_ns, detail,
+            yield line(path, TYPES[i.type], i.mode, i.links, i.uid, i.gid, i.size, i.mtime_ns,
+                       detail,
                        self.xattrs.get(ino, []))
 
     def verify(self, bad, next_inode):
-        for ino in sorted(set(self.extents) | set(self.inline) | set(self.xattrs) | set(self.targets) | set(self.links)
+        for ino in sorted(set(self.extents) | set(self.inline) | set(self.xattrs)
+                          | set(self.targets) | set(self.links)
                           | set(self.entries) | self.orphans | {1}):
             if ino not in self.inodes:
                 bad("inode %d: has keys or names, but does not exist" % ino)
@@ -124,7 +133,8 @@ class State:
             names, entries = self.links.get(ino, []), self.entries.get(ino, {})
             if ino != 1 and not 16 <= ino < next_inode:
                 bad("%s: number out of range" % i.what)
-            if any(kind != i.type or d not in self.inodes or self.inodes[d].type != 4 for d, kind, _ in names):
+            if any(kind != i.type or d not in self.inodes or self.inodes[d].type != 4
+                   for d, kind, _ in names):
                 bad("%s: an entry has another type or no directory" % i.what)
             if (i.links == 0 or i.flags & F_TRUNCATING != 0) != (ino in self.orphans):
                 bad("%s: orphan key does not fit links and flags" % i.what)
@@ -140,7 +150,8 @@ class State:
             if i.type == 10 and i.size != len(self.targets.get(ino, b"") or b"") and i.links:
                 bad("%s: size is not the length of the target" % i.what)
             acls = {name for name, _ in self.xattrs.get(ino, [])}
-            for flag, name in (F_ACL_ACCESS, b"system.posix_acl_access"), (F_ACL_DEFAULT, b"system.posix_acl_default"):
+            for flag, name in ((F_ACL_ACCESS, b"system.posix_acl_access"),
+                               (F_ACL_DEFAULT, b"system.posix_acl_default")):
                 if (i.flags & flag != 0) != (name in acls) and not i.flags & F_RECLAIMING:
                     bad("%s: flag and attribute %s disagree" % (i.what, name.decode()))
             if ino in self.inline and (not i.flags & F_INLINE or len(self.inline[ino]) > i.size):
@@ -158,7 +169,8 @@ class State:
             end, blocks = index + count, blocks + count
             data = self.volume.extent_data((ino, EXTENT, index), value)
             stale = max(i.size - index * bs, 0)
-            if index <= i.size // bs < end and i.size % bs and not i.flags & (F_TAIL_STALE | F_TRUNCATING) \
+            if index <= i.size // bs < end and i.size % bs \
+                    and not i.flags & (F_TAIL_STALE | F_TRUNCATING) \
                     and any(data[stale:stale - stale % bs + bs]):
                 bad("%s: bytes beyond size are not zero, without the flag" % what)
         if blocks != i.blocks:

@@ -22,7 +22,8 @@ def blocks(page, kind):
     """The fenced blocks of one kind, as lines without comments."""
     found = re.findall(r"^```%s\n(.*?)^```$" % kind, page, re.M | re.S)
     assert found, "the page has no block of the kind " + kind
-    return [line for block in found for line in block.splitlines() if line and not line.startswith("#")]
+    return [line for block in found
+            for line in block.splitlines() if line and not line.startswith("#")]
 
 
 def volume(lines):
@@ -62,14 +63,16 @@ def computed(image, name, words):
         changes = image.mutations(data[0])
         if changes is None:
             return "malformed"
-        return "; ".join("%s %s %s" % (key.hex(), "new" if new else "settled", "-" if value is None else value.hex())
+        return "; ".join("%s %s %s" % (key.hex(), "new" if new else "settled",
+                                       "-" if value is None else value.hex())
                          for key, value, new in changes)
     assert name == "extent", name
     try:
         _, start, count, written, birth, sums = image.extent((17, 6, 0), data[0])
     except reader.Damaged:
         return "malformed"
-    return " ".join(map(str, [start, count, "written" if written else "unwritten", birth, *("%08x" % s for s in sums)]))
+    return " ".join(map(str, [start, count, "written" if written else "unwritten", birth,
+                              *("%08x" % s for s in sums)]))
 
 
 def paths(image, path):
@@ -128,11 +131,13 @@ def main():
         return lambda data, cell: struct.pack_into(layout, data, cell + offset, value)
 
     # A superblock with the right digest and a broken bound: copy B does not help.
-    for offset, layout, value in ((8, "<I", 2), (12, "<I", 2), (48, "<Q", 1), (64, "<I", 96), (76, "<I", 4096),
+    for offset, layout, value in ((8, "<I", 2), (12, "<I", 2), (48, "<Q", 1), (64, "<I", 96),
+                                  (76, "<I", 4096),
                                   (96, "<I", 444), (104, "<Q", 65), (88, "<Q", 60)):
         assert changed(0, put(offset, layout, value), []) is None, offset
     # A metaroot with the right digest and a broken bound: generation 2 counts, or none.
-    for offset, layout, value in ((24, "<Q", 2**63 - 1), (72, "<I", 65), (96, "<Q", 51), (120, "<Q", 8),
+    for offset, layout, value in ((24, "<Q", 2**63 - 1), (72, "<I", 65), (96, "<Q", 51),
+                                  (120, "<Q", 8),
                                   (176, "<Q", 3), (192, "<Q", 7), (144, "<Q", 2**63 - 1)):
         assert changed(0x400, put(offset, layout, value), [0x7C00]) == every, offset
         assert changed(0x400, put(offset, layout, value), []) == every, offset

@@ -18,7 +18,8 @@ class Tree:
             volume.try_(self.extent, volume, key, value, references, generation)
         counts = {}
         for (ino, _, start), value in volume.of(self.items, SHARED):
-            length, count = volume.try_(unpack, "<II", value, "shared extent at %d" % start) or (0, 2)
+            length, count = volume.try_(unpack, "<II", value,
+                                        "shared extent at %d" % start) or (0, 2)
             for block in range(start, start + min(length, volume.blocks)):
                 if ino or count < 2 or block in counts:
                     volume.problems.append("shared extent at %d: impossible or overlaps" % start)
@@ -36,7 +37,8 @@ class Tree:
         for block in range(start, start + count):
             references[block] = references.get(block, 0) + 1
             again = references[block] > 1
-            if (block in self.blocks) != again or self.blocks.setdefault(block, birth) != birth or again and not written:
+            if (block in self.blocks) != again \
+                    or self.blocks.setdefault(block, birth) != birth or again and not written:
                 volume.problems.append("%s: block %d is in use for something else" % (what, block))
 
     def node(self, volume, address, count, birth, what):
@@ -50,8 +52,8 @@ class Tree:
 
 class Volume:
     def __init__(self, path, lost):
-        """`lost(text)` is told of what cannot be read from either copy; it may raise. Everything else that is not as
-        it should be goes to `problems`."""
+        """`lost(text)` is told of what cannot be read from either copy; it may raise. Everything
+        else that is not as it should be goes to `problems`."""
         self.fd, self.lost, self.problems = os.open(path, os.O_RDONLY), lost, []
         self.medium = os.lseek(self.fd, 0, os.SEEK_END)
         self.superblock()
@@ -90,15 +92,15 @@ class Volume:
         version, algorithm = struct.unpack_from("<II", raw, 8)
         if digest(raw[:496]) != raw[496:]:
             raise Damaged("wrong digest of the superblock at byte %d" % offset)
-        (_, _, incompatible, blocks, bs, ns, copies, group, log_start, log_blocks, inline_max, _, reserve,
-         _) = struct.unpack_from(
-            "<QQQQIIIIQQIIQ16s", raw, 32)
+        (_, _, incompatible, blocks, bs, ns, copies, group, log_start, log_blocks, inline_max, _,
+         reserve, _) = struct.unpack_from("<QQQQIIIIQQIIQ16s", raw, 32)
         if (version, algorithm) != (1, 1) or incompatible:
             raise Unknown("version %d, checksum algorithm %d, incompatible features %#x: not known"
                           % (version, algorithm, incompatible))
         cell = max(bs, 512)
         if not (power(bs, 128, 65536) and power(ns, max(512, bs), 65536) and copies in (1, 2)
-                and power(group, 64, 2**31) and group // 8 + 1 <= ns - 69 and inline_max <= ns - 69 and reserve <= blocks
+                and power(group, 64, 2**31) and group // 8 + 1 <= ns - 69 and inline_max <= ns - 69
+                and reserve <= blocks
                 and blocks * bs % cell == 0 and 6 * cell + 4 * ns <= blocks * bs < 2**63
                 and log_start == 3 * cell // bs and log_blocks * bs <= 2**30
                 and (log_start + log_blocks) * bs <= blocks * bs - 3 * cell):
@@ -118,8 +120,9 @@ class Volume:
                     raw = self.parse_superblock(where)
                 except (Damaged, OSError):
                     continue
-                if struct.unpack_from("<QI", raw, 56)[0] * struct.unpack_from("<I", raw, 64)[0] == where + cell \
-                        and max(struct.unpack_from("<I", raw, 64)[0], 512) == cell:
+                block_size, = struct.unpack_from("<I", raw, 64)
+                if struct.unpack_from("<Q", raw, 56)[0] * block_size == where + cell \
+                        and max(block_size, 512) == cell:
                     self.problems.append("superblock, copy A: " + first)
                     break
             else:
@@ -127,11 +130,13 @@ class Volume:
         self.uuid = raw[16:32]
         self.label, given = raw[128:160].rstrip(b"\0"), raw[172:188]
         self.known_uuid = given if any(given) else self.uuid
-        (self.blocks, self.block_size, self.node_size, self.copies, self.group_blocks, self.log_start, self.log_blocks,
-         self.inline_max, _, _, self.hash_key) = struct.unpack_from("<QIIIIQQIIQ16s", raw, 56)
+        (self.blocks, self.block_size, self.node_size, self.copies, self.group_blocks,
+         self.log_start, self.log_blocks, self.inline_max, _, _,
+         self.hash_key) = struct.unpack_from("<QIIIIQQIIQ16s", raw, 56)
         self.cell = max(self.block_size, 512)
         self.size = self.blocks * self.block_size
-        self.free_from, self.free_to = self.log_start + self.log_blocks, (self.size - 3 * self.cell) // self.block_size
+        self.free_from = self.log_start + self.log_blocks
+        self.free_to = (self.size - 3 * self.cell) // self.block_size
         if self.size > self.medium:
             raise Damaged("the volume has %d bytes, the image only %d" % (self.size, self.medium))
         if where == 0 and self.read(self.size - self.cell, 512) != raw:
@@ -143,8 +148,8 @@ class Volume:
             for slot in 0, 1:
                 raw = self.read(base + slot * self.cell, 512)
                 generation = struct.unpack_from("<Q", raw, 24)[0]
-                if raw[:24] == b"SFMETART" + self.uuid and digest(raw[:496]) == raw[496:] and generation % 2 == slot \
-                        and self.possible(raw):
+                if raw[:24] == b"SFMETART" + self.uuid and digest(raw[:496]) == raw[496:] \
+                        and generation % 2 == slot and self.possible(raw):
                     found.append((generation, raw))
                 else:
                     bad.append((slot, "metaroot slot %d, copy %s: not valid" % (slot, copy)))
@@ -154,18 +159,21 @@ class Volume:
         if len({r for g, r in found if g == self.generation}) > 1:
             self.problems.append("metaroot: the copies differ")
         self.problems += [text for slot, text in bad if slot == self.generation % 2]
-        (self.root, self.height, _, self.next_inode, self.inodes, self.blocks_used, self.node_count, self.log_lsn,
-         self.log_at, self.log_previous, self.log_epoch) = struct.unpack_from("<40sIIQQQQQQ16sQ", raw, 32)
+        (self.root, self.height, _, self.next_inode, self.inodes, self.blocks_used, self.node_count,
+         self.log_lsn, self.log_at, self.log_previous,
+         self.log_epoch) = struct.unpack_from("<40sIIQQQQQQ16sQ", raw, 32)
         (self.newest_snapshot, self.snapshot_keys, self.dead_blocks, self.old_nodes,
          self.shared_keys) = struct.unpack_from("<5Q", raw, 176)
 
     def possible(self, raw):
         """Whether the fields of a metaroot are within their bounds."""
         generation, = struct.unpack_from("<Q", raw, 24)
-        height, _, next_inode, _, used, _, lsn, at, _, epoch = struct.unpack_from("<IIQQQQQQ16sQ", raw, 72)
+        (height, _, next_inode, _, used, _, lsn, at, _,
+         epoch) = struct.unpack_from("<IIQQQQQQ16sQ", raw, 72)
         newest, _, dead = struct.unpack_from("<3Q", raw, 176)
         return max(generation, next_inode, lsn, epoch) < 2**63 - 1 and 1 <= height <= 64 \
-            and dead <= used <= self.free_to - self.free_from and (at < self.log_blocks or at == 0) \
+            and dead <= used <= self.free_to - self.free_from \
+            and (at < self.log_blocks or at == 0) \
             and (newest < generation or newest == 0)
 
     # Tree
@@ -187,7 +195,8 @@ class Volume:
         tree.old += birth <= self.newest_snapshot
         if good is None:
             raise Damaged("%s: no good copy" % what)
-        magic, at, _, n, stamped, uuid, address, heap, total, _ = struct.unpack_from("<4sBBHQ8sQIIQ", good)
+        (magic, at, _, n, stamped, uuid, address, heap, total,
+         _) = struct.unpack_from("<4sBBHQ8sQIIQ", good)
         slots = 48 + 21 * n
         if (magic, at, stamped, uuid, address) != (b"SFND", level, birth, self.uuid[:8], first):
             raise Damaged("%s: wrong header" % what)
@@ -208,9 +217,11 @@ class Volume:
         try:
             what, items = self.node(tree, pointer, height, level, generation)
             keys = [key for key, _ in items]
-            # A branch's first key is no bound for its first child, so it need not be above the lower bound itself.
+            # A branch's first key is no bound for its first child, so it need not be above the
+            # lower bound itself.
             check = keys if level == 0 else keys[1:]
-            if any(a >= b for a, b in zip(keys, keys[1:])) or (check and (check[0] < low or check[-1] >= high)):
+            if any(a >= b for a, b in zip(keys, keys[1:])) \
+                    or check and (check[0] < low or check[-1] >= high):
                 raise Damaged("%s: keys out of order or bounds" % what)
             if level == 0:
                 tree.items.update(items)
@@ -221,8 +232,8 @@ class Volume:
             self.lost(str(e))
             return
         for i, (key, value) in enumerate(items):
-            self.walk(tree, value, height, level - 1, key if i else low, keys[i + 1] if i + 1 < len(keys) else high,
-                      generation)
+            self.walk(tree, value, height, level - 1, key if i else low,
+                      keys[i + 1] if i + 1 < len(keys) else high, generation)
 
     def of(self, state, *kinds):
         return [((ino, kind, suffix), state[key]) for key in sorted(state)
@@ -235,9 +246,11 @@ class Volume:
             raise Damaged("%s: too short" % what)
         start, count, flags, birth = struct.unpack_from("<QIBQ", value)
         granules = 0 if flags & 1 else count * self.block_size // min(self.block_size, 4096)
-        if flags > 1 or flags and count > 16384 or count == 0 or start + count > self.free_to or start < self.free_from or len(value) != 21 + 4 * granules:
+        if flags > 1 or flags and count > 16384 or count == 0 or start + count > self.free_to \
+                or start < self.free_from or len(value) != 21 + 4 * granules:
             raise Damaged("%s: impossible" % what)
-        return what, start, count, not flags & 1, birth, struct.unpack_from("<%dI" % granules, value, 21)
+        sums = struct.unpack_from("<%dI" % granules, value, 21)
+        return what, start, count, not flags & 1, birth, sums
 
     def extent_data(self, key, value):
         what, start, count, written, _, sums = self.extent(key, value)
@@ -258,7 +271,8 @@ class Volume:
         return self.read(base + start, first) + self.read(base, length - first)
 
     def mutations(self, payload):
-        """The list of (key, value or None, new in its group), or None if the payload is not well formed."""
+        """The list of (key, value or None, new in its group), or None if the payload is not well
+        formed."""
         found, at = [], 0
         while at < len(payload):
             key, tag = payload[at:at + 17], payload[at + 17:at + 18]
@@ -302,7 +316,8 @@ class Volume:
                 tag = take(1)[0]
                 inode = (inode + varint()) % 2**64
                 kind, put, plain = tag >> 3, tag & 1, tag & 4
-                payload += inode.to_bytes(8, "big") + bytes([kind]) + varint().to_bytes(8, "big") + bytes([tag & 3])
+                payload += inode.to_bytes(8, "big") + bytes([kind]) + varint().to_bytes(8, "big")
+                payload += bytes([tag & 3])
                 if plain and not put:
                     return None
                 if not put:
@@ -328,7 +343,8 @@ class Volume:
     def record(self, at, room, first, previous, epoch):
         """The record at a block, if it belongs to the group that begins with number `first`."""
         header = self.ring(at, 72)
-        magic, flags, uuid, number, its_epoch, before, length, index, own = struct.unpack("<4sI8sQQ16sII16s", header)
+        (magic, flags, uuid, number, its_epoch, before, length, index,
+         own) = struct.unpack("<4sI8sQQ16sII16s", header)
         size = -(-(72 + length) // self.block_size)
         if (magic, uuid, number - index, before) != (b"SFLR", self.uuid[:8], first, previous) \
                 or not epoch <= its_epoch < 2**63 - 1 or size > room or index and size > 1:
@@ -341,7 +357,8 @@ class Volume:
         return changes is not None and Record(its_epoch, index, number, flags, changes, own, size)
 
     def replay(self):
-        at, lsn, previous, epoch, total = self.log_at, self.log_lsn, self.log_previous, self.log_epoch, 0
+        at, lsn, previous, epoch = self.log_at, self.log_lsn, self.log_previous, self.log_epoch
+        total = 0
         if self.log_blocks and at >= self.log_blocks:
             raise Damaged("the metaroot names a block beyond the log")
         groups, self.wrapped = [], 0
@@ -364,13 +381,15 @@ class Volume:
             if last.flags & 1 and not self.data_arrived(last.changes):
                 groups[-1].pop()
                 if not groups[-1] and last.index:
-                    raise Damaged("the last record of the log lacks its data, and the one before it is damaged")
+                    raise Damaged("the last record of the log lacks its data, and the one before "
+                                  "it is damaged")
         records = [group[-1] for group in groups if group]
         self.records, self.state = sum(record.index + 1 for record in records), dict(self.tree)
         for record in records:
             for key, value, _ in record.changes:
                 if key[8] in UNLOGGED or value is not None and len(value) > self.node_size - 69:
-                    raise Damaged("a record of the log has a key that is in none, or a value that fits no node")
+                    raise Damaged("a record of the log has a key that is in none, or a value that "
+                                  "fits no node")
                 if value is None:
                     self.state.pop(key, None)
                 else:

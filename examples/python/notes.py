@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Steadfast from a script, with nothing but ctypes: notes in an image file, several of them in one transaction.
+"""Steadfast from a script, with nothing but ctypes: notes in an image file, several of them in one
+transaction.
 
     examples/python/notes.py notes.img
 
@@ -9,7 +10,8 @@ STEADFAST_LIBRARY names the library where the dynamic linker does not find it.
 import ctypes
 import os
 import sys
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import (POINTER, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint8, c_uint32,
+                    c_uint64, c_void_p)
 
 sf = ctypes.CDLL(os.environ.get("STEADFAST_LIBRARY", "libsteadfast.so.1"))
 
@@ -34,7 +36,8 @@ class FormatOptions(ctypes.Structure):
 
 
 class Entry(ctypes.Structure):
-    _fields_ = [("inode", c_uint64), ("kind", c_uint32), ("length", c_uint32), ("name", c_char * 256)]
+    _fields_ = [("inode", c_uint64), ("kind", c_uint32), ("length", c_uint32),
+                ("name", c_char * 256)]
 
 
 def declare(name, result, *arguments):

@@ -30,7 +30,8 @@ def ask(expression):
 shown = set(re.findall(r"^(steadfast_\w+)", open(text).read(), re.M))
 panels = json.load(open(dashboard))["panels"]
 expressions = [target["expr"] for panel in panels for target in panel["targets"]]
-for name in sorted(set(re.findall(r"\bsteadfast_\w+", "\n".join(expressions) + open(rules).read()))):
+for name in sorted(set(re.findall(r"\bsteadfast_\w+",
+                                  "\n".join(expressions) + open(rules).read()))):
     if name not in shown and not name.startswith("steadfast_remote_"):
         problems.append(f"{name}: no mount shows it")
 for expression in expressions:

@@ -140,7 +140,8 @@ def mapped(directory, limit):
 def main():
     directory, method = sys.argv[1:3]
     limit = (int(sys.argv[3]) if len(sys.argv) > 3 else 1024) * MIB
-    methods = {"synced": synced, "buffered": buffered, "files": files, "names": names, "mapped": mapped}
+    methods = {"synced": synced, "buffered": buffered, "files": files, "names": names,
+               "mapped": mapped}
     print(methods[method](directory, limit))
     # Open and mapped files have reported their error; exiting must not cause another one.
     sys.stdout.flush()

@@ -75,10 +75,12 @@ def main():
         found = sorted(int(name) for name in os.listdir(place))
         if found != list(range(1, len(found) + 1)):
             missing = next(n for n in range(1, len(found) + 2) if n not in set(found))
-            fail(f"{place}: {len(found)} files up to {found[-1]}, but {missing} is missing: not a prefix")
+            fail(f"{place}: {len(found)} files up to {found[-1]}, but {missing} is missing: "
+                 "not a prefix")
         prefixes.append(len(found))
     total = sum(counts.values())
-    print(f"{total} promises kept ({', '.join(f'{n} {kind}' for kind, n in sorted(counts.items()))})")
+    each = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
+    print(f"{total} promises kept ({each})")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ def main():
         if number % 1000 == 0:
             place = f"{directory}/{number // 1000:05d}"
             os.makedirs(place)
-        descriptor = os.open(f"{place}/file-{number:07d}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        descriptor = os.open(f"{place}/file-{number:07d}", os.O_CREAT | os.O_EXCL | os.O_WRONLY,
+                             0o644)
         if data:
             os.write(descriptor, data)
         os.close(descriptor)

@@ -24,7 +24,8 @@ def must(result):
 
 def show():
     buffer = ctypes.create_string_buffer(4096)
-    count = must(nfs.nfs_pread(context, handle, ctypes.c_uint64(0), ctypes.c_uint64(len(buffer)), buffer))
+    count = must(nfs.nfs_pread(context, handle, ctypes.c_uint64(0), ctypes.c_uint64(len(buffer)),
+                               buffer))
     print(buffer.raw[:count].decode(), flush=True)
 
 

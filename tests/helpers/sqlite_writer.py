@@ -44,7 +44,8 @@ def check_alive(path):
 def main():
     path, acknowledged, journal = sys.argv[1:]
     database = connect(path, journal)
-    database.execute("CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, content TEXT NOT NULL)")
+    database.execute("CREATE TABLE IF NOT EXISTS rows "
+                     "(number INTEGER PRIMARY KEY, content TEXT NOT NULL)")
     database.execute("CREATE INDEX IF NOT EXISTS by_content ON rows (content)")
     number = database.execute("SELECT coalesce(max(number), 0) FROM rows").fetchone()[0]
     with open(acknowledged, "a", buffering=1) as log:
@@ -54,7 +55,8 @@ def main():
             database.execute("INSERT INTO rows VALUES (?, ?)", (number, content(number)))
             if number % 5 == 0:
                 # Also change old pages, not only append.
-                database.execute("UPDATE rows SET content = content WHERE number = ?", (number // 2,))
+                database.execute("UPDATE rows SET content = content WHERE number = ?",
+                                 (number // 2,))
             database.execute("COMMIT")
             check_alive(path)
             log.write(f"{number}\n")
