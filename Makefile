@@ -45,7 +45,7 @@ bench-%:
 	@scripts/bench.sh $*
 
 .PHONY: performance
-performance: ## Measure what docs/PERFORMANCE.md describes, and write docs/performance/measured.md (root)
+performance: ## Measure for docs/PERFORMANCE.md; write docs/performance/measured.md (root)
 	@scripts/performance.sh
 
 .PHONY: count
@@ -58,7 +58,7 @@ count-check:
 	@scripts/count.sh check
 
 .PHONY: boards
-boards: ## Run the core on emulated microcontrollers, cut their power at every write; write docs/BOARDS.md
+boards: ## Run the core on emulated boards, cut their power at every write; write docs/BOARDS.md
 	@scripts/boards.sh
 
 # The same, and fails if a figure grew by more than 5 % over the committed table.
@@ -67,7 +67,7 @@ boards-check:
 	@scripts/boards.sh check
 
 PREFIX ?= /usr/local
-install: ## Install commands, mount helpers and the library for C below $(PREFIX) (as root; DESTDIR for packages)
+install: ## Install commands, mount helpers and the C library below $(PREFIX) (root, or DESTDIR)
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
 
 deb: ## Build Debian packages: the commands, the library for C, its development files

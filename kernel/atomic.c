@@ -63,7 +63,8 @@ static long abort_change(struct sf_info *info)
 	long result = sf_go_back(info, true, go, NULL);
 
 	if (result)
-		pr_err("steadfast (%s): an atomic change was not rolled back (error %ld): nothing is durable until the next mount, which does it\n",
+		pr_err("steadfast (%s): an atomic change was not rolled back (error %ld): "
+		       "nothing is durable until the next mount, which does it\n",
 		       info->sb->s_id, result);
 	info->holder = NULL;
 	return result;
@@ -103,7 +104,8 @@ static int release(struct inode *inode, struct file *file)
 
 	mutex_lock(&info->hold);
 	if (info->holder == file) {
-		pr_warn("steadfast (%s): an atomic change has ended without an answer: rolling back\n",
+		pr_warn("steadfast (%s): an atomic change has ended without an answer: "
+			"rolling back\n",
 			info->sb->s_id);
 		abort_change(info);
 	}

@@ -78,7 +78,8 @@ void sfk_shim_panic(const u8 *text, size_t length)
 {
 	struct sf_entry *entry = sf_entry_here();
 
-	pr_crit("steadfast (%s): internal error, the volume is out of use until it is unmounted: %.*s\n",
+	pr_crit("steadfast (%s): internal error, the volume is out of use until it is "
+		"unmounted: %.*s\n",
 		entry->info->sb->s_id, (int)length, text);
 	WRITE_ONCE(entry->info->broken, true);
 	/* Before the locks are released, or a waiter could miss it. */

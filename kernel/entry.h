@@ -4,7 +4,8 @@
  * SF_CORE wraps every call. It forbids that the allocator comes back into this file system, and it
  * survives a panic of the core: Rust in the kernel cannot unwind, so the panic returns to SF_CORE
  * at once, with EIO. The locks that the task held are released, the volume is broken, and every
- * other entry that waits for a lock or comes later gets EIO. What the task had allocated is lost. */
+ * other entry that waits for a lock or comes later gets EIO. What the task had allocated is
+ * lost. */
 #ifndef STEADFAST_ENTRY_H
 #define STEADFAST_ENTRY_H
 
@@ -29,7 +30,8 @@ struct sf_entry {
 	struct sf_rwsem *read[SF_READS];
 	struct sf_mutex *mutexes;
 	struct sf_rwsem *writes;
-	/* Where the core's part of the stack begins, and how deep it was; 0 if it is not measured. */
+	/* Where the core's part of the stack begins, and how deep it was; 0 if it is not
+	 * measured. */
 	unsigned long base;
 	unsigned long deepest;
 };

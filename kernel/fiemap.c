@@ -31,8 +31,8 @@ static int pass(struct fiemap_extent_info *to, const struct sfk_extent *extent, 
 	return fiemap_fill_next_extent(to, extent->offset, extent->place, extent->length, flags);
 }
 
-/* Passes on what overlaps `start..end`. Each extent waits for the next one: both may be one run, and
- * only the last extent of the file is marked as such. */
+/* Passes on what overlaps `start..end`. Each extent waits for the next one: both may be one run,
+ * and only the last extent of the file is marked as such. */
 static int walk(struct inode *inode, struct fiemap_extent_info *to, u64 start, u64 end,
 		struct sfk_extent *batch)
 {

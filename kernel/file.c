@@ -135,7 +135,8 @@ static ssize_t write_past_cache(struct kiocb *iocb, struct iov_iter *from)
 			result = -EFAULT;
 			break;
 		}
-		/* Before the lock: it waits for writers, which may need the lock for a page fault. */
+		/* Before the lock: it waits for writers, which may need the lock for a page
+		 * fault. */
 		sf_room_take(info, copied);
 		filemap_invalidate_lock(mapping);
 		result = filemap_write_and_wait_range(mapping, at, at + copied - 1);
@@ -282,8 +283,8 @@ static long sf_fallocate(struct file *file, int mode, loff_t offset, loff_t leng
 	result = keep_size ? 0 : inode_newsize_ok(inode, end);
 	if (!result)
 		result = file_modified(file);
-	/* What is dirty anywhere has a promise that allocation must not take. The write-back below also
-	 * clears what maps have stored past the end. */
+	/* What is dirty anywhere has a promise that allocation must not take. The write-back below
+	 * also clears what maps have stored past the end. */
 	if (!result && kind != SFK_PUNCH_HOLE && atomic64_read(&info->promised))
 		sf_room_write_back(info);
 	filemap_invalidate_lock(mapping);

@@ -42,8 +42,8 @@ static const struct inode_operations special_operations = {
 	.set_acl = sf_set_acl,
 };
 
-/* Keeps the number of blocks, which the core was asked for when the inode had `changes`. A truncated
- * file loses blocks in the background, so its number is not kept. */
+/* Keeps the number of blocks, which the core was asked for when the inode had `changes`. A
+ * truncated file loses blocks in the background, so its number is not kept. */
 static void note_blocks(struct inode *inode, const struct sfk_attributes *found, u64 changes)
 {
 	struct sf_inode *own = sf_inode(inode);
@@ -145,9 +145,9 @@ struct inode *sf_iget_number(struct super_block *sb, u64 number)
 	return inode;
 }
 
-/* After an operation that changed the inode by way of the core. The operation is done, so its caller
- * ignores an error: what the VFS then shows is as old as before. Size and times of a regular file
- * are the kernel's: its pages may not have been written yet. */
+/* After an operation that changed the inode by way of the core. The operation is done, so its
+ * caller ignores an error: what the VFS then shows is as old as before. Size and times of a regular
+ * file are the kernel's: its pages may not have been written yet. */
 int sf_refresh(struct inode *inode)
 {
 	struct sf_info *info = sf_info(inode->i_sb);
@@ -181,8 +181,8 @@ int sf_keep(struct inode *inode)
 }
 
 /* Whether only the caller uses the inode, whose last name it removes: it holds one reference of the
- * name, and maybe one of the inode. Then the core can delete the inode at once, and need not keep it
- * until sf_evict. A later task sees SF_LEAVES. */
+ * name, and maybe one of the inode. Then the core can delete the inode at once, and need not keep
+ * it until sf_evict. A later task sees SF_LEAVES. */
 bool sf_leave_begin(struct dentry *dentry)
 {
 	struct inode *inode = d_inode(dentry);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Commands to a mounted volume, with the numbers that a FUSE mount has (steadfast-ioctl.h), and those
- * that the kernel has for the label and for fstrim. */
+/* Commands to a mounted volume, with the numbers that a FUSE mount has (steadfast-ioctl.h), and
+ * those that the kernel has for the label and for fstrim. */
 #include <linux/blkdev.h>
 #include <linux/module.h>
 #include <linux/mount.h>

@@ -53,7 +53,8 @@ int sf_parse_param(struct fs_context *fc, struct fs_parameter *param)
 		if (!strcmp(unit, "iB"))
 			unit += 2;
 		if (*unit || options->cache_size < CACHE_MIN)
-			return invalf(fc, "steadfast: cache=%s: a size of 1M or more", param->string);
+			return invalf(fc, "steadfast: cache=%s: a size of 1M or more",
+				      param->string);
 		return 0;
 	case OPT_MASK:
 		if (sfk_parse_mask(param->string, &mask))

@@ -16,7 +16,8 @@
 
 static unsigned int fail_every;
 module_param(fail_every, uint, 0644);
-MODULE_PARM_DESC(fail_every, "for tests: every so many larger allocations of the core fail; 0: none");
+MODULE_PARM_DESC(fail_every, "for tests: every so many larger allocations of the core fail; "
+			     "0: none");
 
 static unsigned int failed;
 module_param(failed, uint, 0444);

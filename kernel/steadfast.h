@@ -48,8 +48,8 @@ struct sf_info {
 	u64 unit; /* what one dirty page may need */
 	struct mutex full;
 	struct rw_semaphore pieces; /* for reading: a write between promise and dirty pages */
-	/* rollback.c: the task that takes the volume back, and for reading: a look-up between the core
-	 * and the inode in memory. */
+	/* rollback.c: the task that takes the volume back, and for reading: a look-up between the
+	 * core and the inode in memory. */
 	struct task_struct *goes_back;
 	struct rw_semaphore view;
 	/* atomic.c: the open control file that holds the volume. */

@@ -81,7 +81,8 @@ static void close_volume(struct sf_info *info)
 		return;
 	result = SF_CORE(info, sfk_close(info->volume));
 	if (result)
-		pr_err("steadfast (%s): closing failed with error %ld; what was acknowledged is safe\n",
+		pr_err("steadfast (%s): closing failed with error %ld; "
+		       "what was acknowledged is safe\n",
 		       info->sb->s_id, result);
 	/* The state of a broken volume is unknown, so its memory is not touched again. */
 	(void)SF_CORE(info, (sfk_free(info->volume), 0));
@@ -236,7 +237,8 @@ static int sf_fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_xattr = sf_xattr_handlers;
 	sb->s_export_op = &sf_export_operations;
 	sb->s_flags |= SB_POSIXACL;
-	/* The core takes checksums of pages and writes from them: no writer may change them then. */
+	/* The core takes checksums of pages and writes from them: no writer may change them
+	 * then. */
 	sb->s_iflags |= SB_I_STABLE_WRITES;
 	info->core_read_only = sb_rdonly(sb) || bdev_read_only(sb->s_bdev);
 	result = open_volume(info, fc, info->core_read_only, &info->volume);
@@ -282,7 +284,8 @@ static int sf_get_tree(struct fs_context *fc)
 	if (wanted->options.snapshot)
 		fc->sb_flags |= SB_RDONLY;
 	result = get_tree_bdev(fc, sf_fill_super);
-	/* A new superblock has taken the options over; one that is mounted already keeps its own. */
+	/* A new superblock has taken the options over; one that is mounted already keeps its
+	 * own. */
 	if (result || !fc->s_fs_info || same_state(sf_info(fc->root->d_sb), wanted))
 		return result;
 	sb = fc->root->d_sb;

@@ -1,7 +1,9 @@
-/* Several files change together or not at all, on an image file: the configuration of a device and the version that says
- * which one it is. An update that goes wrong in the middle is rolled back; one that succeeds is one transaction.
+/* Several files change together or not at all, on an image file: the configuration of a device and
+ * the version that says which one it is. An update that goes wrong in the middle is rolled back;
+ * one that succeeds is one transaction.
  *
- *     cc examples/c/atomic-update.c $(pkg-config --cflags --libs steadfast) -o atomic-update && ./atomic-update disk.img
+ *     cc examples/c/atomic-update.c $(pkg-config --cflags --libs steadfast) -o atomic-update
+ *     ./atomic-update disk.img
  */
 #include <steadfast.h>
 
@@ -18,7 +20,8 @@ static int put(sf_volume *volume, const char *path, const char *text) {
     return sf_write_file(volume, path, text, strlen(text)) < 0 ? failed(path) : 0;
 }
 
-/* All of an update: new files, an old one removed, a link that is switched. `broken`: fails before its end. */
+/* All of an update: new files, an old one removed, a link that is switched. `broken`: fails before
+ * its end. */
 static int update(sf_volume *volume, const char *version, int broken) {
     char path[64];
     snprintf(path, sizeof path, "/releases/%s", version);
@@ -38,7 +41,8 @@ static int update(sf_volume *volume, const char *version, int broken) {
         sf_rename(volume, "/current.new", "/current", 0) < 0) {
         return failed("/current");
     }
-    return sf_xattr_set(volume, "/version", "user.origin", "factory", 7, 0) < 0 ? failed("/version") : 0;
+    const int set = sf_xattr_set(volume, "/version", "user.origin", "factory", 7, 0);
+    return set < 0 ? failed("/version") : 0;
 }
 
 static int install(sf_volume *volume, const char *version, int broken) {
@@ -88,7 +92,8 @@ int main(int count, char **arguments) {
     sf_format_options_init(&format, sizeof format);
     format.size = 8 << 20;
     sf_volume *volume;
-    if (sf_format_image(arguments[1], &format) < 0 || sf_open_image(arguments[1], NULL, &volume) < 0) {
+    if (sf_format_image(arguments[1], &format) < 0 ||
+        sf_open_image(arguments[1], NULL, &volume) < 0) {
         return failed("open") != 0;
     }
     int result = install(volume, "1.0", 0);

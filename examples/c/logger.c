@@ -1,9 +1,10 @@
-/* A data logger as a device without an operating system has it: a volume on the program's own block functions, here over
- * an array in RAM that can lose its power.
+/* A data logger as a device without an operating system has it: a volume on the program's own block
+ * functions, here over an array in RAM that can lose its power.
  *
- * Each measurement goes to two files, the samples and an index, which must never contradict each other. The mask is
- * manual: only sf_transact makes things durable, both files together. The program cuts the power in the middle of an
- * update and shows that both files are back at the last transaction point.
+ * Each measurement goes to two files, the samples and an index, which must never contradict each
+ * other. The mask is manual: only sf_transact makes things durable, both files together. The
+ * program cuts the power in the middle of an update and shows that both files are back at the last
+ * transaction point.
  *
  *     cc examples/c/logger.c $(pkg-config --cflags --libs steadfast) -o logger && ./logger
  */
@@ -16,7 +17,8 @@
 #define SECTOR 512u
 #define DISK_SIZE (256u * 1024u)
 
-/* What a flash chip or an SD card would be. `stable` is what has been flushed; the rest is lost with the power. */
+/* What a flash chip or an SD card would be. `stable` is what has been flushed; the rest is lost
+ * with the power. */
 struct disk {
     unsigned char stable[DISK_SIZE];
     unsigned char working[DISK_SIZE];
@@ -73,8 +75,8 @@ static void report(sf_volume *volume, const char *when) {
     uint32_t newest = 0;
     must(sf_stat(volume, "/log/samples", 0, &samples));
     must(sf_read_file(volume, "/log/newest", &newest, sizeof newest));
-    printf("%s: %u samples, the newest is %u\n", when, (unsigned)(samples.size / sizeof(struct sample)),
-           (unsigned)newest);
+    printf("%s: %u samples, the newest is %u\n", when,
+           (unsigned)(samples.size / sizeof(struct sample)), (unsigned)newest);
     if (samples.size / sizeof(struct sample) != newest) {
         fprintf(stderr, "logger: the files contradict each other\n");
         exit(1);

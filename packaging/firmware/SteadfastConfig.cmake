@@ -4,8 +4,9 @@
 #   Steadfast::small      without snapshots, shared blocks and changes of extended attributes
 #   Steadfast::full       everything
 #
-# STEADFAST_TARGET names the archive, as a directory of lib. Without it the options -mcpu, -march and
-# -mfloat-abi in CMAKE_C_FLAGS choose it, and CMAKE_SYSTEM_PROCESSOR where they name no processor.
+# STEADFAST_TARGET names the archive, as a directory of lib. Without it the options -mcpu, -march
+# and -mfloat-abi in CMAKE_C_FLAGS choose it, and CMAKE_SYSTEM_PROCESSOR where they name no
+# processor.
 
 get_filename_component(steadfast_root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 file(GLOB steadfast_archives LIST_DIRECTORIES true RELATIVE "${steadfast_root}/lib"

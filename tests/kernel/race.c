@@ -3,7 +3,8 @@
 #include "check.h"
 
 #define ROUNDS 3000
-/* The name is a file for a small part of the time, so a busy host needs more rounds for some opens. */
+/* The name is a file for a small part of the time, so a busy host needs more rounds for some
+ * opens. */
 #define ROUNDS_MAX 300000
 #define OPENED_MIN 10
 
@@ -13,8 +14,9 @@ static void churn(void)
     for (;;) {
         int fd = creat("churn.new", 0644);
 
-        if (fd < 0 || write(fd, "0123456789", 10) != 10 || close(fd) || rename("churn.new", "churn") ||
-            unlink("churn") || mkdir("churn", 0755) || rmdir("churn"))
+        if (fd < 0 || write(fd, "0123456789", 10) != 10 || close(fd) ||
+            rename("churn.new", "churn") || unlink("churn") || mkdir("churn", 0755) ||
+            rmdir("churn"))
             _exit(1);
     }
 }

@@ -133,7 +133,8 @@ static struct sf_ioc_snapshot_diff diff;
 
 static void to_a_snapshot(void)
 {
-    struct sf_ioc_snapshot first = { .name = "first" }, later = { .name = "later" }, none = { .name = "none" };
+    struct sf_ioc_snapshot first = { .name = "first" }, later = { .name = "later" };
+    struct sf_ioc_snapshot none = { .name = "none" };
     struct stat st;
 
     CHECK(ioctl(root, SF_IOC_SNAPSHOT_CREATE, &first) == 0 && first.generation > 0);

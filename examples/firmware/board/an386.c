@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-extern unsigned char data_begin[], data_end[], data_image[], bss_begin[], bss_end[], stack_highest[];
+extern unsigned char data_begin[], data_end[], data_image[];
+extern unsigned char bss_begin[], bss_end[], stack_highest[];
 int main(void);
 
 /* A request to the emulator. */
@@ -20,7 +21,8 @@ void board_print(const char *text) {
 void board_number(long long number) {
     char text[24];
     char *digit = text + sizeof text - 1;
-    unsigned long long left = number < 0 ? 0ULL - (unsigned long long)number : (unsigned long long)number;
+    unsigned long long left = (unsigned long long)number;
+    left = number < 0 ? 0ULL - left : left;
     *digit = '\0';
     do {
         *--digit = (char)('0' + left % 10U);

@@ -8,15 +8,16 @@
 #include <string.h>
 
 static int line_of_failure(const char *what, int line, long long found, long long expected) {
-    fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", line, what, found, expected, sf_last_error());
+    fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", line, what, found, expected,
+            sf_last_error());
     exit(1);
 }
 
-#define IS(call, expected)                                                                                             \
-    do {                                                                                                               \
-        long long found_ = (call);                                                                                     \
-        if (found_ != (long long)(expected))                                                                           \
-            line_of_failure(#call, __LINE__, found_, (expected));                                                      \
+#define IS(call, expected)                                                                         \
+    do {                                                                                           \
+        long long found_ = (call);                                                                 \
+        if (found_ != (long long)(expected))                                                       \
+            line_of_failure(#call, __LINE__, found_, (expected));                                  \
     } while (0)
 
 #define SIZE (512u * 1024u)

@@ -3,7 +3,8 @@ DESCRIPTION = "The command steadfast, which makes, mounts and checks volumes."
 LICENSE = "MIT | Apache-2.0"
 LIC_FILES_CHKSUM = "file://LICENSE-MIT;md5=2d249d7b29f130e4ae0359969926e9d9"
 
-# Made beside this recipe: git archive --prefix=steadfast-0.1.0/ -o files/steadfast-0.1.0.tar.gz HEAD
+# Made beside this recipe:
+#   git archive --prefix=steadfast-0.1.0/ -o files/steadfast-0.1.0.tar.gz HEAD
 SRC_URI = "file://steadfast-${PV}.tar.gz"
 # The crates that Cargo.lock names: bitbake -c update_crates steadfast writes the list.
 include steadfast-crates.inc
