@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The pages (*.md): every relative link names a file, and a heading of it after `#`. Lines have at
 # most 100 columns outside tables, code, link targets, and what scripts write between marks. Each
-# decision is in the index.
+# decision is in the index. Scripts, C, Make files and the files of packages have at most 100
+# columns, too; a tab goes to the next multiple of 8.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -75,6 +76,22 @@ for my $page (@ARGV) {
 }
 die "docs: no links found\n" unless $links;
 exit($failures ? 1 : 0);
+'
+
+# A test writes steadfast.h from the declarations in Rust, one to a line.
+find . \( -name target -o -name .git -o -path ./mnt -o -name __pycache__ \) -prune \
+    -o -path ./crates/steadfast-capi/include/steadfast.h -o -name '*.json' -o -type f \
+    \( -name '*.sh' -o -name '*.py' -o -name '*.[chS]' -o -name '*.yml' \
+    -o -name Makefile -o -name Kbuild -o -path './packaging/*' -o -path './.ci/*' \) -print0 \
+    | sort -z | xargs -0 perl -CSD -ne '
+    chomp;
+    1 while s/\t/" " x (8 - $-[0] % 8)/e;
+    if (length > 100) {
+        print STDERR "docs: $ARGV:$.: " . length . " columns: at most 100\n";
+        $failures++;
+    }
+    close ARGV if eof;
+    END { exit($failures ? 1 : 0) }
 '
 for decision in docs/decisions/[0-9]*.md; do
     grep -q "($(basename "$decision"))" docs/decisions/README.md \
