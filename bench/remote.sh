@@ -131,7 +131,7 @@ def create(path):
 
 found = {mount: [] for mount in mounts}
 for turn in range(rounds):
-    # No mount is always first, or always behind the same one.
+    # No mount is always first, or always after the same one.
     for mount in mounts[turn % len(mounts):] + mounts[:turn % len(mounts)]:
         directory = f"{mount}/turn{turn}"
         os.mkdir(directory)

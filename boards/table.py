@@ -31,8 +31,8 @@ NAMES = {
     "create-100": "create a file of 100 B, synced",
     "read-1000": "look up and read 1,000 B",
     "rename-4": "4 renames, one point",
-    "mount-behind-cut": "mount behind the cut",
-    "first-change-behind-cut": "the first change after it, synced",
+    "mount-after-cut": "mount after the cut",
+    "first-change-after-cut": "the first change after it, synced",
     "close": "close",
 }
 

@@ -566,7 +566,7 @@ int sfk_xattr_set(const struct sfk_volume *volume,
 // Removes an attribute.
 int sfk_xattr_remove(const struct sfk_volume *volume, uint64_t inode, const char *name);
 
-// Copies the names, each with a zero behind it, to `buffer` of `room` bytes. Returns their length;
+// Copies the names, each with a zero after it, to `buffer` of `room` bytes. Returns their length;
 // `room` 0 only asks for it. `all`: names of `trusted.` too.
 ptrdiff_t sfk_xattr_list(const struct sfk_volume *volume,
                          uint64_t inode,

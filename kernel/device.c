@@ -8,7 +8,7 @@
 
 #include "steadfast.h"
 
-/* The page behind an address, or NULL if a device cannot reach it. */
+/* The page at an address, or NULL if a device cannot reach it. */
 static struct page *page_of(const void *data)
 {
 	if (is_vmalloc_addr(data))

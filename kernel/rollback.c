@@ -24,7 +24,7 @@ static void each_inode(struct super_block *sb, void (*visit)(struct inode *inode
 		__iget(inode);
 		spin_unlock(&inode->i_lock);
 		spin_unlock(&sb->s_inode_list_lock);
-		/* The one before stays until the list has been left behind it. */
+		/* The one before stays until the next one is held. */
 		iput(held);
 		held = inode;
 		visit(inode);

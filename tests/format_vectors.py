@@ -27,7 +27,7 @@ def blocks(page, kind):
 
 
 def volume(lines):
-    """The image: lines of 32 bytes, `*` for repeated ones, copies B behind them."""
+    """The image: lines of 32 bytes, `*` for repeated ones, copies B after them."""
     image, row, at, repeats = bytearray(32768), b"", 0, False
     for line in lines:
         if line == "*":

@@ -86,7 +86,7 @@ went_on() {
     TOOK=$(($(now_ms) - begin))
     cp "$WORK/$1/went$number" "$WORK/copies/"
 }
-# followed: another node than OWNER owns the volume and serves, in the term behind EPOCH. TOOK says
+# followed: another node than OWNER owns the volume and serves, in the term after EPOCH. TOOK says
 # when. (`cluster status` would watch the owner's silence for itself.)
 followed() {
     local first=$OWNER

@@ -361,7 +361,7 @@ sleep 1
 [ ! -e "$WORK/went-on" ] || die "an owner that is not sure of its lease has answered"
 restart_etcd
 for _ in $(seq 1000); do [ ! -e "$WORK/went-on" ] || break; sleep 0.05; done
-[ -e "$WORK/went-on" ] || die "requests do not go on behind an outage of etcd"
+[ -e "$WORK/went-on" ] || die "requests do not go on after an outage of etcd"
 [ "$(status "d['owner']['name']")" = "$PEER" ] || die "an outage of etcd made another owner"
 ok "an outage of etcd makes requests wait"
 

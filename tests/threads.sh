@@ -50,7 +50,7 @@ for most in 3 5 6 7 8 9 10 12 40; do
             die "no write with $most"
         kill -TERM "$DAEMON"
         gone "$DAEMON" 20 || die "a signal does not end the mount with $most"
-        [ "$(timer)" = "7 s" ] || die "the timer is $(timer) behind a mount with $most"
+        [ "$(timer)" = "7 s" ] || die "the timer is $(timer) after a mount with $most"
     else
         refused=$((refused + 1))
         grep -q "too few threads" "$WORK/daemon.log" ||

@@ -1,5 +1,5 @@
 // Large files: written, overwritten, and read from the cache, through a map and cold. `large` has
-// random overwrites behind it; `fresh` was written from front to back.
+// random overwrites after it; `fresh` was written from front to back.
 #include "load.h"
 
 #include <fcntl.h>

@@ -23,7 +23,7 @@ OVERWRITES, RANDOM = 200, 4000
 
 
 def results(path):
-    """The values of one log. Lines of the load belong to the measurement that ends behind them."""
+    """The values of one log. Lines of the load belong to the measurement that ends after them."""
     values, pending, acknowledged = {}, {}, 0
     if not path.exists():
         return values

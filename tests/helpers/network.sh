@@ -1,4 +1,4 @@
-# Networks on this machine, for scripts behind lib.sh that run in a network namespace of their own
+# Networks on this machine, for scripts that use lib.sh and run in a network namespace of their own
 # (`unshare --net`): each machine has one, behind a bridge in that of the script. They end with the
 # processes that hold them.
 

@@ -1,4 +1,4 @@
-# Nodes of a cluster on this machine, for scripts behind lib.sh: each is a process that mounts
+# Nodes of a cluster on this machine, for scripts that use lib.sh: each is a process that mounts
 # $VOLUME on $WORK/NAME, with its log in $WORK/NAME.log. The script sets VOLUME, and lists the nodes
 # that it uses in NODES.
 

@@ -169,7 +169,7 @@ static void maps(void)
     close(fd);
 }
 
-/* Each way in which a file of 100 bytes becomes longer within or behind its only page. */
+/* Each way in which a file of 100 bytes becomes longer within or past its only page. */
 static int lengthen(int way, int fd, int from)
 {
     loff_t a = 0, b = 250;
@@ -190,7 +190,7 @@ static int lengthen(int way, int fd, int from)
 
 /* What a program stores through a map past the end is no data: the file becomes longer by zeros,
  * in the page cache and in the volume. */
-static void behind_the_end(void)
+static void past_the_end(void)
 {
     int from = open("tail-source", O_CREAT | O_RDWR, 0644);
 
@@ -506,7 +506,7 @@ int main(int argc, char **argv)
     directory();
     data();
     maps();
-    behind_the_end();
+    past_the_end();
     removed();
     attributes();
     handles();

@@ -109,7 +109,7 @@ fn path(index: u64) -> PathBuf {
     PathBuf::try_from(format!("d{}/f{index}", index / 100).as_str()).expect("a short name")
 }
 
-/// Runs `work` on a mounted file system, which is unmounted behind it; what the part has done for
+/// Runs `work` on a mounted file system, which is unmounted after it; what the part has done for
 /// it.
 fn measured<T>(
     driver: &mut Driver,

@@ -202,8 +202,8 @@ fn run() {
     drop(volume);
     assert!(heap::used() == 0);
     CHIP.power_up();
-    let volume = measured("mount-behind-cut", 1, mount);
-    measured("first-change-behind-cut", 1, || overwrite(&volume, large, 110, 512));
+    let volume = measured("mount-after-cut", 1, mount);
+    measured("first-change-after-cut", 1, || overwrite(&volume, large, 110, 512));
     verify(&volume, large, log, true);
     measured("close", 1, || must(volume.close()));
     drop(volume);

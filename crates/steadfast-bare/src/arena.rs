@@ -119,23 +119,23 @@ impl Arena {
         self.used -= length;
         let block: *mut Free = memory.cast();
         let mut before: *mut Free = ptr::null_mut();
-        let mut behind = self.first;
+        let mut after = self.first;
         // SAFETY: as in `allocate`; the block given back lies between two free ones.
         unsafe {
-            while !behind.is_null() && behind < block {
-                before = behind;
-                behind = (*behind).next;
+            while !after.is_null() && after < block {
+                before = after;
+                after = (*after).next;
             }
-            if block.byte_add(length) == behind {
-                length += (*behind).length;
-                behind = (*behind).next;
+            if block.byte_add(length) == after {
+                length += (*after).length;
+                after = (*after).next;
             }
-            block.write(Free { length, next: behind });
+            block.write(Free { length, next: after });
             if before.is_null() {
                 self.first = block;
             } else if before.byte_add((*before).length) == block {
                 (*before).length += length;
-                (*before).next = behind;
+                (*before).next = after;
             } else {
                 (*before).next = block;
             }

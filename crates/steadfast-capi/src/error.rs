@@ -18,7 +18,7 @@ pub struct Failure {
     length: usize,
 }
 
-/// Result of everything behind the interface.
+/// Result of everything beneath the interface.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {

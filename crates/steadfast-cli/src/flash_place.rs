@@ -27,7 +27,7 @@ const ANCHORS_WITHIN: u32 = 16;
 
 /// How the NAND is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Behind {
+pub enum Backing {
     /// Through the kernel's driver.
     Mtd,
     /// Through a file, which is an image of this part.
@@ -53,7 +53,7 @@ pub struct FlashPlace {
     /// Its erase blocks, if not all of them.
     pub blocks: Option<Range<u32>>,
     /// The access to it.
-    pub behind: Behind,
+    pub backing: Backing,
 }
 
 impl FlashPlace {
@@ -63,13 +63,13 @@ impl FlashPlace {
         let metadata = fs::metadata(&path).ok()?;
         let kind = metadata.file_type();
         if kind.is_char_device() && rustix::fs::major(metadata.st_rdev()) == MTD_MAJOR {
-            return Some(FlashPlace { path, blocks, behind: Behind::Mtd });
+            return Some(FlashPlace { path, blocks, backing: Backing::Mtd });
         }
         if !kind.is_file() {
             return None;
         }
         let part = part_of_image(&path, metadata.st_size(), blocks.clone())?;
-        Some(FlashPlace { path, blocks, behind: Behind::Image(part) })
+        Some(FlashPlace { path, blocks, backing: Backing::Image(part) })
     }
 
     /// Whether a device or file exists at `path`, which may include a range of blocks.
@@ -102,7 +102,7 @@ impl FlashPlace {
                 ),
             ));
         };
-        Ok(FlashPlace { path: file, blocks, behind: Behind::Image(part.with_blocks(count)) })
+        Ok(FlashPlace { path: file, blocks, backing: Backing::Image(part.with_blocks(count)) })
     }
 
     /// Opens the NAND.
@@ -112,12 +112,12 @@ impl FlashPlace {
     pub fn open(&self, access: NandAccess) -> Outcome<HostNand> {
         let failed = |error| open_failure::of_flash(error, &self.path);
         let writing = access == NandAccess::Write;
-        let nand: HostNand = match (&self.behind, access) {
-            (Behind::Mtd, NandAccess::Watch) => {
+        let nand: HostNand = match (&self.backing, access) {
+            (Backing::Mtd, NandAccess::Watch) => {
                 Box::new(MtdNand::watch(&self.path).map_err(failed)?)
             }
-            (Behind::Mtd, _) => Box::new(MtdNand::open(&self.path, writing).map_err(failed)?),
-            (Behind::Image(part), access) => {
+            (Backing::Mtd, _) => Box::new(MtdNand::open(&self.path, writing).map_err(failed)?),
+            (Backing::Image(part), access) => {
                 let image = match access {
                     NandAccess::Watch => NandImage::watch(&self.path, part),
                     _ => NandImage::open(&self.path, part, writing),
@@ -134,7 +134,7 @@ impl FlashPlace {
     /// The file cannot be made.
     pub fn create(path: &Path, part: &Part) -> Outcome<(FlashPlace, HostNand)> {
         let (file, blocks) = split(path);
-        let place = FlashPlace { path: file, blocks, behind: Behind::Image(*part) };
+        let place = FlashPlace { path: file, blocks, backing: Backing::Image(*part) };
         let image = NandImage::create(&place.path, part);
         let nand =
             place.with_code(image.map_err(|error| open_failure::of_flash(error, path))?, part)?;
@@ -163,9 +163,9 @@ impl FlashPlace {
 
     /// The name of the part, or "NAND" if it is unknown.
     pub fn part_name(&self) -> String {
-        match &self.behind {
-            Behind::Image(part) => part.name.to_owned(),
-            Behind::Mtd => {
+        match &self.backing {
+            Backing::Image(part) => part.name.to_owned(),
+            Backing::Mtd => {
                 let device = self.path.file_name().unwrap_or_default().display();
                 let name =
                     fs::read_to_string(format!("/sys/class/mtd/{device}/name")).unwrap_or_default();

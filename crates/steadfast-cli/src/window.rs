@@ -1,6 +1,6 @@
 //! A volume in a part of an image file or a disk: `disk.img?offset=1M&size=512M`.
 //!
-//! Offset and size are [sizes](crate::size); without a size the volume may use all that is behind
+//! Offset and size are [sizes](crate::size); without a size the volume may use all that is after
 //! the offset. A file whose name is the whole text is that file, whatever is in its name.
 //!
 //! [`split`] gives the path of the file and lets bad values pass. [`find`] refuses them; every
@@ -28,7 +28,7 @@ pub struct Place {
 /// The part that is meant; `None` where `path` names a whole file, device or array.
 ///
 /// # Errors
-/// Something behind the `?` that is no offset and no size.
+/// Something after the `?` that is no offset and no size.
 pub fn find(path: &Path) -> Outcome<Option<Place>> {
     let Some((file, text)) = divide(path) else { return Ok(None) };
     let wrong = |what: String| {
@@ -100,7 +100,7 @@ pub fn is_same(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// The file, and what is behind the last `?`, where that has a parameter in it.
+/// The file, and what is after the last `?`, where that has a parameter in it.
 fn divide(path: &Path) -> Option<(PathBuf, String)> {
     let bytes = path.as_os_str().as_bytes();
     let at = bytes.iter().rposition(|byte| *byte == b'?')?;

@@ -203,7 +203,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         if self.agreement.root && !self.agreement.epochs() {
             return Err(Errno(libc::EOPNOTSUPP));
         }
-        // Names and attributes may be other ones behind it.
+        // Names and attributes may be other ones after it.
         let _stopped = self.kernels.stop_delegations();
         let start = Instant::now();
         let mut phase = loop {

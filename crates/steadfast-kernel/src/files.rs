@@ -125,7 +125,7 @@ pub unsafe extern "C" fn sfk_extents(
     let fill = || {
         let block = u64::from(volume.statistics()?.block_size);
         let found = volume.file_extents(inode, offset / block, room)?;
-        // Behind the last extent of a longer file there is no data, so its first data ends before.
+        // Past the last extent of a longer file there is no data, so its first data ends before.
         if found.is_empty()
             && let Some(extent) = inline(volume, inode)?
             && extent.length > offset
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn sfk_extents(
         }
         for (index, extent) in found.iter().enumerate() {
             let bytes = |blocks: u64| {
-                let (address, reason) = (extent.address, "extent: behind the largest file");
+                let (address, reason) = (extent.address, "extent: past the largest file");
                 blocks.checked_mul(block).ok_or(Error::CorruptMetadata { address, reason })
             };
             let (offset, length) = (bytes(extent.index)?, bytes(extent.blocks)?);

@@ -11,7 +11,7 @@ use lock_api::{RawMutex, RawRwLock};
 
 use crate::shim;
 
-/// The lock behind `slot`. Two tasks may make one at a time; the later one frees its own.
+/// The lock in `slot`. Two tasks may make one at a time; the later one frees its own.
 fn made(
     slot: &AtomicPtr<c_void>,
     make: extern "C" fn() -> *mut c_void,

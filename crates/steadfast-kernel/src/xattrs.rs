@@ -75,7 +75,7 @@ pub unsafe extern "C" fn sfk_xattr_remove(volume: &Core, inode: u64, name: *cons
     code(volume.remove_xattr(InodeNumber(inode), unsafe { bytes(name) }))
 }
 
-/// Copies the names, each with a zero behind it, to `buffer` of `room` bytes. Returns their length;
+/// Copies the names, each with a zero after it, to `buffer` of `room` bytes. Returns their length;
 /// `room` 0 only asks for it. `all`: names of `trusted.` too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sfk_xattr_list(

@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Outcome {
                 of.collect::<Vec<_>>().join(", ")
             ))?;
             output.line(format_args!(
-                "  of them                 in recoveries {}, in checkpoints {}, behind failures {}",
+                "  of them                 in recoveries {}, in checkpoints {}, after failures {}",
                 report.recovery_cuts, report.checkpoint_cuts, report.bad_block_cuts
             ))?;
             output.line(format_args!(

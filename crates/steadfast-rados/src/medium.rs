@@ -167,7 +167,7 @@ impl RadosMedium {
         self.store_header(Header { size: Header::new(size).size, ..header })
     }
 
-    /// Removes what lies behind `size`. The objects go from the last on, and the header is written
+    /// Removes what lies past `size`. The objects go from the last on, and the header is written
     /// at the end.
     fn cut(&self, size: u64) -> Result<(), RadosError> {
         let header = *self.header.read();
@@ -279,8 +279,8 @@ impl Medium for RadosMedium {
         let mut reads = Vec::new();
         let object_size = self.header.read().object_size;
         for part in stripes(object_size, offset, at.1) {
-            let (buffer, behind) = rest.split_at_mut(part.range.len());
-            rest = behind;
+            let (buffer, after) = rest.split_at_mut(part.range.len());
+            rest = after;
             let object = object_name(&self.name, part.object);
             reads.push(Read { object, offset: part.offset, buffer });
         }
@@ -293,9 +293,9 @@ impl Medium for RadosMedium {
         self.read(offset, &mut all)?;
         let mut rest = all.as_slice();
         for buffer in buffers {
-            let (part, behind) = rest.split_at(buffer.len());
+            let (part, after) = rest.split_at(buffer.len());
             buffer.copy_from_slice(part);
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }

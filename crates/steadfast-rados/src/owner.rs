@@ -144,8 +144,8 @@ fn line(path: &Path) -> String {
 fn start_of(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program may hold anything, also brackets.
-    let (_, behind) = stat.rsplit_once(") ")?;
-    let mut fields = behind.split(' ');
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
     let runs = fields.next().is_some_and(|state| state != "Z" && state != "X");
     fields.nth(18).filter(|_| runs)?.parse().ok()
 }

@@ -133,9 +133,9 @@ fn measure(policy: Policy, count: usize, mib: usize, rounds: u64) -> Result<[Vec
     }
     rates[1].clear();
     for round in 0..rounds {
-        let behind = (mib * PIECE) as u64 + round * part;
+        let start = (mib * PIECE) as u64 + round * part;
         let begun = Instant::now();
-        (0..mib).try_for_each(|at| write(&raw, &shares, behind + place(at)))?;
+        (0..mib).try_for_each(|at| write(&raw, &shares, start + place(at)))?;
         rates[1].push(rate(begun));
     }
     Ok(rates)

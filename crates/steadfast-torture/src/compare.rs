@@ -143,7 +143,7 @@ fn list<S: Subject>(
     loop {
         let some = subject
             .read_directory_plus(directory, cookie, count)
-            .map_err(|error| format!("{path}: listing behind cookie {cookie}: {error}"))?;
+            .map_err(|error| format!("{path}: listing after cookie {cookie}: {error}"))?;
         if some.is_empty() {
             break;
         }

@@ -80,7 +80,7 @@ pub enum Discards {
     /// No discards.
     Never,
     /// Discards of the blocks that a checkpoint has freed.
-    BehindCheckpoints,
+    AfterCheckpoints,
     /// Discards of data as soon as the commit record is durable after which the data is unneeded;
     /// discards of the rest as above.
     Early,

@@ -1,4 +1,4 @@
-//! A toy volume that tests the tests. It is the model behind the interface of a volume, with a
+//! A toy volume that tests the tests. It is the model under the interface of a volume, with a
 //! commit so simple that it is evidently correct. It also has flaws that can be enabled, and the
 //! power cuts must find each of them.
 //!
@@ -150,7 +150,7 @@ impl<const FLAW: u8> Toy<FLAW> {
         while let Some((sequence, number)) = slots.pop() {
             let offset = Self::body_offset(tape, sequence);
             let found = match FLAW {
-                // A body that does not match the slot stands for wrong data behind a metadata
+                // A body that does not match the slot stands for wrong data under a metadata
                 // pointer.
                 NO_FLUSH_BEFORE_SLOT => {
                     Some(read_stamp(tape, offset, BODY_UNITS).map_or(number, |(_, other)| other))
@@ -390,8 +390,8 @@ impl<const FLAW: u8> Subject for Toy<FLAW> {
                 .chain(entries.iter().map(|(name, inode)| (name.clone(), *inode)))
                 .collect()
         };
-        let behind = listed.into_iter().enumerate().skip(cookie as usize).take(count);
-        behind
+        let entries = listed.into_iter().enumerate().skip(cookie as usize).take(count);
+        entries
             .map(|(index, (name, inode))| {
                 let attributes = self.attributes_of(inode)?;
                 let kind = attributes.kind;

@@ -168,7 +168,7 @@ impl World {
             self = self.with_resizes();
         }
         let wanted =
-            [Discards::Never, Discards::Never, Discards::BehindCheckpoints, Discards::Early];
+            [Discards::Never, Discards::Never, Discards::AfterCheckpoints, Discards::Early];
         self.discards = Random::new(self.seed).fork(10).pick(&wanted);
         self
     }

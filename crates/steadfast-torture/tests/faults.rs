@@ -34,7 +34,7 @@ fn strike_with(profile: Profile, extras: Extras, seeds: std::ops::Range<u64>) {
         let mut world = World { extras, ..world(seed, profile) };
         // A medium that asks for discards sees failing ones.
         let wanted =
-            [Discards::Never, Discards::BehindCheckpoints, Discards::Never, Discards::Early];
+            [Discards::Never, Discards::AfterCheckpoints, Discards::Never, Discards::Early];
         world.discards = wanted[seed as usize % 4];
         if extras.resizes {
             world.format.size = Some(world.size / 8 * (3 + seed % 6));

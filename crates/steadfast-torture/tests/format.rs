@@ -91,7 +91,7 @@ fn power_cuts_soon_after_format_leave_states_of_the_new_volume() {
 /// A superblock of an earlier volume at the end of the medium must not replace that of a shorter
 /// new volume.
 #[test]
-fn no_earlier_volume_is_found_behind_a_shorter_one() {
+fn no_earlier_volume_is_found_past_a_shorter_one() {
     for block_size in [512u32, 4096, 65536] {
         let medium = MemoryMedium::new(16 << 20, 512).expect("a medium");
         let format = |options: FormatOptions| {

@@ -135,7 +135,7 @@ fn made_again(layer: bool) -> Part {
 }
 
 /// The updates of the two volumes are the same to the byte, so a record that stayed would fit
-/// behind those of the new volume.
+/// after those of the new volume.
 #[test]
 fn no_record_of_an_earlier_volume_comes_back() {
     for layer in [true, false] {

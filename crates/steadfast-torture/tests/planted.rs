@@ -115,7 +115,7 @@ fn an_o_sync_write_is_a_point_where_fsync_is_none() {
 }
 
 #[test]
-fn a_clone_of_a_truncated_file_shows_nothing_behind_its_end() {
+fn a_clone_of_a_truncated_file_shows_nothing_past_its_end() {
     finds(Sabotage::CloneForgetsStaleTail, || {
         let medium = formatted(TransactionMask::MANUAL);
         let volume = open(&medium);
@@ -136,8 +136,8 @@ fn a_clone_of_a_truncated_file_shows_nothing_behind_its_end() {
 }
 
 #[test]
-fn a_write_into_the_last_block_keeps_nothing_behind_the_end() {
-    finds(Sabotage::KeepBehindEnd, || {
+fn a_write_into_the_last_block_keeps_nothing_past_the_end() {
+    finds(Sabotage::KeepPastEnd, || {
         let medium = formatted(TransactionMask::MANUAL);
         let volume = open(&medium);
         for (end, at, grown) in [(700, 600, 1024), (1000, 10, 5000), (513, 512, 514)] {

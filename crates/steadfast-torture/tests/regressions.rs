@@ -286,7 +286,7 @@ fn what_a_snapshot_holds_can_be_removed_from_a_small_volume() {
 /// that timer, and a second cut, while the opening mends a metaroot, left the same. The judge took
 /// that for a state of its own.
 #[test]
-fn a_cut_in_the_opening_behind_an_interrupted_rollback_leaves_the_same_state() {
+fn a_cut_in_the_opening_after_an_interrupted_rollback_leaves_the_same_state() {
     let world = Combination::of_seed(794).world(794);
     let operations = [
         Operation::SnapshotCreate { name: 1 },

@@ -51,7 +51,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 36] = [
     (Sabotage::RenameInTwo, 10),
     (Sabotage::ForgetParameters, 20),
     (Sabotage::SyncWriteNeedsFsync, 20),
-    (Sabotage::KeepBehindEnd, 20),
+    (Sabotage::KeepPastEnd, 20),
     (Sabotage::HoleTakesLastByte, 20),
     (Sabotage::TruncationEndsOrphan, 20),
     (Sabotage::NameEndsTruncation, 40),
@@ -214,7 +214,7 @@ fn power_cuts_find_what_is_planted_in_discards() {
 #[test]
 fn power_cuts_find_what_is_planted_in_trims() {
     all_are_found(&BY_POWER_CUTS_WITH_TRIMS, |world| World {
-        discards: Discards::BehindCheckpoints,
+        discards: Discards::AfterCheckpoints,
         ..world
     });
 }

@@ -472,8 +472,8 @@ fn a_point_that_counts_latecomers_is_noticed() {
 
 #[test]
 #[should_panic(expected = "acknowledged and lost")]
-fn a_hold_that_begins_behind_its_point_is_noticed() {
-    explore_with(Sabotage::HoldBehindPoint, 400, || commits_are_kept(LOG, true));
+fn a_hold_that_begins_after_its_point_is_noticed() {
+    explore_with(Sabotage::HoldAfterPoint, 400, || commits_are_kept(LOG, true));
 }
 
 /// Tests the harness itself: locks taken in two orders are a deadlock.

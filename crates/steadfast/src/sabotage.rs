@@ -108,7 +108,7 @@ pub enum Sabotage {
     CountLatecomers,
     /// An atomic command begins only after the transaction point before it, and a caller that
     /// waited for that point takes its change for durable.
-    HoldBehindPoint,
+    HoldAfterPoint,
     /// A transaction point does not notice that only the mask or the timer has changed.
     ForgetParameters,
     /// An O_SYNC write is a transaction point only if fsync is one too.
@@ -116,7 +116,7 @@ pub enum Sabotage {
     /// A clone does not copy the flag that the last block of its source has stale bytes.
     CloneForgetsStaleTail,
     /// A write into the last block of a file keeps the stale bytes past the end of the file.
-    KeepBehindEnd,
+    KeepPastEnd,
     /// A hole that ends just before the last byte of a file includes that byte.
     HoleTakesLastByte,
     /// The end of a truncation also removes the orphan record of a file without links.
@@ -131,7 +131,7 @@ pub enum Sabotage {
     ChangeSealedLeaf,
     /// A change inside a leaf does not look whether there is room for it.
     OverfillLeaf,
-    /// What removes an extent behind a hole names the key where the hole begins.
+    /// What removes an extent after a hole names the key where the hole begins.
     RemoveAtHole,
     /// When the newest snapshot is deleted, a snapshot that is being deleted counts as the newest.
     NewestIsDeleting,

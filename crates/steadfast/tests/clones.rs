@@ -270,7 +270,7 @@ fn defragmenting_shares_as_before() {
 fn a_smaller_volume_shares_as_before() {
     let medium = format();
     let volume = open(&medium);
-    // A file that is removed later, so that the rest lies far behind.
+    // A file that is removed later, so that the rest lies far past it.
     put(&volume, "front", &pattern(1500, 0));
     let (data, [a, b, c, d]) = scattered(&volume);
     volume.clone_range(c, 5 * BLOCK, c, 70 * BLOCK, 33 * BLOCK).unwrap();
@@ -372,7 +372,7 @@ impl World {
     fn new() -> World {
         let medium = format();
         let volume = open(&medium);
-        // Until the first shrink it keeps everything else behind it.
+        // Until the first shrink it keeps everything else after it.
         put(&volume, "front", &pattern(1500, 0));
         volume.transact().unwrap();
         let (files, durable) = (Files::new(), Files::new());

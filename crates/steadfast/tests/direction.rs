@@ -24,10 +24,10 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// First cells of the table behind the line that begins so, from the top.
+/// First cells of the table after the line that begins so, from the top.
 fn table(page: &str, heading: &str) -> Vec<String> {
-    let behind = page.split(heading).nth(1).unwrap_or_else(|| panic!("no line {heading:?}"));
-    let rows = behind.lines().skip_while(|line| !line.starts_with('|'));
+    let after = page.split(heading).nth(1).unwrap_or_else(|| panic!("no line {heading:?}"));
+    let rows = after.lines().skip_while(|line| !line.starts_with('|'));
     let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
     rows.map(|row| row.split('`').nth(1).expect("a name in the first cell").to_owned()).collect()
 }
@@ -73,13 +73,13 @@ fn paths_of(code: &str, module: &[String]) -> Vec<Vec<String>> {
             }
             let mut root = Vec::new();
             let mut rest = &code[at..];
-            if let Some(behind) = rest.strip_prefix("crate::") {
-                rest = behind;
+            if let Some(after) = rest.strip_prefix("crate::") {
+                rest = after;
             } else {
                 root = module.to_vec();
-                while let Some(behind) = rest.strip_prefix("super::") {
+                while let Some(after) = rest.strip_prefix("super::") {
                     root.pop();
-                    rest = behind;
+                    rest = after;
                 }
             }
             spread(&root, rest, &mut found);
@@ -112,7 +112,7 @@ fn spread(root: &[String], rest: &str, found: &mut Vec<Vec<String>>) {
     let mut path = root.to_vec();
     path.push(rest[..end].to_owned());
     match rest[end..].strip_prefix("::") {
-        Some(behind) => spread(&path, behind, found),
+        Some(after) => spread(&path, after, found),
         None => found.push(path),
     }
 }

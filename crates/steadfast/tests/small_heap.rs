@@ -195,7 +195,7 @@ fn mount_peak(chip: &Chip, options: &OpenOptions) -> usize {
 /// Small files, a large one that is overwritten all over, then deletions: each is durable at once.
 /// After any of them a mount takes no more than running has taken at the end.
 #[test]
-fn a_mount_behind_a_cut_needs_no_more_than_running() {
+fn a_mount_after_a_cut_needs_no_more_than_running() {
     for log_size in [8, 16, 32, 128].map(|kib| kib << 10) {
         let chip = Chip(MemoryMedium::new(1 << 20, 512).expect("geometry"));
         // Not at the end of a mount, so that only cuts are measured.

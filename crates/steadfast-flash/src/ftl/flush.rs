@@ -190,10 +190,10 @@ impl<N: Nand> Ftl<N> {
         for id in pages {
             // The journal has room for few entries: the pages with most of them are written.
             let rank = due.iter().position(|(_, other)| *other == id);
-            let behind: usize =
+            let entries: usize =
                 due.iter().take(rank.unwrap_or(0) + 1).map(|(count, _)| *count).sum();
             let written = self.table.pages.get(id as usize).is_some_and(|page| *page != UNMAPPED);
-            if written && !also.contains(&id) && behind <= self.fixups_max() / 4 {
+            if written && !also.contains(&id) && entries <= self.fixups_max() / 4 {
                 continue;
             }
             // A page with unknown entries must be loaded before it is written.

@@ -35,7 +35,7 @@ impl<N: Nand> Ftl<N> {
         let journal = self.sequence;
         let mut found = Vec::new();
         for stream in Stream::OF_HOST {
-            self.look_behind(self.frontiers[stream as usize], journal, &mut found)?;
+            self.look_past(self.frontiers[stream as usize], journal, &mut found)?;
         }
         found.sort_by_key(|found| found.tag.sequence);
         for Found { tag, page, .. } in &found {
@@ -81,7 +81,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    fn look_behind(
+    fn look_past(
         &mut self,
         frontier: Frontier,
         journal: u64,

@@ -101,8 +101,8 @@ impl<D: Nor> NorNand<D> {
     }
 
     fn slot_address(&self, page: PageAddress) -> u32 {
-        let behind = (self.geometry.page_in_block(page) + 2) * SLOT;
-        self.geometry.block_of(page).0 * self.sector_size + (self.sector_size - behind)
+        let from_end = (self.geometry.page_in_block(page) + 2) * SLOT;
+        self.geometry.block_of(page).0 * self.sector_size + (self.sector_size - from_end)
     }
 
     fn mark_address(&self, block: BlockNumber) -> u32 {

@@ -7,7 +7,7 @@
 //!   acknowledged;
 //! - a file that was fsynced, and not changed since, has the bytes that programs have seen.
 //!
-//! A cut falls between two steps of the programs, or inside one: behind any write or flush of a
+//! A cut falls between two steps of the programs, or inside one: after any write or flush of a
 //! commit, a checkpoint, a removal. Contents are compared by a hash of all bytes.
 
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ const REQUESTS: u64 = 12;
 /// The volume below the model.
 type Below = Volume<Arc<CutMedium>, HostPlatform>;
 
-/// A simulated disk that keeps what a power cut would leave behind one of its next requests.
+/// A simulated disk that keeps what a power cut would leave after one of its next requests.
 pub(super) struct CutMedium {
     sim: SimMedium,
     cut: Mutex<Option<Cut>>,
@@ -250,7 +250,7 @@ impl Run {
         }
     }
 
-    /// Runs a step. Power may be cut inside it and behind it; the run goes on.
+    /// Runs a step. Power may be cut inside it and after it; the run goes on.
     fn with_cut<T>(
         &mut self,
         cuts: &mut Cuts,
@@ -267,7 +267,7 @@ impl Run {
             self.world.check_cut(image, self.next, &before)?;
         }
         if cuts.random.one_in(8) {
-            cuts.behind += 1;
+            cuts.after += 1;
             let image = medium.sim.power_cut(cuts.random.below(u64::MAX));
             let kept = self.world.history().borrow().kept();
             self.world.check_cut(image, self.next, &kept)?;
@@ -280,9 +280,9 @@ impl Run {
         let mut run = Run::of_size(MIB << (seed % 2), Random::new(seed));
         run.world.history = Some(Default::default());
         run.world.volume.medium().sim.ignore_flushes(ignore_flushes);
-        let mut cuts = Cuts { random: Random::new(!seed), inside: 0, behind: 0, refused: 0 };
+        let mut cuts = Cuts { random: Random::new(!seed), inside: 0, after: 0, refused: 0 };
         run.fill_and_empty(&mut cuts).map_err(|error| {
-            format!("seed {seed}, cuts {} and {}: {error}", cuts.inside, cuts.behind)
+            format!("seed {seed}, cuts {} and {}: {error}", cuts.inside, cuts.after)
         })?;
         Ok(cuts)
     }
@@ -310,21 +310,21 @@ impl Run {
 struct Cuts {
     random: Random,
     inside: u64,
-    behind: u64,
+    after: u64,
     refused: u64,
 }
 
 #[test]
 fn a_power_cut_keeps_what_was_synced_and_a_state_of_the_volume() {
-    let (mut inside, mut behind, mut refused) = (0, 0, 0);
+    let (mut inside, mut after, mut refused) = (0, 0, 0);
     for seed in 1..=super::seeds(40) {
         let cuts = Run::with_cuts(seed, false).unwrap();
         inside += cuts.inside;
-        behind += cuts.behind;
+        after += cuts.after;
         refused += cuts.refused;
     }
-    println!("{inside} cuts inside steps, {behind} behind them, {refused} writes refused");
-    assert!(inside > 1_000 && behind > 1_000 && refused > 1_000);
+    println!("{inside} cuts inside steps, {after} after them, {refused} writes refused");
+    assert!(inside > 1_000 && after > 1_000 && refused > 1_000);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A peer's side: the requests of this node's kernel that the owner has not answered.
 //!
-//! A request waits here until an owner answers it, however many connections that takes. Behind a
+//! A request waits here until an owner answers it, however many connections that takes. After a
 //! broken connection to the same owner everything is sent again, and the owner executes nothing
 //! twice ([`super::session`]). Another node may have become the owner, or the owner may have ended
 //! the session. Then the outcome of what was sent and not answered is unknown: see [`Fate`].

@@ -119,7 +119,7 @@ fn the_owner_learns_which_answers_have_arrived() {
 }
 
 #[test]
-fn behind_a_takeover_only_what_changes_nothing_is_repeated() {
+fn after_a_takeover_only_what_changes_nothing_is_repeated() {
     let channel = Channel::new();
     let _sent = connect(&channel);
     let kinds = [

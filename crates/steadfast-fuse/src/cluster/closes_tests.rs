@@ -105,7 +105,7 @@ fn the_owner_hears_of_each_close_of_a_file_with_locks() {
         opened(&closes, true, now);
         ask(&closes, lock, FILE);
         assert!(!answers(&closes, now));
-        // Through whatever descriptor: one that is opened later, and behind one that is closed.
+        // Through whatever descriptor: one that is opened later, and after one that is closed.
         opened(&closes, true, now);
         assert!(!answers(&closes, now));
         ask(&closes, opcode::RELEASE, FILE);

@@ -129,7 +129,7 @@ impl Keeper {
     }
 
     /// The kernel has changed names in directories. It marks their attributes as invalid then. An
-    /// earlier answer that it takes only behind that would make them valid again.
+    /// earlier answer that it takes only after that would make them valid again.
     fn names_changed(&self, request: &Request<'_>, now: Instant) {
         let target = match request.header.opcode {
             opcode::RENAME | opcode::RENAME2 => request.arguments().take::<RenameIn>().ok(),
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(keeps(&mut settled, 7, 2, 600, 601), (false, false));
         assert_eq!(keeps(&mut settled, 7, 2, 1000, 1001), (false, false));
         assert_eq!(keeps(&mut settled, 7, 2, 1101, 1102), (true, true));
-        // A recall: what was asked for before it, or shortly behind it, does not count.
+        // A recall: what was asked for before it, or shortly after it, does not count.
         assert_eq!(
             settled.recall(&[node(7), node(9)], at(1200)),
             [node(7)],

@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - Before a notification about pages the size that the kernel has is that of before the change,
-//!   or right ([`crate::pull`]). Behind it, and before a change is confirmed, it is right.
+//!   or right ([`crate::pull`]). After it, and before a change is confirmed, it is right.
 //! - The kernel takes a larger size only when it has dropped the pages that end at the smaller one.
 //!   These pages show zero bytes from there on. The kernel takes a smaller size first: a read that
 //!   finds the end tells the kernel so, unless a notification has overtaken it.
@@ -30,7 +30,7 @@ use crate::validity::told_node;
 
 /// Most nodes that are known to have pages. Beyond them the pages of another one are dropped.
 const NODES_MAX: usize = 1 << 16;
-/// Nodes whose pages the kernel must drop. What is called behind it is told whether it has.
+/// Nodes whose pages the kernel must drop. What is called after it is told whether it has.
 type PageRecall = (Vec<RecalledNode>, Box<dyn FnOnce(bool) + Send>);
 
 /// See the module.

@@ -1,6 +1,6 @@
 //! A session of the owner with one peer: it executes the requests of the peer's kernel.
 //!
-//! A session outlives its connection by [`SESSION_TIME`]. Behind a new connection the peer sends
+//! A session outlives its connection by [`SESSION_TIME`]. On a new connection the peer sends
 //! again what was not answered. A request that changes anything is executed once: the session keeps
 //! its answer until the peer has it. One that only reads may be executed again, so its answer,
 //! which may be long, is not kept.

@@ -277,7 +277,7 @@ fn missed_recalls_of_pages_come_over_the_next_connection() {
 
 /// Attributes tell how old pages may be.
 #[test]
-fn an_answer_that_is_sent_again_comes_behind_recalls_that_were_missed() {
+fn an_answer_that_is_sent_again_comes_after_recalls_that_were_missed() {
     for _ in 0..100 {
         let peer = Peer::new();
         let received = peer.connect();

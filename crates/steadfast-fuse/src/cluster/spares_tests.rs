@@ -212,11 +212,11 @@ fn what_this_node_changes_is_not_given_as_it_was() {
         assert_eq!(sender.take(), None, "before {opcode} is sent");
         let looking = sender.getattr(FILE);
         sender.answer(looking, &told(1));
-        assert_eq!(sender.take(), None, "{opcode} may be executed behind that");
+        assert_eq!(sender.take(), None, "{opcode} may be executed after that");
         let looking = sender.getattr(FILE);
         sender.answer_with(changing, None, None);
         sender.answer(looking, &told(1));
-        assert_eq!(sender.take(), None, "{opcode} may have been executed behind that");
+        assert_eq!(sender.take(), None, "{opcode} may have been executed after that");
         let looking = sender.getattr(FILE);
         let changing = sender.ask(change.clone());
         sender.answer_with(changing, None, None);

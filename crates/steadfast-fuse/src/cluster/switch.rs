@@ -110,14 +110,19 @@ impl LocalService {
         }
         if outcome == Ok(Answer::Ready) {
             switch.keeper.limit(request, out.filled_mut(), asked);
-            return behind(switch, &back, request, out);
+            return after_recalls(switch, &back, request, out);
         }
         outcome
     }
 }
 
 /// Lets an answer about attributes wait for recalls of pages.
-fn behind(switch: &Switch, later: Later<'_>, request: &Request<'_>, out: &AnswerBuffer) -> Outcome {
+fn after_recalls(
+    switch: &Switch,
+    later: Later<'_>,
+    request: &Request<'_>,
+    out: &AnswerBuffer,
+) -> Outcome {
     if !switch.keeper.pages.is_recalling(request, out.filled()) {
         return Ok(Answer::Ready);
     }

@@ -32,7 +32,7 @@ fn fails(unsynced: &mut Unsynced, opcode: u32, inode: u64) -> bool {
 }
 
 #[test]
-fn the_first_fsync_behind_a_takeover_fails_for_what_may_be_lost() {
+fn the_first_fsync_after_a_takeover_fails_for_what_may_be_lost() {
     let mut unsynced = Unsynced::default();
     let rename = RenameIn { newdir: 20 };
     answered(&mut unsynced, &request(opcode::WRITE, 7, &[]), 1, 0);

@@ -98,7 +98,7 @@ pub(super) struct PendingRecall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rewrite {
     inode: InodeNumber,
-    /// The pages of the kernel that asks are recalled behind it, too: it drops them itself only
+    /// The pages of the kernel that asks are recalled after it, too: it drops them itself only
     /// before it asks.
     own: bool,
     /// It is answered once the kernels have confirmed.
@@ -173,7 +173,7 @@ impl PageHolders {
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Prepares what a request does to data. Returns what [`recall_pages`](Self::recall_pages) has
-    /// to be told behind it.
+    /// to be told after it.
     pub(super) fn begin_rewrite(&self, request: &Request<'_>) -> Option<Rewrite> {
         if request.header.opcode == opcode::READ {
             if !request.is_for_pages() || is_snapshot(request.header.nodeid) {
@@ -203,7 +203,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         Some(Rewrite { inode: node::inode(entry.nodeid), own: false, waits: true })
     }
 
-    /// Kept while a request is executed, until the recall behind it has begun.
+    /// Kept while a request is executed, until the recall after it has begun.
     pub(super) fn changing(&self, rewrite: Rewrite) -> Changing<'_> {
         self.kernels.page_holders.changing_now(rewrite.inode)
     }

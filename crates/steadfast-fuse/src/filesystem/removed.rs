@@ -59,7 +59,7 @@ impl Removed {
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Runs `remove`, which removes the name or gives it to another inode (`replaces`). Keeps the
-    /// inode behind the name if necessary.
+    /// inode of the name if necessary.
     pub(super) fn removing<T, E>(
         &self,
         directory: InodeNumber,

@@ -179,8 +179,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 snapshot.generation.0 + DOTS,
             ));
         }
-        let behind = entries.into_iter().filter(|entry| entry.cookie > cookie);
-        Ok(behind.take(count).map(|entry| (entry, None)).collect())
+        let after = entries.into_iter().filter(|entry| entry.cookie > cookie);
+        Ok(after.take(count).map(|entry| (entry, None)).collect())
     }
 
     fn directory_attributes(&self) -> Result<Attributes, Errno> {

@@ -3,7 +3,7 @@
 //! The kernel drops an answer about attributes that a notification has overtaken, and goes on with
 //! the size that it has. A cached read would end there, or show zero bytes past the end. So the
 //! helper asks before each notification about pages, as a program does. It compares the size that
-//! it is told with the one that the kernel has then. A larger size is taken behind the
+//! it is told with the one that the kernel has then. A larger size is taken after the
 //! notification: pages that end at the smaller one would show zero bytes.
 //!
 //! The file is opened by its handle, which is the node id and the generation (`fuse_fh_to_dentry`,

@@ -327,7 +327,7 @@ fn overwriting_shared_blocks_is_refused_by_the_write() {
     for name in ["held", "alone"] {
         assert_eq!(overwrite(&mounted.path(name), 4 * MIB), 4 * MIB, "{name}");
     }
-    // What was alone before a snapshot is not alone behind it.
+    // What was alone before a snapshot is not alone after it.
     fs::remove_file(mounted.path("alone")).unwrap();
     ioctl::snapshot_create(&mounted.root(), "snapshot").unwrap();
     fill_up();

@@ -125,7 +125,7 @@ fn what_is_synced_from_a_mapping_reaches_other_mappings() {
     nodes.end();
 }
 
-/// Readers never go back behind what a writer on another node was told.
+/// Readers never see a state before an answer that a writer on another node has.
 #[test]
 fn a_splice_is_never_older_than_an_answered_write() {
     if !can_mount() {

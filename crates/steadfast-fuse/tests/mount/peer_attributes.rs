@@ -209,7 +209,7 @@ fn a_directory_is_not_given_as_it_was_before_another_node_changed_a_name() {
         }
         nodes.break_all();
         let made = make(other);
-        assert_eq!(links(&parents[peer]), made, "round {round}, behind a broken connection");
+        assert_eq!(links(&parents[peer]), made, "round {round}, after a broken connection");
     }
     nodes.end();
 }

@@ -85,7 +85,7 @@ fn a_close_on_a_peer_reaches_the_owner_only_where_that_has_to_do_something() {
 }
 
 #[test]
-fn each_close_behind_a_change_of_the_mask_is_the_event() {
+fn each_close_after_a_change_of_the_mask_is_the_event() {
     if !can_mount() {
         return;
     }
@@ -116,7 +116,7 @@ fn each_close_behind_a_change_of_the_mask_is_the_event() {
 }
 
 #[test]
-fn a_close_behind_a_rollback_fails() {
+fn a_close_after_a_rollback_fails() {
     if !can_mount() {
         return;
     }

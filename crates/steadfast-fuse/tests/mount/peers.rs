@@ -263,13 +263,13 @@ fn what_a_node_holds_is_given_back_when_its_session_ends() {
 /// Mode, size and number of links.
 type Seen = Option<(u32, u64, u64)>;
 
-/// What a node sees behind a name.
+/// What a node sees under a name.
 fn seen(path: &Path) -> Seen {
     let found = fs::symlink_metadata(path).ok()?;
     Some((found.mode(), found.len(), found.nlink()))
 }
 
-/// What is behind a name in a directory of the root.
+/// What is under a name in a directory of the root.
 fn truth(volume: &HostVolume, directory: &str, name: &str) -> Seen {
     let directory = volume.lookup(InodeNumber::ROOT, directory.as_bytes()).unwrap().inode;
     let found = volume.lookup(directory, name.as_bytes()).ok()?;

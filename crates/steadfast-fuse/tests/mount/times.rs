@@ -67,7 +67,7 @@ fn what_is_written_in_the_moment_in_which_a_file_is_made() {
 }
 
 #[test]
-fn what_arrives_behind_its_time() {
+fn what_arrives_after_its_time() {
     // A new name makes the kernel send the times before the pages.
     let change = |file: &File, path: &PathBuf| {
         write(file, path);

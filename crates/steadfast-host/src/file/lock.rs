@@ -117,7 +117,7 @@ pub(crate) fn owner(file: &File) -> Option<Owner> {
     let device = metadata.st_dev();
     let place = format!("{:02x}:{:02x}:{}", major(device), minor(device), metadata.st_ino());
     // The kernel gives the table in pieces of a page and counts lines to continue. A lock that ends
-    // between two pieces hides the line behind them, but hardly twice.
+    // between two pieces hides the line after them, but hardly twice.
     (0..READS_OF_TABLE).find_map(|_| owner_in(&fs::read_to_string("/proc/locks").ok()?, &place))
 }
 

@@ -54,9 +54,7 @@ impl Window {
             (Some(room), None) => room,
             (Some(room), Some(length)) if length <= room => length,
             (Some(room), Some(_)) => {
-                return Err(wrong(format!(
-                    "there are {room} bytes behind the offset, not as many"
-                )));
+                return Err(wrong(format!("there are {room} bytes after the offset, not as many")));
             }
         };
         Ok(Window { file, start, geometry: Geometry { size: length, ..whole } })
@@ -167,7 +165,7 @@ impl Medium for Window {
         self.file.write_fua(at, data).map_err(self.told())
     }
 
-    /// The file stays as it is: what is behind the window belongs to others.
+    /// The file stays as it is: what is past the window belongs to others.
     fn set_size(&self, size: u64) -> Result<(), MediumError> {
         match size <= self.geometry.size {
             true => Ok(()),

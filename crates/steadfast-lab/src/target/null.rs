@@ -87,7 +87,7 @@ impl Target for NullTarget {
             mount_options: self.options.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             remarks: vec![
-                "the floor of FUSE: Steadfast's transport with maps in memory behind it; nothing is durable"
+                "the floor of FUSE: Steadfast's transport with maps in memory under it; nothing is durable"
                     .into(),
             ],
         }

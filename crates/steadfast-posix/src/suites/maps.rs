@@ -136,7 +136,7 @@ pub fn add(list: &mut List) {
         sys::ftruncate(&f, PAGE as i64)?;
         same("content", get("f")?[100..].to_vec(), vec![0; PAGE - 100])
     });
-    list.add("store-behind-the-end-is-dropped", || {
+    list.add("store-past-the-end-is-dropped", || {
         let f = create("f")?;
         write_all(&f, &[1; 100])?;
         let map = Map::new(&f, 0, PAGE, true, true)?;

@@ -111,7 +111,7 @@ fn seeking(list: &mut List) {
         fails_with(sys::seek(&f, -1, SEEK_DATA), &[Errno::NXIO, Errno::INVAL])?;
         fails_with(sys::seek(&f, -1, SEEK_HOLE), &[Errno::NXIO, Errno::INVAL])
     });
-    list.add("seek-finds-data-behind-a-hole", || {
+    list.add("seek-finds-data-after-a-hole", || {
         let f = create("f")?;
         write_at(&f, 1 << 20, &pattern(1 << 16, 1))?;
         let data = sys::seek(&f, 0, SEEK_DATA)?;

@@ -22,8 +22,8 @@ pub(crate) struct Segment {
 impl Segment {
     /// The record that contains this offset.
     pub(crate) fn record_at(&self, offset: u32) -> Option<Meta> {
-        let behind = self.records.partition_point(|record| record.offset <= offset);
-        self.records.get(behind.checked_sub(1)?).copied()
+        let after = self.records.partition_point(|record| record.offset <= offset);
+        self.records.get(after.checked_sub(1)?).copied()
     }
 }
 

@@ -80,7 +80,7 @@ impl<F: Fleet> Array<F> {
         };
         let lost = without(&calls, &|outcome| outcome == Outcome::Done);
         drop(calls);
-        self.lose_behind(&lost)?;
+        self.lose_after_write(&lost)?;
         log.unmarked.drain(..unmarked);
         {
             let mut map = self.map.write();

@@ -148,7 +148,7 @@ impl<F: Fleet> Array<F> {
     /// As [`lose`](Self::lose), after the remaining members have taken a write. If the new epoch
     /// cannot be noted, the map must still agree with the servers. The array must be
     /// [`alive`](Self::alive) before a flush is acknowledged.
-    pub(crate) fn lose_behind(&self, lost: &[usize]) -> Result<(), ArrayError> {
+    pub(crate) fn lose_after_write(&self, lost: &[usize]) -> Result<(), ArrayError> {
         match self.lose(lost) {
             Err(ArrayError::Witness(_)) => Ok(()),
             lost => lost,

@@ -29,9 +29,9 @@ impl<F: Fleet> Array<F> {
         let mut finds = Finds::default();
         let mut first = 0;
         while first < self.shape.slots {
-            let behind = (first + SLOTS_AT_ONCE).min(self.shape.slots);
-            self.scan(first..behind, &mut finds)?;
-            first = behind;
+            let after = (first + SLOTS_AT_ONCE).min(self.shape.slots);
+            self.scan(first..after, &mut finds)?;
+            first = after;
         }
         let Finds { mut records, last, mut doubtful } = finds;
         records.sort_by_key(|(header, _)| header.sequence);
@@ -76,8 +76,8 @@ impl<F: Fleet> Array<F> {
         }
         // A dead client was about to use the free segments after its last one. Half of the free
         // segments come before those.
-        let behind = log.free.range(begun..).chain(log.free.range(..begun));
-        log.cursor = behind.copied().nth(log.free.len() / 2).unwrap_or(0).wrapping_sub(1);
+        let after = log.free.range(begun..).chain(log.free.range(..begun));
+        log.cursor = after.copied().nth(log.free.len() / 2).unwrap_or(0).wrapping_sub(1);
         log.next = last + 1;
         log.durable = last;
         if self.options.read_only {
@@ -267,9 +267,9 @@ impl<F: Fleet> Array<F> {
         }
         let mut slot = 0;
         while slot < self.shape.slots {
-            let behind = (slot + 8 * SLOTS_AT_ONCE).min(self.shape.slots);
-            let mut fronts = vec![[0; SECTOR]; (behind - slot) as usize];
-            let mut looks: Vec<Call<'_>> = (slot..behind)
+            let after = (slot + 8 * SLOTS_AT_ONCE).min(self.shape.slots);
+            let mut fronts = vec![[0; SECTOR]; (after - slot) as usize];
+            let mut looks: Vec<Call<'_>> = (slot..after)
                 .zip(&mut fronts)
                 .map(|(slot, front)| Call::new(seat, self.shape.slot_start(slot), Ask::Read(front)))
                 .collect();
@@ -277,7 +277,7 @@ impl<F: Fleet> Array<F> {
             if !done(&looks) {
                 return Err(());
             }
-            let used = (slot..behind).zip(&fronts).filter(|(_, front)| **front != [0; SECTOR]);
+            let used = (slot..after).zip(&fronts).filter(|(_, front)| **front != [0; SECTOR]);
             let mut calls: Vec<Call<'_>> = used
                 .map(|(slot, _)| {
                     Call::new(seat, self.shape.slot_start(slot), Ask::Write(&sector, false))
@@ -287,7 +287,7 @@ impl<F: Fleet> Array<F> {
             if !done(&calls) {
                 return Err(());
             }
-            slot = behind;
+            slot = after;
         }
         Ok(())
     }

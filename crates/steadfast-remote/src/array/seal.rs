@@ -232,8 +232,8 @@ impl<F: Fleet> Array<F> {
             return Ok(open);
         }
         *log.open(stream) = None;
-        let behind = log.free.range(log.cursor.saturating_add(1)..).next();
-        let slot = behind.or_else(|| log.free.first()).copied().ok_or(ArrayError::NoSpace)?;
+        let after = log.free.range(log.cursor.saturating_add(1)..).next();
+        let slot = after.or_else(|| log.free.first()).copied().ok_or(ArrayError::NoSpace)?;
         log.free.remove(&slot);
         log.cursor = slot;
         let open = OpenSegment { stream, slot, generation: log.next, offset: 0 };

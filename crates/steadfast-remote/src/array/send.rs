@@ -119,7 +119,7 @@ impl<F: Fleet> Array<F> {
         }
         drop(calls);
         log.parity = buffers;
-        self.lose_behind(&lost)?;
+        self.lose_after_write(&lost)?;
         log.unflushed &= !flushes;
         Ok(header)
     }

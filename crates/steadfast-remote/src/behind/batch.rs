@@ -102,7 +102,7 @@ impl Batch {
         let inside = batch.number < u64::MAX
             && batch.blocks.iter().all(|(block, _)| *block < header.blocks())
             && batch.holes.iter().all(|(first, count)| {
-                first.checked_add(*count).is_some_and(|behind| behind <= header.blocks())
+                first.checked_add(*count).is_some_and(|end| end <= header.blocks())
             });
         inside.then_some(batch)
     }

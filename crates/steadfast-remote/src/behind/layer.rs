@@ -34,10 +34,10 @@ impl Layer {
 
     /// Discards blocks from `first` on.
     pub(super) fn discard(&mut self, first: u32, count: u32) {
-        let behind = first.saturating_add(count);
+        let end = first.saturating_add(count);
         // Looks up the blocks of the layer: a discard can be as long as the medium, but the layer
         // is small.
-        while let Some(block) = self.writes.range(first..behind).next().map(|(block, _)| *block) {
+        while let Some(block) = self.writes.range(first..end).next().map(|(block, _)| *block) {
             self.writes.remove(&block);
         }
         if let Some((start, length)) = self.holes.last_mut()

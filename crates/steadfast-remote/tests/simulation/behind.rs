@@ -202,9 +202,7 @@ impl Pair {
         let matching = self.points.iter().rev().find(|point| is(found, point));
         let point = matching.ok_or("what was restored was never a flush point")?;
         match self.points.last().map_or(0, |last| differences(point, last)) {
-            behind if behind > self.bound => {
-                Err(format!("{behind} blocks are older than they may be"))
-            }
+            age if age > self.bound => Err(format!("{age} blocks are older than they may be")),
             _ => Ok(point.clone()),
         }
     }

@@ -342,8 +342,8 @@ impl World {
             return Outcome::Lost;
         }
         let (stalled, left, only_reads) = &mut self.stall;
-        let behind = matches!(call.ask, Ask::Read(_)) && call.offset >= 64 << 10;
-        if *stalled & 1 << call.server != 0 && *left > 0 && (behind || !*only_reads) {
+        let segments = matches!(call.ask, Ask::Read(_)) && call.offset >= 64 << 10;
+        if *stalled & 1 << call.server != 0 && *left > 0 && (segments || !*only_reads) {
             *left -= 1;
             if random.one_in(2) {
                 server.execute(call.offset, &mut call.ask);

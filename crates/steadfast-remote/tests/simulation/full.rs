@@ -269,7 +269,7 @@ fn what_waits_during_a_rebuild_is_not_lost() {
     }
 }
 
-/// First byte behind the segments of each server.
+/// First byte after the segments of each server.
 fn end_of_log(array: &Array<Arc<SimFleet>>) -> u64 {
     let status = array.status();
     (64 << 10) + u64::from(status.segments.1) * u64::from(status.segment_bytes)

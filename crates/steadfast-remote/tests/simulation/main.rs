@@ -20,8 +20,8 @@ use world::World;
 
 fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let Ok(text) = std::env::var("STEADFAST_SEEDS") else { return default };
-    let (first, behind) = text.split_once("..").expect("STEADFAST_SEEDS is a range such as 0..100");
-    first.parse().unwrap()..behind.parse().unwrap()
+    let (first, end) = text.split_once("..").expect("STEADFAST_SEEDS is a range such as 0..100");
+    first.parse().unwrap()..end.parse().unwrap()
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn data(fill: u32) -> Vec<Element> {
         data("overwrite all of b", &[B], false, vec![write(&[B], 0, 6_000, fill)]),
         data("overwrite the end of b and on", &[B], false, vec![write(&[B], 5_800, 3_000, fill)]),
         data("append to b", &[B], true, vec![append(&[B], 700, fill)]),
-        data("write far behind the end of b", &[B], false, vec![write(&[B], 40_000, 600, fill)]),
+        data("write far past the end of b", &[B], false, vec![write(&[B], 40_000, 600, fill)]),
         data("store to the first page of b", &[B], true, vec![write(&[B], 0, 4_096, fill)]),
         data("store to the second page of b", &[B], false, vec![write(&[B], 4_096, 1_904, fill)]),
         data("write c/e by its pages twice", &[C, E], false, vec![
@@ -223,9 +223,9 @@ fn data(fill: u32) -> Vec<Element> {
         data("append to b, truncate, append", &[B], true, vec![
             append(&[B], 700, fill), size(&[B], 6_100), append(&[B], 300, fill + 1),
         ]),
-        data("allocate behind b, keep size", &[B], true, vec![allocate(&[B], 6_000, 5_000, Allocate { keep_size: true })]),
-        data("allocate behind b", &[B], false, vec![allocate(&[B], 5_000, 7_000, Allocate { keep_size: false })]),
-        data("allocate behind a, write into it", &[A], false, vec![
+        data("allocate past b, keep size", &[B], true, vec![allocate(&[B], 6_000, 5_000, Allocate { keep_size: true })]),
+        data("allocate past b", &[B], false, vec![allocate(&[B], 5_000, 7_000, Allocate { keep_size: false })]),
+        data("allocate past a, write into it", &[A], false, vec![
             allocate(&[A], 0, 6_000, Allocate { keep_size: true }), write(&[A], 2_000, 1_000, fill),
         ]),
         data("punch blocks of b", &[B], true, vec![allocate(&[B], 1_024, 2_048, PunchHole)]),
@@ -255,7 +255,7 @@ fn clones(fill: u32) -> Vec<Element> {
     vec![
         element("clone b to n", &[NEW], &[], true, vec![create(&[], NEW, Make::Regular), share(&[B], 0, &[NEW], 0, 0)]),
         element("clone b over a", &[A], &[], false, vec![share(&[B], 0, &[A], 0, 0)]),
-        element("clone the first blocks of b behind its end", &[B], &[], true, vec![share(&[B], 0, &[B], 8_192, 4_096)]),
+        element("clone the first blocks of b past its end", &[B], &[], true, vec![share(&[B], 0, &[B], 8_192, 4_096)]),
         element("clone b over c/e, overwrite both", &[C, E], &[C], false, vec![
             share(&[B], 0, &[C, E], 0, 0), write(&[C, E], 700, 600, fill), write(&[B], 900, 700, fill + 1),
         ]),

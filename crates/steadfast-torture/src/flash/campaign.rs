@@ -215,7 +215,7 @@ mod tests {
             CutEffort { operations: 60, cuts: Some(40), survivals: 1, recovery_cuts: [1, 0, 0] };
         for seed in 0..20 {
             let profile = Profile::ALL[(seed % 5) as usize].1;
-            let discards = if seed < 15 { Discards::Early } else { Discards::BehindCheckpoints };
+            let discards = if seed < 15 { Discards::Early } else { Discards::AfterCheckpoints };
             let world = World { discards, ..World::new(seed, profile).with_extras() };
             let run = torture::<LabVolume>(
                 &world,

@@ -242,8 +242,8 @@ impl SharedChange {
         let more = i64::from(range.count > 1 && planted(Sabotage::SharedCountOffByOne));
         let count = u32::try_from(range.count.max(0) + more).map_err(|_| Error::TooManyLinks)?;
         let first = self.after.partition_point(|key| key.end <= range.start);
-        let behind = first + self.after[first..].partition_point(|key| key.start < range.end);
-        let overlaps = &self.after[first..behind];
+        let past = first + self.after[first..].partition_point(|key| key.start < range.end);
+        let overlaps = &self.after[first..past];
         // The remainders of the first and the last of them, and the new one in between.
         let head = overlaps.first().filter(|key| key.start < range.start);
         let tail = overlaps.last().filter(|key| key.end > range.end);
@@ -253,7 +253,7 @@ impl SharedChange {
             tail.map(|key| Shared { start: range.end, ..*key }),
         ];
         self.after.try_reserve(parts.len()).map_err(|_| Error::OutOfMemory)?;
-        self.after.drain(first..behind);
+        self.after.drain(first..past);
         for part in parts.into_iter().rev().flatten() {
             self.after.insert(first, part);
         }
@@ -269,11 +269,11 @@ impl SharedChange {
 
     /// Joins a key and the one after it if they can be one.
     fn join(&mut self, index: usize) {
-        let (Some(key), Some(behind)) = (self.after.get(index), self.after.get(index + 1)) else {
+        let (Some(key), Some(next)) = (self.after.get(index), self.after.get(index + 1)) else {
             return;
         };
-        if key.joins(behind) {
-            self.after[index].end = behind.end;
+        if key.joins(next) {
+            self.after[index].end = next.end;
             self.after.remove(index + 1);
         }
     }

@@ -116,11 +116,11 @@ impl View {
             if let Some(value) = value {
                 return Ok(Some((key, memory::copy(value)?)));
             }
-            // Removed by the log: continue behind it.
-            let Some(behind) = key.successor().filter(|behind| behind <= to) else {
+            // Removed by the log: continue after it.
+            let Some(after) = key.successor().filter(|after| after <= to) else {
                 return Ok(None);
             };
-            from = behind;
+            from = after;
             if in_tree.as_ref().is_some_and(|(other, _)| *other == key) {
                 in_tree = store.next(&self.root, &from, to)?;
             }

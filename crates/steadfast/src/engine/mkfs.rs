@@ -12,7 +12,7 @@ use crate::format::{
     reserve_blocks, value_len_max,
 };
 use crate::io::retry::Retry;
-use crate::log::lsn_behind_the_past;
+use crate::log::lsn_after_the_past;
 use crate::memory;
 use crate::options::FormatOptions;
 use crate::platform::Platform;
@@ -58,7 +58,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             erase_first_record(medium, &superblock)?;
             Lsn::default()
         } else {
-            let lsn = lsn_behind_the_past(&Retry(medium), &superblock)?;
+            let lsn = lsn_after_the_past(&Retry(medium), &superblock)?;
             // The first group has a record in one of these.
             for block in 0..superblock.log.count.min(2) {
                 let offset = (superblock.log.start.0 + block) * u64::from(superblock.block_size);

@@ -126,9 +126,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         write_structures(&self.store, &working, new)
     }
 
-    /// Whether neither the working nor the checkpointed state has anything at or behind block
+    /// Whether neither the working nor the checkpointed state has anything at or past block
     /// `limit`.
-    pub(crate) fn is_empty_behind(&self, limit: u64) -> Result<bool> {
+    pub(crate) fn is_empty_past(&self, limit: u64) -> Result<bool> {
         let mut working = self.working.lock();
         let roots = self.roots(&working);
         let left = working.space.used_beyond(&self.store, &roots, limit)?;

@@ -93,7 +93,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// For nodes that were set aside where data may go, while the free blocks lie where data may
-    /// not go. Reserves the data first and sets the nodes aside again behind it. Without a place
+    /// not go. Reserves the data first and sets the nodes aside again after it. Without a place
     /// for the nodes nothing is reserved.
     fn reserve_before_nodes(
         &self,
@@ -105,7 +105,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ) -> Result<BlockRun> {
         working.empty_pool(&self.store);
         let run = working.space.reserve_data(&self.store, roots, blocks, goal)?;
-        working.space.look_for_nodes_behind_data();
+        working.space.look_for_nodes_after_data();
         let has_budget = self.has_budget(working, roots, kept);
         if !matches!(has_budget, Ok(true)) {
             working.space.release(run);

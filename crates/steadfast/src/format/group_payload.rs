@@ -99,7 +99,7 @@ impl GroupPayload {
         Ok(self)
     }
 
-    /// Adds a mutation. Its key is behind those that were added before it.
+    /// Adds a mutation. Its key is after those that were added before it.
     fn put(&mut self, key: Key, form: u8, value: Option<&[u8]>) -> Result<()> {
         let index = self.items.partition_point(|item| item.key < key);
         let replaced = self.items.get(index).filter(|item| item.key == key).copied();
@@ -121,23 +121,23 @@ impl GroupPayload {
                 self.pack_again(index, item.at)?;
             }
         }
-        // The mutation behind it is packed against its inode number, and the next value of the kind
+        // The mutation after it is packed against its inode number, and the next value of the kind
         // against its value.
         let before = index.checked_sub(1).map_or(0, |last| self.inode_of(last));
-        let behind = replaced.is_none() && before != self.inode_of(index);
-        let behind = (behind && index + 1 < self.items.len()).then_some(index + 1);
+        let following = replaced.is_none() && before != self.inode_of(index);
+        let following = (following && index + 1 < self.items.len()).then_some(index + 1);
         let is_base = item.is_put() || replaced.is_some_and(|old| old.is_put());
         let is_next = |next: &GroupItem| next.is_put() && next.kind() == item.kind();
         let next = self.items[index + 1..].iter().position(is_next);
         let next = next.filter(|_| is_base && !planted(Sabotage::PackAgainstOldValue));
         let next = next.map(|distance| index + 1 + distance);
-        for changed in [behind.filter(|behind| Some(*behind) != next), next].into_iter().flatten() {
+        for changed in [following.filter(|item| Some(*item) != next), next].into_iter().flatten() {
             self.pack_again(changed, self.start_of(changed + 1))?;
         }
         Ok(())
     }
 
-    /// Where the packed form of an item begins, also of the one behind the last.
+    /// Where the packed form of an item begins, also of the one after the last.
     fn start_of(&self, index: usize) -> usize {
         self.items.get(index).map_or(self.packed.len(), |item| item.at)
     }
@@ -183,8 +183,8 @@ impl GroupPayload {
         self.packed.truncate(before - end + new_end);
         self.packed[item.at..new_end].copy_from_slice(&buffer);
         self.buffer = buffer;
-        for behind in &mut self.items[index + 1..] {
-            behind.at = behind.at - end + new_end;
+        for item in &mut self.items[index + 1..] {
+            item.at = item.at - end + new_end;
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ pub enum SlotCopy {
     Invalid,
 }
 
-/// Bytes that are read for a metaroot: no more than the atomic unit. Unreadable bytes behind it in
+/// Bytes that are read for a metaroot: no more than the atomic unit. Unreadable bytes after it in
 /// its cell must not make it unreadable. Otherwise a write of the cell that was interrupted
 /// twice could bring it back.
 pub(super) fn read_size(medium: &impl Medium) -> usize {

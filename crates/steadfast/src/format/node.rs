@@ -553,8 +553,8 @@ mod tests {
             // Keys of the others belong between those of the node.
             let at = at.min(own.len());
             let mut node = filled(0, &own[..at]);
-            let behind = filled(200, &own[at..]);
-            node.insert_from(at, &behind, 0..behind.count());
+            let after = filled(200, &own[at..]);
+            node.insert_from(at, &after, 0..after.count());
             let others = filled(100, &others);
             let to = to.min(others.count());
             let from = from.min(to);

@@ -54,7 +54,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// long range is done in steps, in order.
     ///
     /// # Errors
-    /// `InvalidArgument` for a range that is not aligned, ends behind the source's end, or
+    /// `InvalidArgument` for a range that is not aligned, ends past the source's end, or
     /// overlaps; `NoSpace`, `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`.
     /// Blocks shared before the error stay shared.
     pub fn clone_range(
@@ -106,8 +106,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             length => length,
         };
         let end = from.1.checked_add(length).filter(|end| *end <= source.size);
-        let end =
-            end.ok_or(Error::InvalidArgument("the range ends behind the end of the source"))?;
+        let end = end.ok_or(Error::InvalidArgument("the range ends past the end of the source"))?;
         let to_end =
             to.1.checked_add(length)
                 .filter(|end| *end <= FILE_SIZE_MAX)

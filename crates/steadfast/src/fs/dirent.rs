@@ -155,15 +155,15 @@ mod tests {
             tx.delete(&Key::new(directory, Kind::Dirent, 165))
         })
         .unwrap();
-        assert_eq!(add("n9", 1), Err(Error::AlreadyExists), "found behind the gap");
+        assert_eq!(add("n9", 1), Err(Error::AlreadyExists), "found after the gap");
         add("new", 1).unwrap();
-        let mut behind = None;
+        let mut last = None;
         following(&keyspace, directory, 164, &mut |cookie, entry| {
-            behind = Some((cookie, entry?.name));
+            last = Some((cookie, entry?.name));
             Ok(false)
         })
         .unwrap();
-        assert_eq!(behind, Some((165, b"new".to_vec())));
+        assert_eq!(last, Some((165, b"new".to_vec())));
         assert_eq!(add("other", 1), Err(Error::DirectoryFull));
     }
 

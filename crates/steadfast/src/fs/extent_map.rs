@@ -27,7 +27,7 @@ impl Mapped {
         self.index + u64::from(self.extent.length)
     }
 
-    /// The address behind its last block, or that of block `index` of the file where that is lower.
+    /// The address after its last block, or that of block `index` of the file where that is lower.
     pub fn end_before(&self, index: u64) -> BlockAddress {
         let blocks = (index - self.index).min(u64::from(self.extent.length));
         BlockAddress(self.extent.address.0 + blocks)
@@ -61,7 +61,7 @@ fn decode(parameters: &Parameters, key: &Key, value: &[u8]) -> Result<Mapped> {
     let extent = Extent::decode(value, parameters.granules_per_block())?;
     let index = key.suffix();
     if index.checked_add(u64::from(extent.length)).is_none() {
-        return Err(damaged("extent: behind the largest file"));
+        return Err(damaged("extent: past the largest file"));
     }
     Ok(Mapped { index, extent })
 }

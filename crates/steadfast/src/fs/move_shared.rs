@@ -1,7 +1,7 @@
 //! Making a volume smaller moves blocks that several extents name only once. The first extent that
 //! the walk finds takes the blocks along, and the other extents follow.
 //!
-//! Invariant: a remembered run lies at or behind the limit of the move, where nothing is allocated
+//! Invariant: a remembered run lies at or past the limit of the move, where nothing is allocated
 //! any more. So an address found there still means the same bytes. Extents that cross the limit are
 //! cut in two for this.
 //!

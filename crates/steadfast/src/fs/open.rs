@@ -80,12 +80,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Those of a commit. A damaged orphan is skipped; the others are processed.
     pub(crate) fn orphan_step(&self) -> Result<bool> {
         let parameters = self.parameters();
-        let mut behind = 0;
+        let mut after = 0;
         for _ in 0..SKIPPED_MAX {
-            let Some(inode) = orphan::following(&self.engine.reader()?, behind)? else {
+            let Some(inode) = orphan::following(&self.engine.reader()?, after)? else {
                 return Ok(false);
             };
-            behind = inode.0;
+            after = inode.0;
             let truncating = || {
                 Inode::load(&self.engine.reader()?, inode).map(|found| found.has(FLAG_TRUNCATING))
             };

@@ -45,9 +45,9 @@ pub(crate) fn record<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber) -> Res
     tx.put(Key::orphan(inode), memory::copy(&[0])?)
 }
 
-/// The first orphan with a number above `behind`.
-pub(crate) fn following(view: &impl KeyspaceRead, behind: u64) -> Result<Option<InodeNumber>> {
-    let Some(from) = behind.checked_add(1) else {
+/// The first orphan with a number above `after`.
+pub(crate) fn following(view: &impl KeyspaceRead, after: u64) -> Result<Option<InodeNumber>> {
+    let Some(from) = after.checked_add(1) else {
         return Ok(None);
     };
     let (_, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Orphan);

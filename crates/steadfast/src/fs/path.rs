@@ -76,11 +76,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Walk::End(directory, name, found) => {
                     return end(directory, rest.get(name).unwrap_or_default(), found);
                 }
-                Walk::On(at, behind) => {
+                Walk::On(at, after) => {
                     directory = at;
-                    rest = &rest[behind..];
+                    rest = &rest[after..];
                 }
-                Walk::Link(link, parent, behind) => {
+                Walk::Link(link, parent, after) => {
                     links += 1;
                     if links > LINKS_MAX {
                         return Err(Error::SymlinkLoop);
@@ -88,7 +88,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     let mut target = self.read_link(link)?;
                     directory =
                         if target.first() == Some(&b'/') { InodeNumber::ROOT } else { parent };
-                    memory::extend(&mut target, &rest[behind..])?;
+                    memory::extend(&mut target, &rest[after..])?;
                     followed = target;
                     rest = &followed;
                 }

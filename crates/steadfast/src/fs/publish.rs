@@ -144,13 +144,13 @@ pub(crate) fn write_inline<K: Keyspace>(
     let key = Key::new(inode, Kind::Inline, 0);
     let end = offset.checked_add(data.len()).ok_or(Error::FileTooLarge)?;
     let changed = |old: &[u8]| -> Result<Vec<u8>> {
-        let (kept, behind) = (old.get(..offset).unwrap_or(old), old.get(end..).unwrap_or_default());
+        let (kept, after) = (old.get(..offset).unwrap_or(old), old.get(end..).unwrap_or_default());
         let mut value = Vec::new();
-        value.try_reserve_exact(end + behind.len()).map_err(|_| Error::OutOfMemory)?;
+        value.try_reserve_exact(end + after.len()).map_err(|_| Error::OutOfMemory)?;
         value.extend_from_slice(kept);
         value.resize(offset, 0);
         value.extend_from_slice(data);
-        value.extend_from_slice(behind);
+        value.extend_from_slice(after);
         Ok(value)
     };
     let value = match tx.get_with(&key, changed)? {

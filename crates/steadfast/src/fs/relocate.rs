@@ -301,15 +301,15 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut buffer = memory::zeroed(blocks as usize * block)?;
         let mut rest = &mut buffer[..];
         for run in sources {
-            let (part, behind) = rest.split_at_mut(run.count as usize * block);
+            let (part, after) = rest.split_at_mut(run.count as usize * block);
             self.engine.read_blocks(run.start, part)?;
-            rest = behind;
+            rest = after;
         }
         let mut rest = &buffer[..];
         for run in runs {
-            let (part, behind) = rest.split_at(run.count as usize * block);
+            let (part, after) = rest.split_at(run.count as usize * block);
             self.engine.write_blocks(run.start, &[part])?;
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }

@@ -169,11 +169,11 @@ impl<K: Keyspace> KeyspaceRead for Tx<'_, K> {
                 other => break other,
             }
         };
-        let behind = match self.position(to) {
+        let after = match self.position(to) {
             Ok(at) => at + 1,
             Err(at) => at,
         };
-        let own = self.writes[..behind].iter().rev().take_while(|write| write.key >= *from);
+        let own = self.writes[..after].iter().rev().take_while(|write| write.key >= *from);
         let own =
             own.filter_map(|write| write.value.as_ref().map(|value| (write.key, value))).next();
         choose(below, own, |own, below| own > below)

@@ -108,7 +108,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if let Some(Some(length)) = inline
             && parameters.block_of(offset) > parameters.blocks_for(length as u64)
         {
-            // The write starts far behind the inline data. The inline data first goes to its own
+            // The write starts far past the inline data. The inline data first goes to its own
             // blocks, which changes nothing visible.
             self.move_inline_data(&parameters, inode)?;
         }

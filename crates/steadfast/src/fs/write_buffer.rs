@@ -89,11 +89,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut head = memory::zeroed((head_end - start) as usize)?;
         if !head.is_empty() {
             let new = (offset - start) as usize;
-            let behind = head.len().min(new + data.len());
+            let after = head.len().min(new + data.len());
             // Old bytes on both sides are read together, so they are checked once.
-            let (at, kept) = if new > 0 { (start, 0) } else { (end, behind) };
+            let (at, kept) = if new > 0 { (start, 0) } else { (end, after) };
             self.read_old(parameters, inode, old, at, &mut head[kept..])?;
-            head[new..behind].copy_from_slice(&data[..behind - new]);
+            head[new..after].copy_from_slice(&data[..after - new]);
         }
         let middle = data.get(
             (head_end - offset) as usize
@@ -102,9 +102,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut tail = Vec::new();
         if end > tail_start {
             tail = memory::zeroed(parameters.block_size as usize)?;
-            let (new, behind) = tail.split_at_mut((end - tail_start) as usize);
+            let (new, after) = tail.split_at_mut((end - tail_start) as usize);
             new.copy_from_slice(&data[(tail_start - offset) as usize..]);
-            self.read_old(parameters, inode, old, end, behind)?;
+            self.read_old(parameters, inode, old, end, after)?;
         }
         Ok(WriteBuffer { head, middle: middle.unwrap_or_default(), tail })
     }
@@ -127,8 +127,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let end = at + length as u64;
         let first = old.extents.partition_point(|mapped| mapped.end() * block <= at);
-        let behind = old.extents.partition_point(|mapped| mapped.index * block < end);
-        let extents = old.extents.get(first..behind).unwrap_or_default();
+        let after = old.extents.partition_point(|mapped| mapped.index * block < end);
+        let extents = old.extents.get(first..after).unwrap_or_default();
         let written = extents.iter().all(|mapped| !mapped.extent.unwritten);
         if old.inline == 0 && written && parameters.blocks_for(end) <= old.end {
             // Whole blocks are read into their place, also past the end of the file.
@@ -142,7 +142,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 Err(Error::CorruptData { .. }) => self.engine.note_repeated_read(),
                 read => {
                     read?;
-                    if !planted(Sabotage::KeepBehindEnd) {
+                    if !planted(Sabotage::KeepPastEnd) {
                         buffer[length..].fill(0);
                     }
                     return Ok(());

@@ -206,17 +206,17 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         if begun.header.index == 0 || room < 3 {
             return Ok(false);
         }
-        let behind = (begun.at + 2) % self.store.device.superblock.log.count;
+        let after = (begun.at + 2) % self.store.device.superblock.log.count;
         // A block that is unreadable now is read again when the search reaches it.
-        let Ok(bytes) = self.first_bytes(behind)? else { return Ok(false) };
+        let Ok(bytes) = self.first_bytes(after)? else { return Ok(false) };
         let end = LogPosition {
             lsn: Lsn(begun.header.lsn.0.saturating_add(1)),
-            block: behind,
+            block: after,
             previous: begun.header.digest,
             epoch: begun.header.epoch,
         };
         let follows = self.header(&bytes).is_some_and(|header| header.follows(&end));
-        self.keep(behind, bytes)?;
+        self.keep(after, bytes)?;
         Ok(follows)
     }
 
@@ -257,7 +257,7 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
     }
 
     /// Keeps the first bytes of a block for the next group. With more than two blocks, the oldest
-    /// is already behind the search.
+    /// is already before the search.
     fn keep(&mut self, at: u64, bytes: Vec<u8>) -> Result<()> {
         if self.ahead.len() > 1 {
             self.ahead.remove(0);

@@ -23,7 +23,7 @@ mod scan;
 use crate::format::RECORD_HEADER;
 use crate::format::record::Header;
 pub use log_overlay::LogOverlay;
-pub use past::lsn_behind_the_past;
+pub use past::lsn_after_the_past;
 pub use record_group::Next;
 pub use scan::{LogContent, Stranded, scan, stranded};
 
@@ -130,7 +130,7 @@ impl Log {
         Ok(store.device.medium.flush()?)
     }
 
-    /// Seals the next record and moves behind it, but writes nothing. Returns the block where the
+    /// Seals the next record and moves after it, but writes nothing. Returns the block where the
     /// record begins, and its bytes for [`write()`].
     pub fn seal<M: Medium, P: Platform>(
         &mut self,

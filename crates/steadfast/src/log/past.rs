@@ -24,7 +24,7 @@ const LSN_LIMIT: u64 = 1 << 61;
 ///
 /// # Errors
 /// The medium's; `OutOfMemory`.
-pub fn lsn_behind_the_past(medium: &impl Medium, superblock: &Superblock) -> Result<Lsn> {
+pub fn lsn_after_the_past(medium: &impl Medium, superblock: &Superblock) -> Result<Lsn> {
     let block_size = u64::from(superblock.block_size);
     let mut next = Lsn::default();
     headers(medium, superblock, (0, superblock.log.count), |block, start| match start {

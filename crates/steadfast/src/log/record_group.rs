@@ -84,8 +84,9 @@ impl Log {
             // not in the first. So a group should not end in the second block, as far as this can
             // be predicted.
             let grown = length.saturating_sub(before);
-            let ends_behind = index % 2 == 1 && length + grown > block_size && self.has_budget(1);
-            if length <= block_size && self.has_budget(blocks) && !ends_behind {
+            let ends_in_second =
+                index % 2 == 1 && length + grown > block_size && self.has_budget(1);
+            if length <= block_size && self.has_budget(blocks) && !ends_in_second {
                 let body = Body::of_group(&payload, block_size)?;
                 let turn =
                     if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };

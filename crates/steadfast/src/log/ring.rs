@@ -10,7 +10,7 @@ use crate::platform::Platform;
 use crate::tree::Store;
 
 /// Reads bytes `from..to` of what begins at block `at` of the ring, rounded up to the atomic unit
-/// and no further. Unreadable bytes behind a record in its last block must not make it unreadable.
+/// and no further. Unreadable bytes after a record in its last block must not make it unreadable.
 /// Otherwise a half-done erasure could bring it back.
 pub(super) fn read_ring<M: Medium, P: Platform>(
     store: &Store<M, P>,

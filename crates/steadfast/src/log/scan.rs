@@ -58,7 +58,7 @@ pub struct LogContent {
     pub blocks: u64,
     /// The latest birth of an extent in the records.
     pub birth_max: Generation,
-    /// Behind the end, or in the spare block, are the remains of a record that was in flight: torn,
+    /// Past the end, or in the spare block, are the remains of a record that was in flight: torn,
     /// or without its data.
     pub unfinished: bool,
     /// Transaction points past the end that were durable once: their group no longer has a whole
@@ -166,7 +166,7 @@ pub fn scan<M: Medium, P: Platform>(
     let mut finder = Finder::new(store);
     // A record is known to have been durable only if another one follows it.
     let mut last: Option<FoundGroup> = None;
-    let behind = loop {
+    let end = loop {
         let (end, blocks) = match &last {
             None => (found.end, found.blocks),
             Some(FoundGroup { newest, .. }) => {
@@ -179,11 +179,11 @@ pub fn scan<M: Medium, P: Platform>(
                     found.accept(store, done.newest, &mut keep)?;
                 }
             }
-            Err(behind) => break behind,
+            Err(end) => break end,
         }
     };
-    found.damaged_points = behind.durable;
-    found.note_remains(behind.begins);
+    found.damaged_points = end.durable;
+    found.note_remains(end.begins);
     if let Some(last) = last {
         accept_last(store, &mut finder, &mut found, last, generation, &mut keep)?;
     }

@@ -114,8 +114,8 @@ impl Bitmap {
     fn run(&self, from: u64, end: u64, most: u64, value: bool) -> Option<(u64, u64)> {
         let end = end.min(self.len());
         let start = self.find(from, end, value);
-        let behind = end.min(start.saturating_add(most));
-        (start < end).then(|| (start, self.find(start, behind, !value)))
+        let after = end.min(start.saturating_add(most));
+        (start < end).then(|| (start, self.find(start, after, !value)))
     }
 
     /// The next run of zeros at or after `from`: start and end.

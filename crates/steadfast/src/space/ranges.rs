@@ -73,16 +73,16 @@ impl RangeSet {
             return;
         }
         let first = self.ranges.partition_point(|(_, before)| *before < start);
-        let behind = first + self.ranges[first..].partition_point(|(next, _)| *next <= end);
-        if first == behind {
+        let after = first + self.ranges[first..].partition_point(|(next, _)| *next <= end);
+        if first == after {
             self.ranges.insert(first, (start, end));
             self.total += end - start;
             return;
         }
-        let known: u64 = self.ranges[first..behind].iter().map(|(from, to)| to - from).sum();
-        let joined = (start.min(self.ranges[first].0), end.max(self.ranges[behind - 1].1));
+        let known: u64 = self.ranges[first..after].iter().map(|(from, to)| to - from).sum();
+        let joined = (start.min(self.ranges[first].0), end.max(self.ranges[after - 1].1));
         self.ranges[first] = joined;
-        self.ranges.drain(first + 1..behind);
+        self.ranges.drain(first + 1..after);
         self.total += joined.1 - joined.0 - known;
     }
 
@@ -122,9 +122,9 @@ impl RangeSet {
     pub fn remove(&mut self, start: u64, end: u64) {
         let mut at = start;
         while at < end
-            && let Some((_, behind)) = self.take(at, end)
+            && let Some((_, after)) = self.take(at, end)
         {
-            at = behind;
+            at = after;
         }
     }
 

@@ -10,7 +10,7 @@ use crate::tree::Store;
 
 impl Space {
     /// From now on nothing is allocated at or beyond block `limit`, which lies inside the volume;
-    /// `None`: no limit. No nodes may be set aside. `beyond` of the blocks in use are behind the
+    /// `None`: no limit. No nodes may be set aside. `beyond` of the blocks in use are past the
     /// limit.
     pub fn set_limit(&mut self, limit: Option<u64>, beyond: u64, superblock: &Superblock) {
         self.limit = limit.unwrap_or(self.end).clamp(self.first, self.end);

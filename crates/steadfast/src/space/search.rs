@@ -62,7 +62,7 @@ impl Space {
     }
 
     /// The next node goes where data may not go, if there is room.
-    pub fn look_for_nodes_behind_data(&mut self) {
+    pub fn look_for_nodes_after_data(&mut self) {
         self.node_cursor = self.data_end;
     }
 
@@ -107,7 +107,7 @@ impl Space {
                     break;
                 }
             }
-            // The search may have begun behind free blocks.
+            // The search may have begun after free blocks.
             if !has_room && group.is_full() {
                 self.set_full(index, true);
             }

@@ -138,7 +138,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         };
         *leaves = leaves.saturating_sub(1);
         let inode = first.key.inode_number();
-        let behind = DiffStep::Nothing(InodeNumber(inode.0.saturating_add(1)));
+        let following = DiffStep::Nothing(InodeNumber(inode.0.saturating_add(1)));
         let load = |root: &Root| match self.engine.store().get_with(
             root,
             &Key::inode(inode),
@@ -149,7 +149,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             None => Ok(None),
         };
         let (before, after) = (load(old)?, load(new)?);
-        let Some(any) = after.or(before) else { return Ok(behind) };
+        let Some(any) = after.or(before) else { return Ok(following) };
         let mut change = InodeChange {
             inode,
             kind: any.kind,
@@ -164,7 +164,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             change.compare_attributes(&before, &after);
             self.compare_keys(old, new, first, &mut change)?;
         }
-        Ok(if change.is_any() { DiffStep::Change(change) } else { behind })
+        Ok(if change.is_any() { DiffStep::Change(change) } else { following })
     }
 
     /// Looks for a difference in the keys of each kind after the attributes.

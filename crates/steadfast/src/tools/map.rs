@@ -66,7 +66,7 @@ pub fn geometry<M: Medium, P: Platform>(volume: &Volume<M, P>) -> MapGeometry {
 /// on. Returns the block to continue at; `None` at the end of the cells or of the volume.
 ///
 /// # Errors
-/// `InvalidArgument` for empty cells or a start behind `from`; `Poisoned` after close;
+/// `InvalidArgument` for empty cells or a start past `from`; `Poisoned` after close;
 /// `CorruptMetadata`, and the medium's error.
 pub fn space<M: Medium, P: Platform>(
     volume: &Volume<M, P>,

@@ -3,10 +3,10 @@
 //! The superblock says how large a volume is. The second copies of superblock and metaroots lie at
 //! its end. So a resize first writes these copies at the new end, where the old volume has nothing
 //! that it needs, and flushes. Then it writes the first copy of the superblock. That write of one
-//! atomic unit gives the volume its new size. The metaroots behind the first copy are valid for
+//! atomic unit gives the volume its new size. The metaroots after the first copy are valid for
 //! both sizes. A power cut at any moment leaves the old volume or the new one.
 //!
-//! Before a volume becomes smaller, everything behind the new end moves in front of it by ordinary
+//! Before a volume becomes smaller, everything past the new end moves in front of it by ordinary
 //! transactions, so the volume is always consistent. Before a volume becomes larger, the bitmap of
 //! its last group is written out. Otherwise "everything that can be allocated is used" would mean
 //! more than before.
@@ -66,7 +66,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `NoSpace` (the content does not fit), `InvalidArgument` (not smaller than before),
     /// `VolumeTooSmall`, `Unsupported`, `Held`, `ReadOnly`, `Poisoned`, or the medium's error.
-    /// `Busy`: a snapshot holds blocks behind the new end, so they cannot move. The volume then
+    /// `Busy`: a snapshot holds blocks past the new end, so they cannot move. The volume then
     /// keeps its old size and remains usable.
     pub fn shrink(&self, size: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         self.engine.ensure_writable()?;
@@ -104,7 +104,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         ))
     }
 
-    /// Moves everything at or behind block `limit` in front of it, until neither the working nor
+    /// Moves everything at or past block `limit` in front of it, until neither the working nor
     /// the checkpointed state has anything there.
     fn empty_tail(&self, limit: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut moved = 0;
@@ -115,7 +115,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             // state.
             self.engine.checkpoint_now()?;
             self.engine.checkpoint_now()?;
-            if self.engine.is_empty_behind(limit)? {
+            if self.engine.is_empty_past(limit)? {
                 return Ok(());
             }
         }

@@ -52,7 +52,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.engine.lifecycle.check_not_failed()?;
             // No state uses anything in the groups before it.
             let begin = group.as_ref().map_or(end, |group| group.start.clamp(from, end));
-            let behind = group.as_ref().map_or(end, |group| group.end().min(end)).max(from + 1);
+            let after = group.as_ref().map_or(end, |group| group.end().min(end)).max(from + 1);
             self.engine.check_other_writer(true)?;
             let mut discarded = 0;
             let mut discard = |start: u64, stop: u64| -> Result<()> {
@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 discard(start, stop.min(end))?;
                 at = stop;
             }
-            Ok((discarded, (behind < end).then(|| behind * block_size)))
+            Ok((discarded, (after < end).then(|| after * block_size)))
         })
     }
 }

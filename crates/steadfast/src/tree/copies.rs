@@ -55,7 +55,7 @@ impl NodeCopies {
         self.0.iter().flat_map(|copied| copied.old.copies())
     }
 
-    /// The number of the node behind `old`, which is added unless it is there.
+    /// The number of the node at `old`, which is added unless it is there.
     pub(super) fn add(
         &mut self,
         old: &NodePointer,

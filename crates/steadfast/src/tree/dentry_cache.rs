@@ -397,7 +397,7 @@ mod tests {
         recent.note_absent(&first);
         assert_eq!(found(&recent, &first), Some(None));
         recent.forget(&name(5, 163));
-        recent.changed(&name(5, 163), b"behind others, perhaps");
+        recent.changed(&name(5, 163), b"after others, perhaps");
         assert!(found(&recent, &first).is_none());
         recent.note_first(&name(5, 163), b"value");
         assert_eq!(found(&recent, &first), Some(Some((name(5, 163), b"value".to_vec()))));

@@ -18,7 +18,7 @@ const FINGERS: usize = 4;
 pub(super) struct Bounds {
     /// The lowest of them, as far as the branches say.
     pub low: Key,
-    /// The lowest key behind them, if there is a leaf behind this one.
+    /// The lowest key after them, if there is a leaf after this one.
     pub high: Option<Key>,
     /// The key that was looked up is below the first key of a branch.
     pub below: bool,

@@ -29,13 +29,13 @@ impl<'i, I: Iterator<Item = (Key, &'i [u8])> + Clone> Inserted<'_, I> {
 
     /// Appends some of them to a node.
     pub fn append_to(&self, node: &mut Node, part: Range<usize>) {
-        let behind = self.index + self.new_count;
+        let new_end = self.index + self.new_count;
         node.insert_from(node.count(), self.old, within(&part, 0..self.index));
-        let new = within(&part, self.index..behind);
+        let new = within(&part, self.index..new_end);
         for (key, value) in self.items.clone().skip(new.start - self.index).take(new.len()) {
             node.insert(node.count(), &key, value);
         }
-        let after = within(&part, behind..self.count());
+        let after = within(&part, new_end..self.count());
         let after = after.start - self.new_count..after.end - self.new_count;
         node.insert_from(node.count(), self.old, after);
     }

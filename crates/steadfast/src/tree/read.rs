@@ -149,9 +149,9 @@ pub(super) fn step_down(node: &Node, key: &Key, bounds: &mut Bounds) -> (usize, 
             bounds.low = *key;
             index
         }
-        Err(behind) => {
-            bounds.low = node.key(behind - 1);
-            behind - 1
+        Err(after) => {
+            bounds.low = node.key(after - 1);
+            after - 1
         }
     };
     if index + 1 < node.count() {

@@ -82,7 +82,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.cache.lock().reduce_capacity(bytes.div_ceil(node));
     }
 
-    /// The node behind `pointer`, which is on `level`.
+    /// The node that `pointer` names, which is on `level`.
     pub fn node(&self, pointer: &NodePointer, level: u8) -> Result<Arc<Node>> {
         let address = self.address_of(pointer)?;
         let cached = self.cache.lock().get(address.0).cloned();
@@ -102,7 +102,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         Ok(node)
     }
 
-    /// The node behind `pointer`, and whether it is dirty.
+    /// The node that `pointer` names, and whether it is dirty.
     pub(super) fn node_to_plan(
         &self,
         pointer: &NodePointer,
@@ -189,8 +189,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
     }
 
-    /// Address of the node behind `pointer` in the cache: its first address, if a valid pointer may
-    /// have it. All addresses are checked even if one copy is good, because the blocks of both are
+    /// Address in the cache of the node that `pointer` names: its first address, if a valid pointer
+    /// may have it. All addresses are checked even if one copy is good, because the blocks of both are
     /// freed one day.
     pub(super) fn address_of(&self, pointer: &NodePointer) -> Result<BlockAddress> {
         let count = self.device.superblock.node_blocks();

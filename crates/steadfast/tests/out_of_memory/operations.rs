@@ -140,13 +140,13 @@ pub static OPERATIONS: &[Operation] = &[
         true => volume.snapshot_create("one").map(drop),
         false => Ok(()),
     }),
-    steps("write behind a snapshot", |volume| {
+    steps("write after a snapshot", |volume| {
         volume.write(volume.resolve("/d2/f6", true)?.inode, 0, &[13; 4000], false)
     }),
-    whole("unlink behind a snapshot", |volume| {
+    whole("unlink after a snapshot", |volume| {
         gone(volume.unlink(volume.resolve("/d2", true)?.inode, b"f2"))
     }),
-    steps("reclaim behind a snapshot", idle),
+    steps("reclaim after a snapshot", idle),
     steps("checkpoint", |volume| volume.checkpoint()),
     whole("compare snapshot", |volume| {
         volume.snapshot_diff("one", None, InodeNumber::ROOT, 1000).map(drop)

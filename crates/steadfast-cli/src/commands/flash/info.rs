@@ -177,13 +177,13 @@ fn text(report: &FlashInfoJson, survey: &PartSurvey) -> Vec<String> {
 mod tests {
     use super::super::survey::tests::example;
     use super::*;
-    use crate::flash_place::Behind;
+    use crate::flash_place::Backing;
 
     #[test]
     fn many_bad_blocks_are_counted_in_text_and_named_in_json() {
         let survey = example(90);
         let place =
-            FlashPlace { path: "nand.bin".into(), blocks: Some(10..100), behind: Behind::Mtd };
+            FlashPlace { path: "nand.bin".into(), blocks: Some(10..100), backing: Backing::Mtd };
         let report = FlashInfoJson::new(&place, &survey);
         let text = text(&report, &survey).join("\n");
         assert!(text.contains("part          slc-1gbit, erase blocks 10 to 99\n"), "{text}");

@@ -16,7 +16,7 @@ use crate::{host, output, size};
 /// Make a volume larger or smaller
 ///
 /// Larger: an image that is not mounted, or a mounted volume. Smaller: only while it is not
-/// mounted; data behind the new end is moved first. A power cut at any moment leaves the old size
+/// mounted; data past the new end is moved first. A power cut at any moment leaves the old size
 /// or the new one, and every file. An image file gets the size of the volume. On a block device,
 /// make the partition larger before, or smaller afterwards.
 #[derive(Debug, clap::Args)]
@@ -165,7 +165,7 @@ fn shrink(args: &Args, image: Image, path: &Path, old: u64, target: Attempt) -> 
                         );
                     }
                     Error::Busy => {
-                        failure.what = "a snapshot holds blocks behind the new end".into();
+                        failure.what = "a snapshot holds blocks past the new end".into();
                         failure.advice =
                             "nothing was changed; delete snapshots first, or ask for more".into();
                     }

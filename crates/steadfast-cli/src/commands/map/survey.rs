@@ -360,9 +360,9 @@ mod tests {
         let mut parts = Vec::new();
         let run = BlockRun { start: BlockAddress(5), count: 20 };
         spread(run, 8, 3, |cell, blocks| parts.push((cell, blocks)));
-        assert_eq!(parts, [(0, 3), (1, 8), (2, 8)], "what lies behind the last cell is left out");
+        assert_eq!(parts, [(0, 3), (1, 8), (2, 8)], "what lies past the last cell is left out");
         spread(BlockRun { start: BlockAddress(u64::MAX), count: 9 }, 1, 3, |_, _| {
-            panic!("behind the end")
+            panic!("past the end")
         });
     }
 

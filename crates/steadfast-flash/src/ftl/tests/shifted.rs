@@ -203,7 +203,7 @@ impl Nand for Failing {
 }
 
 #[test]
-fn a_block_that_fails_in_the_first_mount_is_marked_behind_the_anchors() {
+fn a_block_that_fails_in_the_first_mount_is_marked_after_the_anchors() {
     let part = small(Pairing::None, BLOCKS);
     let (image, oracle) = image(&part);
     let bad = BTreeSet::from([3, 9]);

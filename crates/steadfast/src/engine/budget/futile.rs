@@ -48,7 +48,7 @@ impl Shortage {
 /// A checkpoint that freed too little.
 #[derive(Debug, Clone, Copy)]
 struct Futile {
-    /// Blocks that there was room for behind it.
+    /// Blocks that there was room for after it.
     room: u64,
     /// Blocks that were wanted.
     blocks: u64,

@@ -80,7 +80,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut commit = self.commit.lock();
         self.ensure_writable()?;
         if self.lifecycle.is_held() && !planted(Sabotage::IgnoreHold) {
-            return if planted(Sabotage::HoldBehindPoint) { Ok(()) } else { held };
+            return if planted(Sabotage::HoldAfterPoint) { Ok(()) } else { held };
         }
         if commit.committed >= target && !self.parameters_changed() {
             return Ok(());

@@ -32,11 +32,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.lifecycle.check_not_held()?;
         // The state is entered first. A caller that saw the mask without the hold was accepted
         // before, and its change is in the transaction point.
-        if !planted(Sabotage::HoldBehindPoint) {
+        if !planted(Sabotage::HoldAfterPoint) {
             self.lifecycle.enter(Lifecycle::Held);
         }
         let result = self.ensure_writable().and_then(|()| self.commit_locked(&mut commit));
-        if planted(Sabotage::HoldBehindPoint) {
+        if planted(Sabotage::HoldAfterPoint) {
             self.lifecycle.enter(Lifecycle::Held);
         }
         if result.is_err() {

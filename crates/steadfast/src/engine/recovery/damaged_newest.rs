@@ -13,14 +13,14 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::log::{LogContent, Stranded, lsn_behind_the_past, stranded};
+use crate::log::{LogContent, Stranded, lsn_after_the_past, stranded};
 use crate::newer::NewerState;
 use crate::platform::Platform;
 use crate::tree::Store;
 use crate::types::{BlockAddress, Lsn};
 
-/// Bytes that are examined behind a log that ends in good order, so that opening takes a bounded
-/// time. Behind a record that a power cut may have interrupted the whole log is examined.
+/// Bytes that are examined after a log that ends in good order, so that opening takes a bounded
+/// time. After a record that a power cut may have interrupted the whole log is examined.
 const NEAR: u64 = 256 << 10;
 
 impl<M: Medium, P: Platform> Engine<M, P> {
@@ -33,7 +33,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     #[inline(never)]
     pub(crate) fn give_up_newer(&self) -> Result<()> {
         self.replay_overlay()?;
-        let lsn = lsn_behind_the_past(&self.store.device.medium, &self.store.device.superblock)?;
+        let lsn = lsn_after_the_past(&self.store.device.medium, &self.store.device.superblock)?;
         {
             let mut working = self.working.lock();
             working.log.pass(lsn);

@@ -1,4 +1,4 @@
-//! Opening. It reads the superblock, the metaroots and the bounded intent log with what is behind
+//! Opening. It reads the superblock, the metaroots and the bounded intent log with what is after
 //! its end. It reads the data of the last record if that must be checked (4 MiB at
 //! most). Without a log to replay it reads the key of the newest snapshot. The log is put into the
 //! tree [when that is needed](crate::engine::recovery::overlay).

@@ -104,12 +104,12 @@ pub(in crate::engine) fn dead_list_puts<M: Medium, P: Platform>(
         // ones.
         let mut list = decode_dead_list(&value, |run| store.device.contains(run))?;
         let room = limit.saturating_sub(list.len()).min(rest.len());
-        let (here, behind) = rest.split_at(room);
+        let (here, after) = rest.split_at(room);
         if !here.is_empty() {
             memory::extend(&mut list, here)?;
             memory::push(&mut puts, (newest, encode_dead_list(&list)?))?;
         }
-        rest = behind;
+        rest = after;
         key = newest.successor().unwrap_or(last);
     }
     for part in rest.chunks(limit) {

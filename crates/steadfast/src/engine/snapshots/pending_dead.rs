@@ -39,18 +39,18 @@ impl PendingDead {
         let new = DeadEntry { run, birth };
         let before = at.checked_sub(1).filter(|before| joins(&self.runs[*before], &new));
         let Some(before) = before else {
-            match self.runs.get_mut(at).filter(|behind| joins(&new, behind)) {
-                Some(behind) => {
-                    behind.run = BlockRun { start: run.start, count: run.count + behind.run.count }
+            match self.runs.get_mut(at).filter(|next| joins(&new, next)) {
+                Some(next) => {
+                    next.run = BlockRun { start: run.start, count: run.count + next.run.count }
                 }
                 None => self.runs.insert(at, new),
             }
             return;
         };
         self.runs[before].run.count += run.count;
-        if self.runs.get(at).is_some_and(|behind| joins(&self.runs[before], behind)) {
-            let behind = self.runs.remove(at);
-            self.runs[before].run.count += behind.run.count;
+        if self.runs.get(at).is_some_and(|next| joins(&self.runs[before], next)) {
+            let next = self.runs.remove(at);
+            self.runs[before].run.count += next.run.count;
         }
     }
 

@@ -43,7 +43,7 @@ fn overwriting_one_file_for_ever_does_not_use_up_the_volume() {
     }
 }
 
-/// In a full log the place behind the last record is that of the first. The mount destroys what a
+/// In a full log the place after the last record is that of the first. The mount destroys what a
 /// power cut has left of a record in the last group, and nothing else.
 #[test]
 fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
@@ -63,7 +63,7 @@ fn the_first_record_of_a_full_log_survives_the_remains_of_the_last() {
         let found = log::scan(&volume.engine.store, durable.log, durable.generation).unwrap();
         let last = found.places().last().unwrap();
         let full = found.blocks == volume.engine.working.lock().log.blocks();
-        // Its newest record extends behind the part torn below.
+        // Its newest record extends past the part torn below.
         if full && last.index > 1 && last.payload > 512 {
             break last;
         }

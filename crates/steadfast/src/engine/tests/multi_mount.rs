@@ -187,7 +187,7 @@ fn a_trim_looks_before_it_discards() {
     assert!(found.iter().all(|byte| *byte == 7));
 }
 
-/// A later writer continues behind the records that it has found, while the first writer still
+/// A later writer continues after the records that it has found, while the first writer still
 /// changes them. At most one of the two goes on, and what that one acknowledges is there.
 #[test]
 fn of_two_that_take_turns_one_goes_on() {

@@ -60,7 +60,7 @@ fn unreadable_data_of_the_last_record_counts_as_interrupted_at_opening_only() {
     assert_eq!(volume.lookup(InodeNumber::ROOT, b"file").err(), Some(Error::NotFound));
 }
 
-/// A power cut can leave the padding behind a record or a metaroot unreadable, and a second power
+/// A power cut can leave the padding after a record or a metaroot unreadable, and a second power
 /// cut can make it readable again. The padding must not decide whether they count; otherwise a
 /// state that recovery skipped would come back.
 #[test]
@@ -88,8 +88,8 @@ fn unreadable_padding_decides_nothing() {
     drop(volume);
     let structure = (STRUCTURE_SIZE as u64).next_multiple_of(unit);
     // Both copies of a slot; otherwise the good copy would answer for the bad one.
-    let behind = |offset: u64| offset + structure..offset + superblock.cell_size();
-    let slots = [0, 1].map(|slot| superblock.metaroot_offsets(slot).map(behind).to_vec());
+    let after = |offset: u64| offset + structure..offset + superblock.cell_size();
+    let slots = [0, 1].map(|slot| superblock.metaroot_offsets(slot).map(after).to_vec());
     let last = record + block - unit..record + block;
     for padding in slots.into_iter().chain([vec![last]]) {
         for bytes in &padding {

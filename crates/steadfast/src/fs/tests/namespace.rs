@@ -336,13 +336,13 @@ impl World {
     }
 
     fn reclaim(&self) {
-        let mut behind = 0;
-        while let Some(inode) = orphan::following(&self.keyspace, behind).unwrap() {
+        let mut after = 0;
+        while let Some(inode) = orphan::following(&self.keyspace, after).unwrap() {
             let acquired = self.model.acquired.contains(&inode);
             let progress =
                 self.run(|tx| orphan::delete_step(tx, &self.parameters, inode, acquired)).unwrap();
             if progress != Progress::More {
-                behind = inode.0;
+                after = inode.0;
             }
         }
     }

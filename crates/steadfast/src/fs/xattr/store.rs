@@ -47,7 +47,7 @@ fn slot_suffix(name: &[u8], parameters: &Parameters, probe: u64) -> u64 {
     hash << HASH_SHIFT | probe << PROBE_SHIFT
 }
 
-/// An attribute as it is stored: name and value joined, behind the header.
+/// An attribute as it is stored: name and value joined, after the header.
 pub(crate) struct Stored {
     bytes: Vec<u8>,
     name_len: usize,

@@ -113,7 +113,7 @@ pub(super) fn check_log<M: Medium, P: Platform>(
     if let Some(error) = found.unreadable {
         let block = BlockAddress(region.start.0 + found.end.block);
         let text = format!(
-            "the intent log cannot be read behind record {}: a transaction point that a power cut interrupted, or one that \
+            "the intent log cannot be read after record {}: a transaction point that a power cut interrupted, or one that \
              is lost ({})",
             found.end.lsn.0,
             reason(&error)

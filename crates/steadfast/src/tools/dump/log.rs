@@ -34,7 +34,7 @@ pub fn log<M: Medium, P: Platform>(
     let found = scan(store, metaroot.log, metaroot.generation)?;
     if lsn.is_none() {
         lines(format!(
-            "{} records in {} of {} blocks behind generation {}",
+            "{} records in {} of {} blocks after generation {}",
             found.len(),
             found.blocks,
             superblock.log.count,
@@ -75,7 +75,7 @@ pub fn log<M: Medium, P: Platform>(
         }
     }
     if lsn.is_none() && found.unfinished {
-        lines("behind them: what a power cut has left of a record that does not count".into());
+        lines("after them: what a power cut has left of a record that does not count".into());
     }
     if any { Ok(()) } else { Err(Error::NotFound) }
 }

@@ -104,7 +104,7 @@ fn show(metaroot: &Metaroot, lines: &mut Lines<'_>) {
     row(
         "log",
         format!(
-            "record {} at log block {}, epoch {}, behind digest {}",
+            "record {} at log block {}, epoch {}, after digest {}",
             metaroot.log.lsn.0,
             metaroot.log.block,
             metaroot.log.epoch,

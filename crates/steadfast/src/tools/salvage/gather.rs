@@ -206,7 +206,7 @@ impl<'m, M: Medium, P: Platform> Salvage<'m, M, P> {
         let result = scan(store, metaroot.log, metaroot.generation).and_then(|found| {
             if let Some(error) = found.unreadable {
                 self.notes.push(format!(
-                    "the intent log cannot be read behind record {} ({error}): what was committed last may be missing",
+                    "the intent log cannot be read after record {} ({error}): what was committed last may be missing",
                     found.end.lsn.0
                 ));
             }

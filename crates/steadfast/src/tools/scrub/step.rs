@@ -112,10 +112,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             return Ok(0);
         };
         let mut read = 0;
-        let (leaf, behind) = self.visit(&root, &prefix, scrub, &mut read)?;
+        let (leaf, after) = self.visit(&root, &prefix, scrub, &mut read)?;
         let piece = leaf.and_then(|leaf| self.next_piece(&leaf, scrub));
         let Some(piece) = piece else {
-            scrub.go_on(behind);
+            scrub.go_on(after);
             return Ok(read);
         };
         // From here on the volume may change; the blocks keep their content.
@@ -146,20 +146,20 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         scrub: &mut Scrub,
         read: &mut u64,
     ) -> Result<(Option<Arc<Node>>, Option<Key>)> {
-        let (mut pointer, mut level, mut behind) = (root.pointer, root.level(), None);
+        let (mut pointer, mut level, mut after) = (root.pointer, root.level(), None);
         loop {
             if pointer.generation <= scrub.bound {
-                return Ok((None, behind));
+                return Ok((None, after));
             }
             let Some(node) = self.scrub_node(&pointer, level, prefix, scrub, read)? else {
-                return Ok((None, behind));
+                return Ok((None, after));
             };
             if level == 0 {
-                return Ok((Some(node), behind));
+                return Ok((Some(node), after));
             }
             let index = node.child_index(&scrub.key);
             if index + 1 < node.count() {
-                behind = Some(node.key(index + 1));
+                after = Some(node.key(index + 1));
             }
             pointer = node.child(index);
             level -= 1;

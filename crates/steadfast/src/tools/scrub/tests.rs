@@ -313,7 +313,7 @@ fn volumes_of_another_size_are_scrubbed_to_their_new_end() {
     }
 }
 
-/// The same with snapshots. A snapshot keeps a volume from shrinking only if it holds blocks behind
+/// The same with snapshots. A snapshot keeps a volume from shrinking only if it holds blocks past
 /// the new end.
 #[test]
 fn snapshots_of_a_volume_of_another_size_are_scrubbed() {

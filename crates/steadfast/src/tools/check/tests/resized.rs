@@ -125,7 +125,7 @@ fn a_damaged_superblock_is_no_loss_inside_a_larger_medium() {
                 .entries()
                 .iter()
                 .any(|entry| entry.path.last().is_some_and(|last| last == lost));
-            assert!(has, "{what}: {name} without what was removed behind it");
+            assert!(has, "{what}: {name} without what was removed after it");
         }
         let gone = Salvage::gather_snapshot(&medium, &TestPlatform, "none", &mut |_| {});
         assert_eq!(gone.err(), Some(crate::Error::NotFound));

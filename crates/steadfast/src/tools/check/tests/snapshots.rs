@@ -177,7 +177,7 @@ fn damage_inside_a_snapshot_names_it_and_the_path() {
 /// With records in the log too, damage to data of a snapshot is found. The data may be only in a
 /// snapshot, or also in the checkpointed tree and freed by the records, or still live.
 #[test]
-fn damage_to_data_of_snapshots_is_found_behind_a_log() {
+fn damage_to_data_of_snapshots_is_found_after_a_log() {
     for victim in [&b"b"[..], b"a", b"c"] {
         let (medium, volume) = with_snapshots();
         let block = block_of_data(&volume, "one", victim);
