@@ -1,4 +1,4 @@
-//! `steadfast snapshot`: frozen states of the whole volume.
+//! `steadfast snapshot`: read-only states of the whole volume.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -52,7 +52,7 @@ pub struct Log {
     /// Blocks of records that the newest checkpoint does not cover.
     used: u64,
     /// Blocks of records that the frozen state covers; free after it is durable.
-    frozen: u64,
+    covered: u64,
     /// The medium's atomic unit is no longer than a block, so writing a block leaves its neighbour
     /// intact.
     may_group: bool,
@@ -68,7 +68,7 @@ impl Log {
             block_size: u64::from(superblock.block_size),
             position,
             used,
-            frozen: 0,
+            covered: 0,
             may_group: atomic_unit <= superblock.block_size,
             group: None,
         }
@@ -165,28 +165,28 @@ impl Log {
     }
 
     /// The frozen state covers everything so far.
-    pub fn freeze(&mut self) {
+    pub fn cover(&mut self) {
         self.group = None;
-        self.frozen = self.used;
+        self.covered = self.used;
     }
 
     /// The frozen state is durable, so its records are no longer needed. A medium that wants
     /// discards gets one. A discard is advice: its failure loses nothing.
     pub fn release_checkpointed<M: Medium, P: Platform>(&mut self, store: &Store<M, P>) {
-        if store.device.medium.wants_discards() && self.frozen > 0 {
+        if store.device.medium.wants_discards() && self.covered > 0 {
             let first = (self.position.block + self.region.count - self.used) % self.region.count;
-            let head = self.frozen.min(self.region.count - first);
+            let head = self.covered.min(self.region.count - first);
             let discard = |block: u64, count: u64| {
                 let offset = (self.region.start.0 + block) * self.block_size;
                 let _ = store.device.medium.discard(offset, count * self.block_size);
             };
             discard(first, head);
-            if head < self.frozen {
-                discard(0, self.frozen - head);
+            if head < self.covered {
+                discard(0, self.covered - head);
             }
         }
-        self.used -= self.frozen;
-        self.frozen = 0;
+        self.used -= self.covered;
+        self.covered = 0;
     }
 }
 

@@ -1,8 +1,8 @@
 //! Cached nodes, found by the block of their first copy.
 //!
 //! Clean nodes are evicted when room is needed (second chance, a clock). Dirty nodes (changed, not
-//! yet written) and frozen ones (sealed, being written) stay. The volume writes them out before
-//! they take more than their share.
+//! yet written) and sealed ones (being written) stay. The volume writes them out before they take
+//! more than their share.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ const CLOCK_STEPS: usize = 128;
 pub(super) enum State {
     Clean,
     Dirty,
-    Frozen,
+    Sealed,
 }
 
 struct CachedNode {

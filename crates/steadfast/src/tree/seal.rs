@@ -36,8 +36,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 
     /// Seals every dirty node below `root`, fills in the root's checksum and returns the nodes,
-    /// children before parents. The nodes stay in memory (frozen) until
-    /// [`set_clean`](Self::set_clean).
+    /// children before parents. The nodes stay in memory until [`set_clean`](Self::set_clean).
     pub fn seal(&self, root: &mut Root, room: Vec<SealedNode>) -> Result<Vec<SealedNode>> {
         let mut sealed = room;
         if self.is_dirty(root.pointer.addresses[0]) {
@@ -68,7 +67,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
         self.change(&pointer, level, Node::tidy)?;
         let lost =
             Error::CorruptMetadata { address: pointer.addresses[0], reason: "dirty node lost" };
-        let node = self.freeze(pointer.addresses[0]).ok_or(lost)?;
+        let node = self.set_sealed(pointer.addresses[0]).ok_or(lost)?;
         let pointer = NodePointer { digest: digest_of(self.device.crc(node.bytes())), ..pointer };
         memory::push(sealed, SealedNode { pointer, node })?;
         Ok(pointer)

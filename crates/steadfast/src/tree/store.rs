@@ -304,7 +304,7 @@ impl<M: Medium, P: Platform> Store<M, P> {
     pub fn sealed(&self, pointer: &NodePointer) -> Option<SealedNode> {
         let mut cache = self.cache.lock();
         let address = pointer.addresses[0].0;
-        let is_sealed = cache.state(address) == Some(State::Frozen);
+        let is_sealed = cache.state(address) == Some(State::Sealed);
         let node = cache.get(address).filter(|_| is_sealed)?.clone();
         Some(SealedNode { pointer: *pointer, node })
     }
@@ -315,10 +315,10 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 
     /// Makes the bytes of a dirty node final until it has been written.
-    pub(super) fn freeze(&self, address: BlockAddress) -> Option<Arc<Node>> {
+    pub(super) fn set_sealed(&self, address: BlockAddress) -> Option<Arc<Node>> {
         let mut cache = self.cache.lock();
         let node = cache.get(address.0).cloned();
-        cache.set_state(address.0, State::Frozen);
+        cache.set_state(address.0, State::Sealed);
         node
     }
 

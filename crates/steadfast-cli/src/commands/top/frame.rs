@@ -70,7 +70,7 @@ pub enum Window {
 pub struct View {
     /// The page.
     pub page: TopPage,
-    /// The display is frozen.
+    /// The display is paused.
     pub paused: bool,
     /// Seconds since the daemon's last answer, if it does not answer.
     pub silent: Option<u64>,

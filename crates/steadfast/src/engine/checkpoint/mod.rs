@@ -79,7 +79,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.generation = Generation(working.generation.0 + 1);
         working.parameters_changed = false;
         working.space.freeze();
-        working.log.freeze();
+        working.log.cover();
         Ok(())
     }
 

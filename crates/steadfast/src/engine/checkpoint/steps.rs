@@ -6,9 +6,9 @@
 //! - the last step writes no nodes: flush, metaroot, flush, second copy of the metaroot. It comes
 //!   after all nodes have been written, so the metaroot never names a node that a power cut can
 //!   take away;
-//! - a frozen node is not changed any more, and its blocks are not reused before a later checkpoint
-//!   is durable. So it counts as clean as soon as it is written. Its memory can be freed although
-//!   nothing durable names it yet;
+//! - a node of the frozen state does not change any more, and its blocks are not reused before a
+//!   later checkpoint is durable. So it counts as clean as soon as it is written. Its memory can be
+//!   freed although nothing durable names it yet;
 //! - a step ends when the medium's own upkeep (garbage collection) exceeds the bytes that the step
 //!   may write.
 
