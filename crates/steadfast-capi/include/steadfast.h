@@ -673,7 +673,7 @@ int64_t sf_seek(struct sf_file *file, int64_t offset, int whence);
 // Sets the size of a file. A smaller size cuts the file; a larger size adds a hole.
 int sf_file_truncate(struct sf_file *file, int64_t size);
 
-// Reserves space for a range, so that writes to it do not run out of space. `flags`: 0,
+// Allocates space for a range, so that writes to it do not run out of space. `flags`: 0,
 // SF_KEEP_SIZE, or SF_PUNCH_HOLE.
 int sf_allocate(struct sf_file *file, int64_t offset, int64_t length, uint32_t flags);
 

@@ -329,7 +329,7 @@ pub unsafe extern "C" fn sf_file_truncate(file: *mut sf_file, size: i64) -> c_in
     })
 }
 
-/// Reserves space for a range, so that writes to it do not run out of space. `flags`: 0,
+/// Allocates space for a range, so that writes to it do not run out of space. `flags`: 0,
 /// SF_KEEP_SIZE, or SF_PUNCH_HOLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sf_allocate(

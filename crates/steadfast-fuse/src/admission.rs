@@ -14,8 +14,8 @@
 //!   daemon gives the kernel no valid attributes of files that are open for writing. That GETATTR
 //!   is the *admission* of one write, and write(2) returns its result.
 //!
-//! An admission reserves one `unit` of room, because GETATTR does not contain the length of the
-//! write. If the reserved units would exceed the room, the control thread pulls the files that have
+//! An admission gives one `unit` of room, because GETATTR does not contain the length of the
+//! write. If the given units would exceed the room, the control thread pulls the files that have
 //! units. Then the room is known exactly again.
 //!
 //! A file that is emptied and filled again, as a shell does with `>`, must not stay empty. So files
@@ -117,7 +117,7 @@ enum Seen {
     Growing,
 }
 
-/// Units that are reserved near a full volume.
+/// Units that are given near a full volume.
 #[derive(Debug, Default)]
 struct Units {
     given: u64,
@@ -329,7 +329,7 @@ impl Admission {
         };
         files.into_iter().for_each(|file| around.pull(file));
         // Subtract the units only after the pull: until then the pulled pages still need the
-        // room. Workers may have reserved further units in the meantime.
+        // room. Workers may have given further units in the meantime.
         {
             let mut units = self.units();
             units.given = units.given.saturating_sub(given);
@@ -369,7 +369,7 @@ impl Admission {
         Ok(shares)
     }
 
-    /// Reserves a unit of room, if one is left beside `left` bytes.
+    /// Gives a unit of room, if one is left beside `left` bytes.
     fn take(&self, nodeid: u64, around: &impl Surroundings, left: u64) -> bool {
         // The room must be read while the units are locked.
         let mut units = self.units();

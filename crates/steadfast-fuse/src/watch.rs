@@ -163,7 +163,7 @@ pub fn map_space(
     for (cell, more) in cells.iter_mut().zip(&argument.cells) {
         cell.used += more[0];
         cell.almost_free += more[1];
-        cell.reserved += more[2];
+        cell.unpublished += more[2];
     }
     Ok((argument.next != END).then_some(argument.next))
 }
@@ -237,7 +237,7 @@ pub struct StatusArgument {
     pub blocks_data: u64,
     pub blocks_snapshots: u64,
     pub blocks_almost_free: u64,
-    pub blocks_reserved: u64,
+    pub blocks_unpublished: u64,
     pub blocks_free: u64,
     pub cache_nodes: u64,
     pub cache_pinned: u64,
@@ -320,7 +320,7 @@ pub struct MapSpaceArgument {
     pub count: u64,
     /// Out: the block to continue from; `u64::MAX` at the end.
     pub next: u64,
-    /// Out: used, almost free and reserved blocks of each cell, to be added to those of earlier
+    /// Out: used, almost free and unpublished blocks of each cell, to be added to those of earlier
     /// steps.
     pub cells: [[u64; 3]; MAP_CELLS],
 }
@@ -389,7 +389,7 @@ impl From<&Status> for StatusArgument {
             blocks_data: space.data,
             blocks_snapshots: space.snapshots,
             blocks_almost_free: space.almost_free,
-            blocks_reserved: space.reserved,
+            blocks_unpublished: space.unpublished,
             blocks_free: space.free,
             cache_nodes: cache.nodes as u64,
             cache_pinned: cache.dirty as u64,
@@ -454,7 +454,7 @@ impl From<&StatusArgument> for Status {
                     data: argument.blocks_data,
                     snapshots: argument.blocks_snapshots,
                     almost_free: argument.blocks_almost_free,
-                    reserved: argument.blocks_reserved,
+                    unpublished: argument.blocks_unpublished,
                     free: argument.blocks_free,
                 },
                 reserve_blocks: argument.reserve_blocks,
@@ -536,7 +536,7 @@ pub(crate) fn answer_space<M: Medium + 'static, P: Platform + Clone + 'static>(
         map::space(volume, from, start, wanted.cell_blocks, &mut cells[..count], MAP_GROUPS)?;
     Ok(MapSpaceArgument {
         next: next.unwrap_or(END),
-        cells: cells.map(|cell| [cell.used, cell.almost_free, cell.reserved]),
+        cells: cells.map(|cell| [cell.used, cell.almost_free, cell.unpublished]),
         ..*wanted
     })
 }

@@ -201,17 +201,18 @@ impl<'w, S: Subject> Session<'w, S> {
         {
             return Err(format!("statistics contradict themselves: {statistics:?}"));
         }
-        self.check_nothing_reserved()
+        self.check_nothing_unpublished()
     }
 
-    /// Checks that no block is reserved between two operations.
-    pub(crate) fn check_nothing_reserved(&self) -> Result<(), String> {
+    /// Checks that no block is unpublished between two operations.
+    pub(crate) fn check_nothing_unpublished(&self) -> Result<(), String> {
         // This call may fail too if the medium fails.
-        let reserved = self.subject.statistics().map_or(0, |statistics| statistics.blocks_reserved);
-        if reserved == 0 {
+        let unpublished =
+            self.subject.statistics().map_or(0, |statistics| statistics.blocks_unpublished);
+        if unpublished == 0 {
             Ok(())
         } else {
-            Err(format!("{reserved} blocks are reserved and nothing is written"))
+            Err(format!("{unpublished} blocks are unpublished and nothing is written"))
         }
     }
 

@@ -55,7 +55,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 36] = [
     (Sabotage::HoleTakesLastByte, 20),
     (Sabotage::TruncationEndsOrphan, 20),
     (Sabotage::NameEndsTruncation, 40),
-    (Sabotage::KeepReserved, 40),
+    (Sabotage::KeepUnpublished, 40),
     (Sabotage::KeepFingers, 10),
     (Sabotage::OverfillLeaf, 10),
     (Sabotage::RemoveAtHole, 20),
@@ -401,18 +401,18 @@ fn points_in_vain_are_counted() {
     assert!(in_vain >= 100, "{in_vain}");
 }
 
-/// Blocks that are still reserved after a write that ran out of space halfway.
-fn reserved_by_nobody() -> u64 {
+/// Blocks that are still unpublished after a write that ran out of space halfway.
+fn unpublished_by_nothing() -> u64 {
     let (volume, inode) = full();
     let change = SetAttributes { size: Some(3_500_000), ..SetAttributes::default() };
     volume.set_attributes(inode, &change).expect("shorter");
     volume.checkpoint().expect("a checkpoint");
     assert_eq!(volume.append(inode, &vec![2; 1 << 20], false).err(), Some(Error::NoSpace));
-    volume.statistics().expect("statistics").blocks_reserved
+    volume.statistics().expect("statistics").blocks_unpublished
 }
 
 #[test]
-fn what_is_reserved_by_nobody_is_counted() {
-    assert_eq!(reserved_by_nobody(), 0);
-    assert!(with(Sabotage::KeepReserved, reserved_by_nobody) > 100);
+fn blocks_that_stay_unpublished_are_counted() {
+    assert_eq!(unpublished_by_nothing(), 0);
+    assert!(with(Sabotage::KeepUnpublished, unpublished_by_nothing) > 100);
 }

@@ -24,7 +24,7 @@ pub enum Sabotage {
     SkipFlushOfData,
     /// Freed blocks are reused before the next checkpoint is durable.
     ReuseFreedBlocks,
-    /// A block that waits to be discarded is discarded although it has been reserved again.
+    /// A block that waits to be discarded is discarded although it has been allocated again.
     DiscardGivenOut,
     /// A trim discards blocks that only the last checkpointed state uses.
     TrimDurable,
@@ -93,8 +93,8 @@ pub enum Sabotage {
     /// A new volume erases the first block of its log and begins with the first LSN, whatever an
     /// earlier volume has left.
     FormatKeepsRecords,
-    /// A write that finds no space keeps the blocks that it has reserved.
-    KeepReserved,
+    /// A write that finds no space keeps the blocks that it has allocated.
+    KeepUnpublished,
     /// An operation without space sets a transaction point whenever blocks were freed, whether it
     /// then fits or not.
     PointsInVain,

@@ -109,7 +109,7 @@ pub fn statistics_live(live: &Live) -> Outcome<Statistics> {
         blocks: values.f_blocks,
         blocks_free: values.f_bfree,
         blocks_available: values.f_bavail,
-        blocks_reserved: 0,
+        blocks_unpublished: 0,
         blocks_snapshots: 0,
         blocks_almost_free: 0,
         inodes: values.f_files.saturating_sub(values.f_ffree),

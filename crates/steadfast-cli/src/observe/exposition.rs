@@ -91,7 +91,7 @@ pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> 
         ("metadata", space.metadata),
         ("snapshots", space.snapshots),
         ("almost_free", space.almost_free),
-        ("reserved", space.reserved),
+        ("reserved", space.unpublished),
         ("log", space.log),
         ("fixed", space.fixed),
         ("free", space.free),

@@ -54,7 +54,7 @@ pub mod fixture {
             data: 9000,
             snapshots: 5,
             almost_free: 77,
-            reserved: 2,
+            unpublished: 2,
             free: 20_000,
         };
         Snapshot {

@@ -92,7 +92,7 @@ pub struct State {
     pub chain: Vec<u32>,
     /// Frontiers of the streams: host, moved, structures, second copies, hot data of the host.
     pub frontiers: [Frontier; STREAMS],
-    /// Free blocks reserved for a recovery.
+    /// Free blocks kept for a recovery.
     pub kept: Vec<u32>,
     /// Pages of the directory.
     pub directory: Vec<u32>,

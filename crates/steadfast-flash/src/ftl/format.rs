@@ -82,7 +82,7 @@ pub(super) fn make_with<N: Nand>(
     }
     let Some(slot) = first else { return Err(FlashError::WornOut) };
     ftl.journal.ring = (slot, 0);
-    ftl.journal.next_block = ftl.reserve_journal_block()?;
+    ftl.journal.next_block = ftl.take_journal_block()?;
     ftl.table.dirty.extend((0..layout.table_pages).map(|page| page * layout.words));
     ftl.write_structures()?;
     debug_assert!(ftl.table.pages.iter().all(|page| *page != UNMAPPED));

@@ -18,7 +18,7 @@ use crate::nand::{Nand, NandError};
 /// Free blocks whose entries are in every journal page, so that a recovery has some without reading
 /// the block table.
 const SPARES_NAMED: usize = 6;
-/// Blocks reserved for recoveries.
+/// Blocks kept for recoveries.
 const KEPT: usize = 3;
 
 impl<N: Nand> Ftl<N> {
@@ -119,7 +119,7 @@ impl<N: Nand> Ftl<N> {
             self.write_anchor()?;
         }
         self.promote()?;
-        // A session that began with few free blocks reserved too few for the next recovery.
+        // A session that began with few free blocks kept too few for the next recovery.
         while self.kept.len() < KEPT
             && self.free.len() > self.layout.reserve as usize
             && let Some((_, block)) = self.free.pop_first()
@@ -142,7 +142,7 @@ impl<N: Nand> Ftl<N> {
         self.journal.since_anchor += 1;
         (self.journal.block, self.journal.page) = (block, 0);
         self.journal.previous = self.journal.first;
-        self.journal.next_block = self.reserve_journal_block()?;
+        self.journal.next_block = self.take_journal_block()?;
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl<N: Nand> Ftl<N> {
 
     /// Takes the block that follows the present journal block. It is erased when the journal
     /// reaches it.
-    pub(super) fn reserve_journal_block(&mut self) -> Result<u32> {
+    pub(super) fn take_journal_block(&mut self) -> Result<u32> {
         while self.free.len() < 2
             && let Some(page) = self.table.first_unknown_page()
         {
@@ -227,7 +227,7 @@ impl<N: Nand> Ftl<N> {
         Ok(())
     }
 
-    /// Exchanges reserved blocks that are worn much less than the free ones.
+    /// Exchanges kept blocks that are worn much less than the free ones.
     fn rotate_kept(&mut self) -> Result<()> {
         for at in 0..self.kept.len() {
             let Some(block) = self.kept.get(at).copied() else { break };
@@ -270,7 +270,7 @@ impl<N: Nand> Ftl<N> {
             self.kept.push(block);
         }
         self.write_journal(0)?;
-        // Blocks reserved earlier and not used are free now.
+        // Blocks kept earlier and not used are free now.
         for block in core::mem::take(&mut self.kept_before) {
             let info = self.block(block)?;
             self.free.insert((info.erases, block));

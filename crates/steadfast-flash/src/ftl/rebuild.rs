@@ -64,7 +64,7 @@ pub fn rebuild<N: Nand>(nand: N) -> Result<(Ftl<N>, RebuildReport)> {
     ftl.journal.ring = (scan.slot, ftl.geometry.pages_per_block);
     ftl.journal.first = tag.sequence;
     let unstable = ftl.enter_blocks(&scan, tag.sequence);
-    ftl.journal.next_block = ftl.reserve_journal_block()?;
+    ftl.journal.next_block = ftl.take_journal_block()?;
     ftl.table.dirty.extend((0..layout.table_pages).map(|page| page * layout.words));
     for id in 0..layout.map_pages {
         for logical in id * layout.words..((id + 1) * layout.words).min(layout.user_pages) {

@@ -210,7 +210,7 @@ pub struct Ftl<N> {
     /// page may be readable only sometimes. All blocks that it names must keep their contents, even
     /// if a recovery has begun without it.
     pub(super) kept: Vec<u32>,
-    /// The reserved blocks of the found state, until this session has a journal page.
+    /// The kept blocks of the found state, until this session has a journal page.
     pub(super) kept_before: Vec<u32>,
     /// Blocks that become free, each with the number of journal pages of this session that must be
     /// written first.

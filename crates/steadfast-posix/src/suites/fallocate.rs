@@ -17,13 +17,13 @@ pub fn add(list: &mut List) {
         expected.resize(10_000, 0);
         same("content", get("f")?, expected)
     });
-    list.add("reserves-blocks", || {
+    list.add("allocates-blocks", || {
         let f = create("f")?;
         try_allocate(&f, 0, 0, 4 << 20)?;
         rustix::fs::fsync(&f)?;
         holds(fstat(&f)?.st_blocks as u64 >= (4 << 20) / 512, "blocks are allocated")
     });
-    list.add("keep-size-reserves-only", || {
+    list.add("keep-size-allocates-only", || {
         let f = create("f")?;
         write_all(&f, b"abc")?;
         try_allocate(&f, KEEP, 0, 1 << 20)?;

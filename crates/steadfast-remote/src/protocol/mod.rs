@@ -6,7 +6,7 @@
 //!
 //! Invariants: every parser takes a slice and returns a value or a [`ProtocolError`]. It never
 //! panics, and allocates nothing by an unchecked length. Lengths are bounded by
-//! [`OPTION_BYTES_MAX`] and [`REQUEST_BYTES_MAX`] before memory is reserved for them.
+//! [`OPTION_BYTES_MAX`] and [`REQUEST_BYTES_MAX`] before memory is allocated for them.
 
 mod negotiation;
 mod reply;

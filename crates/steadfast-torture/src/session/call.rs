@@ -166,7 +166,7 @@ impl<S: Subject> Session<'_, S> {
     fn check_no_space(&mut self, attempt: &Attempt<'_>) -> Result<(), String> {
         let Attempt { call, label, begun, mask, points, ref before } = *attempt;
         self.no_space += 1;
-        self.check_nothing_reserved()?;
+        self.check_nothing_unpublished()?;
         // If the mask forbids a commit on a full volume, "no space" tells the caller to commit or
         // roll back.
         let may_commit = mask.contains(TransactionMask::VOLUME_FULL);

@@ -36,8 +36,8 @@ pub struct SpaceUse {
     pub snapshots: u64,
     /// Freed, and reusable after the next durable checkpoint.
     pub almost_free: u64,
-    /// Reserved for operations in progress, and not yet part of any state.
-    pub reserved: u64,
+    /// Unpublished: allocated for operations in progress, and part of no state yet.
+    pub unpublished: u64,
     /// Can be allocated now.
     pub free: u64,
 }
@@ -51,7 +51,7 @@ impl SpaceUse {
             + self.data
             + self.snapshots
             + self.almost_free
-            + self.reserved
+            + self.unpublished
             + self.free
     }
 }
@@ -142,7 +142,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 data: space.used() - snapshots - metadata,
                 snapshots,
                 almost_free: space.almost_free(),
-                reserved: space.reserved(),
+                unpublished: space.unpublished(),
                 free: space.available(),
             },
             reserve_blocks: superblock.reserve_blocks,

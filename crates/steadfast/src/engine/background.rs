@@ -112,7 +112,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(super) fn discard_step(&self, bytes: u64) -> bool {
         let block_size = u64::from(self.store.device.superblock.block_size);
         let mut left = (bytes / block_size).max(1);
-        // Held throughout: these blocks must not be reserved meanwhile.
+        // Held throughout: these blocks must not be allocated meanwhile.
         let mut working = self.working.lock();
         let mut any = false;
         let upkeep = self.store.device.upkeep();

@@ -79,8 +79,8 @@ pub struct Statistics {
     pub blocks_snapshots: u64,
     /// Freed blocks that become reusable at the next durable checkpoint.
     pub blocks_almost_free: u64,
-    /// Blocks reserved for writes in progress, not yet part of any file; they count as free.
-    pub blocks_reserved: u64,
+    /// Unpublished blocks of writes in progress, part of no file yet; they count as free.
+    pub blocks_unpublished: u64,
     /// Inodes in use.
     pub inodes: u64,
     /// Longest name, bytes.
@@ -179,7 +179,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 .min(free),
             blocks_snapshots: working.snapshots.blocks,
             blocks_almost_free: working.space.almost_free(),
-            blocks_reserved: working.reserved_for_data(&self.store.device.superblock),
+            blocks_unpublished: working.unpublished_data(&self.store.device.superblock),
             inodes: working.inodes,
             name_max: self.name_max() as u32,
         })

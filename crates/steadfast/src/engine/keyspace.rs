@@ -82,10 +82,10 @@ pub trait Keyspace: KeyspaceRead {
     /// become visible as a whole. After a power cut all of them are there, or none.
     ///
     /// The engine follows [`Kind::Extent`](crate::format::key::Kind::Extent) values. Blocks that
-    /// appear in the batch change from reserved to used. Blocks that disappear are freed: reusable
-    /// after the next durable checkpoint, or at once if no commit record has them yet. Blocks that
-    /// only move from one key to another stay unchanged. Nothing becomes durable here: that is what
-    /// a transaction point does.
+    /// appear in the batch change from unpublished to used. Blocks that disappear are freed:
+    /// reusable after the next durable checkpoint, or at once if no commit record has them yet.
+    /// Blocks that only move from one key to another stay unchanged. Nothing becomes durable here:
+    /// that is what a transaction point does.
     ///
     /// # Errors
     /// `NoSpace` before anything has changed.

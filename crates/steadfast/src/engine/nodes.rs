@@ -23,7 +23,7 @@ impl Working {
     ) -> Result<()> {
         while (self.pool.len() as u64) < nodes {
             self.pool.reserve_addresses(nodes as usize)?;
-            let addresses = self.space.reserve_node(store, roots)?;
+            let addresses = self.space.allocate_node(store, roots)?;
             self.pool.add(addresses)?;
         }
         Ok(())

@@ -168,8 +168,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// Reserves blocks for data that only moves; such moves may use the reserve.
-    pub(crate) fn reserve_for_move(
+    /// Allocates blocks for data that only moves; such moves may use the reserve.
+    pub(crate) fn allocate_for_move(
         &self,
         blocks: u64,
         goal: Option<BlockAddress>,
@@ -192,7 +192,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if room == 0 {
             return Err(Error::NoSpace);
         }
-        working.space.reserve_data(&self.store, &roots, blocks.min(room), goal)
+        working.space.allocate_data(&self.store, &roots, blocks.min(room), goal)
     }
 }
 

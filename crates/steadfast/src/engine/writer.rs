@@ -41,11 +41,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(writer)
     }
 
-    /// Reserves up to `blocks` blocks near `goal` for data, as one run that may be shorter.
+    /// Allocates up to `blocks` blocks near `goal` for data, as one run that may be shorter.
     ///
     /// # Errors
     /// `NoSpace`; `ReadOnly`, `Poisoned`.
-    pub(crate) fn reserve(
+    pub(crate) fn allocate_blocks(
         &self,
         blocks: u64,
         goal: Option<BlockAddress>,
@@ -53,14 +53,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ) -> Result<BlockRun> {
         self.ensure_writable()?;
         self.watch.check_if_due(&self.store, &self.lifecycle)?;
-        self.reserve_in(&mut self.working.lock(), blocks, goal, class)
+        self.allocate_blocks_in(&mut self.working.lock(), blocks, goal, class)
     }
 
     pub(crate) fn release_blocks(&self, run: BlockRun) {
         self.working.lock().space.release(run);
     }
 
-    fn reserve_in(
+    fn allocate_blocks_in(
         &self,
         working: &mut Working,
         blocks: u64,
@@ -84,18 +84,18 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 if together { kept.div_ceil(self.store.device.superblock.node_cost()) } else { 0 },
             );
         }
-        match working.space.reserve_data(&self.store, &roots, blocks, goal) {
+        match working.space.allocate_data(&self.store, &roots, blocks, goal) {
             Err(Error::NoSpace) if together => {
-                self.reserve_before_nodes(working, &roots, blocks, goal, kept)
+                self.allocate_before_nodes(working, &roots, blocks, goal, kept)
             }
-            reserved => reserved,
+            allocated => allocated,
         }
     }
 
     /// For nodes that were set aside where data may go, while the free blocks lie where data may
-    /// not go. Reserves the data first and sets the nodes aside again after it. Without a place
-    /// for the nodes nothing is reserved.
-    fn reserve_before_nodes(
+    /// not go. Allocates the data first and sets the nodes aside again after it. Without a place
+    /// for the nodes nothing is allocated.
+    fn allocate_before_nodes(
         &self,
         working: &mut Working,
         roots: &Roots,
@@ -104,7 +104,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         kept: u64,
     ) -> Result<BlockRun> {
         working.empty_pool(&self.store);
-        let run = working.space.reserve_data(&self.store, roots, blocks, goal)?;
+        let run = working.space.allocate_data(&self.store, roots, blocks, goal)?;
         working.space.look_for_nodes_after_data();
         let has_budget = self.has_budget(working, roots, kept);
         if !matches!(has_budget, Ok(true)) {

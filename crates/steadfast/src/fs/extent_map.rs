@@ -216,14 +216,14 @@ mod tests {
         keyspace
     }
 
-    /// Writes extents for `index..index + blocks`, one for each reserved run.
+    /// Writes extents for `index..index + blocks`, one for each unpublished run.
     fn fill(keyspace: &MemoryKeyspace, index: u64, blocks: u64, unwritten: bool) {
         let parameters = Parameters::for_tests();
         let mut at = index;
         while at < index + blocks {
             let goal = preceding(keyspace, &parameters, INODE, at).unwrap();
             let goal = goal.map(|before| crate::types::BlockAddress(before.extent.run().end()));
-            let run = keyspace.reserve(index + blocks - at, goal);
+            let run = keyspace.allocate_blocks(index + blocks - at, goal);
             update(keyspace, SpaceClass::Normal, |tx| {
                 let mut inode = Inode::load(tx, INODE)?;
                 let mut extent = Extent::new_unwritten(run, tx.keyspace().generation())?;
@@ -308,6 +308,6 @@ mod tests {
         );
         punch(&keyspace, 0, u64::MAX);
         assert_eq!(extents(&keyspace), []);
-        assert_eq!(keyspace.blocks_reserved(), 0);
+        assert_eq!(keyspace.blocks_unpublished(), 0);
     }
 }

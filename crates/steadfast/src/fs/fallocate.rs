@@ -1,4 +1,4 @@
-//! fallocate: reserve space, punch holes, zero ranges.
+//! fallocate: allocate space, punch holes, zero ranges.
 //!
 //! Whole blocks are handled in the map, in bounded steps. The partial blocks at both ends of a
 //! punched or zeroed range are zeroed first. So an error for lack of space comes before anything
@@ -166,7 +166,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         goal: Option<BlockAddress>,
     ) -> Result<u64> {
         let want = (end - from).min(u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX));
-        let run = self.reserve(want, want, goal, SpaceClass::Normal)?;
+        let run = self.allocate_blocks(want, want, goal, SpaceClass::Normal)?;
         let mut parts = Parts::default();
         let part = NewRun { index: from, run, in_place: None, checksums: Checksums::default() };
         let end = from + run.count;

@@ -20,7 +20,7 @@ pub(crate) struct NewRun {
     /// Their addresses.
     pub run: BlockRun,
     /// Set if they belonged to an unwritten extent of the file and were written in place; otherwise
-    /// they are reserved.
+    /// they are allocated.
     pub in_place: Option<Generation>,
     /// Checksum of each granule; empty: unwritten.
     pub checksums: Checksums,

@@ -121,7 +121,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// The start of a free run for this many blocks, or of the longest run found near the place for
     /// new data.
     fn place_for(&self, blocks: u64) -> Result<Option<BlockAddress>> {
-        match self.reserve(blocks.max(1), 1, None, SpaceClass::Normal) {
+        match self.allocate_blocks(blocks.max(1), 1, None, SpaceClass::Normal) {
             Ok(run) => {
                 self.engine.release_blocks(run);
                 Ok(Some(run.start))
@@ -219,7 +219,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<Option<BlockAddress>> {
         let Some(first) = old.first() else { return Ok(None) };
         let blocks: u64 = old.iter().map(|mapped| u64::from(mapped.extent.length)).sum();
-        let runs = self.reserve_runs(blocks, goal, class)?;
+        let runs = self.allocate_runs(blocks, goal, class)?;
         let give_back =
             |runs: &[BlockRun]| runs.iter().for_each(|run| self.engine.release_blocks(*run));
         let parameters = self.parameters();
@@ -258,8 +258,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Reserves `blocks` blocks, in a few runs.
-    fn reserve_runs(
+    /// Allocates `blocks` blocks, in a few runs.
+    fn allocate_runs(
         &self,
         blocks: u64,
         goal: Option<BlockAddress>,
@@ -268,11 +268,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut runs: Vec<BlockRun> = Vec::new();
         let (mut left, mut goal) = (blocks, goal);
         while left > 0 {
-            let reserved = match class {
-                SpaceClass::Normal | SpaceClass::Rewrite => self.reserve(left, left, goal, class),
-                SpaceClass::Freeing => self.engine.reserve_for_move(left, goal),
+            let allocated = match class {
+                SpaceClass::Normal | SpaceClass::Rewrite => {
+                    self.allocate_blocks(left, left, goal, class)
+                }
+                SpaceClass::Freeing => self.engine.allocate_for_move(left, goal),
             };
-            let pushed = reserved.and_then(|run| {
+            let pushed = allocated.and_then(|run| {
                 memory::push(&mut runs, run).inspect_err(|_| self.engine.release_blocks(run))?;
                 Ok(run)
             });

@@ -56,12 +56,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
     }
 
-    /// Reserves blocks for data, of a request for `all` that are still missing: with a checkpoint
+    /// Allocates blocks for data, of a request for `all` that are still missing: with a checkpoint
     /// where only that makes room for them.
     ///
     /// # Errors
     /// `NoSpace`; `ReadOnly`, `Poisoned`.
-    pub(crate) fn reserve(
+    pub(crate) fn allocate_blocks(
         &self,
         blocks: u64,
         all: u64,
@@ -70,13 +70,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<BlockRun> {
         let mut tries = 0;
         loop {
-            match self.engine.reserve(blocks, goal, class) {
+            match self.engine.allocate_blocks(blocks, goal, class) {
                 Err(Error::NoSpace)
                     if self.reclaim(Shortage::Data(class, all.max(1)), tries)? =>
                 {
                     tries += 1
                 }
-                reserved => return reserved,
+                allocated => return allocated,
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Writing data: prepare, reserve, write with only the inode's data lock held, publish in a batch.
+//! Writing data: prepare, allocate, write with only the inode's data lock held, publish in a batch.
 //!
 //! Blocks that the checkpointed state or the log names as data are never overwritten. New data goes
-//! to newly reserved blocks, or into blocks of an unwritten extent, which nothing refers to as
+//! to newly allocated blocks, or into blocks of an unwritten extent, which nothing refers to as
 //! data. The inode's data lock is held from the first read of the old state until the batch is
 //! applied. So partial blocks can be read, changed and replaced.
 //!
@@ -179,7 +179,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         // The batch frees these blocks, and they can be used again at once.
         drop(read);
         let class = self.class_of_write(from, &old)?;
-        let mut plan = self.reserve_parts(parameters, from, &old, class)?;
+        let mut plan = self.allocate_parts(parameters, from, &old, class)?;
         plan.size = end.min(plan.end * block);
         plan.times = times;
         let written = if plan.end < parameters.blocks_for(old.inline as u64) {
@@ -281,7 +281,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Finds blocks for a write: those of unwritten extents in place, and new ones for the rest.
     #[inline(never)]
-    fn reserve_parts(
+    fn allocate_parts(
         &self,
         parameters: &Parameters,
         from: u64,
@@ -314,7 +314,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 }
                 next => {
                     let until = next.map_or(u64::MAX, |mapped| mapped.index);
-                    match self.reserve(most.min(until - at), old.missing(at), goal, class) {
+                    match self.allocate_blocks(most.min(until - at), old.missing(at), goal, class) {
                         Ok(run) => NewRun {
                             index: at,
                             run,
@@ -322,7 +322,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                             checksums: Checksums::default(),
                         },
                         Err(error) => {
-                            if !planted(Sabotage::KeepReserved) {
+                            if !planted(Sabotage::KeepUnpublished) {
                                 self.release_parts(&plan.parts);
                             }
                             return Err(error);
@@ -334,9 +334,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             plan.end += part.run.count;
             room = room.saturating_sub(extents_needed(part.run.count, extent_max));
             let run = part.run;
-            let reserved = part.in_place.is_none();
+            let allocated = part.in_place.is_none();
             if let Err(error) = memory::push(&mut plan.parts, part) {
-                if reserved {
+                if allocated {
                     self.engine.release_blocks(run);
                 }
                 self.release_parts(&plan.parts);
@@ -372,7 +372,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(())
     }
 
-    /// Releases the reserved blocks of a failed write.
+    /// Releases the allocated blocks of a failed write.
     pub(crate) fn release_parts(&self, parts: &[NewRun]) {
         for part in parts.iter().filter(|part| part.in_place.is_none()) {
             self.engine.release_blocks(part.run);

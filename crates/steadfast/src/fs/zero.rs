@@ -124,8 +124,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(Some(old))
     }
 
-    /// Reserves blocks for all parts of the plan and writes those that keep data. `false`: there
-    /// are too many. Reserved blocks are in the plan in any case.
+    /// Allocates blocks for all parts of the plan and writes those that keep data. `false`: there
+    /// are too many. Allocated blocks are in the plan in any case.
     fn zero_parts(
         &self,
         parameters: &Parameters,
@@ -155,9 +155,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             };
             at += part.run.count;
             goal = Some(BlockAddress(part.run.end()));
-            let reserved = part.in_place.is_none().then_some(part.run);
+            let allocated = part.in_place.is_none().then_some(part.run);
             if let Err(error) = memory::push(&mut plan.parts, part) {
-                reserved.into_iter().for_each(|run| self.engine.release_blocks(run));
+                allocated.into_iter().for_each(|run| self.engine.release_blocks(run));
                 return Err(error);
             }
             if plan.parts.len() > room {
@@ -184,7 +184,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         for granule in bytes.chunks(parameters.granule as usize) {
             checksums.push(self.engine.crc(granule))?;
         }
-        let run = self.reserve(1, 1, goal, SpaceClass::Normal)?;
+        let run = self.allocate_blocks(1, 1, goal, SpaceClass::Normal)?;
         if let Err(error) = self.engine.write_blocks(run.start, &[&bytes]) {
             self.engine.release_blocks(run);
             return Err(error);
@@ -192,7 +192,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(NewRun { index: edge.index, run, in_place: None, checksums })
     }
 
-    /// The first unwritten blocks of `at..end`: existing or newly reserved ones.
+    /// The first unwritten blocks of `at..end`: existing or newly allocated ones.
     fn unwritten_part(
         &self,
         at: u64,
@@ -214,7 +214,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             next => {
                 let end = next.map_or(end, |mapped| mapped.index.min(end));
                 let want = (end - at).min(u64::from(EXTENT_UNWRITTEN_BLOCKS_MAX));
-                let run = self.reserve(want, want, goal, SpaceClass::Normal)?;
+                let run = self.allocate_blocks(want, want, goal, SpaceClass::Normal)?;
                 Ok(NewRun { index: at, run, in_place: None, checksums: Checksums::default() })
             }
         }

@@ -7,17 +7,17 @@
 //! it is sealed. It is *committing* until that record is durable, and *early* then.
 //!
 //! The checkpointed tree still names such blocks. But a rollback to that tree, or opening it, also
-//! applies the log up to the commit record before any data is read. No early block is reserved
+//! applies the log up to the commit record before any data is read. No early block is allocated
 //! before the next checkpoint is durable. `release_checkpointed` skips blocks that were already
 //! *told* to the medium.
 //!
 //! Invariants:
 //! - nothing that is waiting or early is used by the committed state or a later one, a reader or an
 //!   operation;
-//! - a block leaves all sets before it is reserved again, or before it falls past the end of a
+//! - a block leaves all sets before it is allocated again, or before it falls past the end of a
 //!   volume that becomes smaller;
 //! - the caller that discards holds the writer's lock meanwhile. Otherwise a block could be
-//!   reserved and written in between;
+//!   allocated and written in between;
 //! - memory is bounded. Ranges that do not fit are not discarded: a discard is a hint.
 
 use crate::sabotage::{Sabotage, planted};

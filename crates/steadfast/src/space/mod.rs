@@ -5,7 +5,7 @@
 //! has its own bitmaps, in its own tree. So there is no list of blocks that become reusable at the
 //! next checkpoint. They are used in the checkpointed state and not in the working one ("almost
 //! free"). In addition, a block is busy while it is
-//! - *reserved*: not yet part of any state;
+//! - *unpublished*: allocated, and part of no state yet;
 //! - *logged*: freed since the last freeze after a commit record may have named it, so a replay of
 //!   the log may need it;
 //! - *pinned* by a reader when it was freed.
@@ -88,7 +88,7 @@ pub struct Space {
     used: u64,
     almost: u64,
     almost_frozen: u64,
-    reserved: RangeSet,
+    unpublished: RangeSet,
     fresh: RangeSet,
     logged: RangeSet,
     logged_frozen: RangeSet,
@@ -132,7 +132,7 @@ impl Space {
             used,
             almost: 0,
             almost_frozen: 0,
-            reserved: RangeSet::default(),
+            unpublished: RangeSet::default(),
             fresh: RangeSet::default(),
             logged: RangeSet::default(),
             logged_frozen: RangeSet::default(),
@@ -157,7 +157,7 @@ impl Space {
     /// Blocks that can be allocated now.
     pub fn available(&self) -> u64 {
         (self.limit - self.first + self.beyond)
-            .saturating_sub(self.used + self.almost + self.reserved.total())
+            .saturating_sub(self.used + self.almost + self.unpublished.total())
     }
 
     /// Upper bound of the data blocks that can be allocated now.
@@ -278,7 +278,7 @@ impl Space {
         busy.merge(&group.base);
         busy.set(0, self.first.clamp(start, end) - start, true);
         busy.set(self.limit.clamp(start, end) - start, self.group_blocks, true);
-        for set in [&self.reserved, &self.logged, &self.logged_frozen] {
+        for set in [&self.unpublished, &self.logged, &self.logged_frozen] {
             for (from, to) in set.overlaps(start, end) {
                 busy.set(from - start, to - start, true);
             }
@@ -372,9 +372,9 @@ impl Space {
         })
     }
 
-    /// Releases reserved blocks.
+    /// Releases unpublished blocks.
     pub fn release(&mut self, run: BlockRun) {
-        while let Some((from, to)) = self.reserved.take(run.start.0, run.end()) {
+        while let Some((from, to)) = self.unpublished.take(run.start.0, run.end()) {
             self.mark_busy(BlockRun { start: BlockAddress(from), count: to - from }, false);
         }
     }

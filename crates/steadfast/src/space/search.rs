@@ -23,8 +23,8 @@ enum Purpose {
 }
 
 impl Space {
-    /// Reserves a run of up to `want` blocks for data, near `goal`.
-    pub fn reserve_data<M: Medium, P: Platform>(
+    /// Allocates a run of up to `want` blocks for data, near `goal`.
+    pub fn allocate_data<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
         roots: &Roots,
@@ -37,8 +37,8 @@ impl Space {
         Ok(run)
     }
 
-    /// Reserves the blocks of all copies of a new node, the copies far apart.
-    pub fn reserve_node<M: Medium, P: Platform>(
+    /// Allocates the blocks of all copies of a new node, the copies far apart.
+    pub fn allocate_node<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
         roots: &Roots,
@@ -129,10 +129,10 @@ impl Space {
         }
         // The group of the best run may have been evicted meanwhile; nothing in it has changed.
         self.load(store, roots, best.start.0 / self.group_blocks)?;
-        self.reserved.reserve(1)?;
+        self.unpublished.reserve(1)?;
         self.mark_busy(best, true);
         // As a separate range, so that it can be released without memory.
-        self.reserved.insert_apart(best.start.0, best.end());
+        self.unpublished.insert_apart(best.start.0, best.end());
         if !planted(Sabotage::DiscardGivenOut) {
             self.discards.remove(best.start.0, best.end());
         }

@@ -26,23 +26,23 @@ impl Space {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn reserve_for_replay(&mut self, runs: &RangeSet) -> Result<()> {
+    pub fn keep_for_replay(&mut self, runs: &RangeSet) -> Result<()> {
         if planted(Sabotage::ReplayOverLog) {
             return Ok(());
         }
-        self.reserved.reserve_exact(runs.len())?;
+        self.unpublished.reserve_exact(runs.len())?;
         for (start, end) in runs.iter() {
-            self.reserved.insert(start, end);
+            self.unpublished.insert(start, end);
             self.mark_busy(BlockRun { start: BlockAddress(start), count: end - start }, true);
         }
         Ok(())
     }
 
-    /// The log is replayed. Blocks that were reserved for it and are not part of the state are
+    /// The log is replayed. Blocks that were kept for it and are not part of the state are
     /// free, and so are node addresses that were set aside.
     pub fn end_replay(&mut self) {
-        self.reserved.clear();
-        // A reserved block may still be part of a state: a split or joined extent names blocks that
+        self.unpublished.clear();
+        // A kept block may still be part of a state: a split or joined extent names blocks that
         // the checkpointed state uses. So the bitmaps decide what is free, not the list.
         self.fill_busy_all();
         self.full.fill(0);

@@ -18,14 +18,14 @@ pub(crate) struct Survey {
     pub start: u64,
     pub used: Bitmap,
     pub busy: Bitmap,
-    pub reserved: Vec<(u64, u64)>,
+    pub unpublished: Vec<(u64, u64)>,
     /// The range that can be allocated at all.
     pub allocatable: BlockRun,
 }
 
 impl Survey {
-    /// The first run at or after `from` that can be allocated, that no state uses and that is not
-    /// reserved.
+    /// The first run at or after `from` that can be allocated: no state uses it, and it has no
+    /// unpublished blocks.
     pub fn free_run(&self, from: u64) -> Option<(u64, u64)> {
         let from = from.max(self.allocatable.start.0);
         let end = self.end().min(self.allocatable.end());
@@ -37,9 +37,9 @@ impl Survey {
                 return None;
             }
             let taken = self.used.ones(first - self.start).map(|(one, _)| self.start + one);
-            let reserved =
-                self.reserved.iter().filter(|(_, stop)| *stop > first).map(|(start, _)| *start);
-            last = reserved.chain(taken).min().unwrap_or(last).clamp(first, last);
+            let unpublished =
+                self.unpublished.iter().filter(|(_, stop)| *stop > first).map(|(start, _)| *start);
+            last = unpublished.chain(taken).min().unwrap_or(last).clamp(first, last);
             if last > first {
                 return Some((first, last));
             }
@@ -52,7 +52,7 @@ impl Survey {
         self.start + self.used.len()
     }
 
-    /// Counts the used, busy and reserved blocks of `from..to` that can be allocated at all.
+    /// Counts the used, busy and unpublished blocks of `from..to` that can be allocated at all.
     pub fn count(&self, from: u64, to: u64) -> (u64, u64, u64) {
         let low = from.max(self.allocatable.start.0);
         let high = to.min(self.allocatable.end());
@@ -63,8 +63,8 @@ impl Survey {
         let used = self.used.count_in(first, last);
         let busy = self.busy.count_in(first, last);
         let overlap = |(start, end): &(u64, u64)| high.min(*end).saturating_sub(low.max(*start));
-        let reserved: u64 = self.reserved.iter().map(overlap).sum();
-        (used, busy, reserved.min(busy - used.min(busy)))
+        let unpublished: u64 = self.unpublished.iter().map(overlap).sum();
+        (used, busy, unpublished.min(busy - used.min(busy)))
     }
 }
 
@@ -92,13 +92,15 @@ impl Space {
             start,
             used,
             busy,
-            reserved: memory::collect(self.reserved.overlaps(start, start + self.group_blocks))?,
+            unpublished: memory::collect(
+                self.unpublished.overlaps(start, start + self.group_blocks),
+            )?,
             allocatable: BlockRun { start: BlockAddress(self.first), count: self.end - self.first },
         }))
     }
 
     /// The first group at or after `index` that a state has a key for, that is in memory, or that
-    /// has reserved blocks.
+    /// has unpublished blocks.
     fn next_group<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -113,15 +115,15 @@ impl Space {
             next = [next, found].into_iter().flatten().min();
         }
         let from = index.saturating_mul(self.group_blocks);
-        for set in [&self.reserved, &self.logged, &self.logged_frozen] {
+        for set in [&self.unpublished, &self.logged, &self.logged_frozen] {
             let found = set.first_at(from).map(|block| block.max(from) / self.group_blocks);
             next = [next, found].into_iter().flatten().min();
         }
         Ok(next.filter(|group| group.saturating_mul(self.group_blocks) < self.end))
     }
 
-    /// Blocks that are reserved and not yet part of any state.
-    pub fn reserved(&self) -> u64 {
-        self.reserved.total()
+    /// Unpublished blocks.
+    pub fn unpublished(&self) -> u64 {
+        self.unpublished.total()
     }
 }

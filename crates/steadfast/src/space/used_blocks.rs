@@ -20,7 +20,7 @@ impl Space {
     /// # Errors
     /// `OutOfMemory`.
     pub fn reserve_notes(&mut self, runs: &[BlockRun]) -> Result<()> {
-        self.reserved.reserve(runs.len())?;
+        self.unpublished.reserve(runs.len())?;
         self.fresh.reserve(runs.len())?;
         // Between the fresh parts of a run there is one more part that is not fresh.
         let parts: usize = runs
@@ -33,9 +33,9 @@ impl Space {
         self.logged.reserve(self.freed_pinned.len() + 2 * parts)
     }
 
-    /// Reserved blocks become part of the working state. Their groups are in memory.
+    /// Unpublished blocks become part of the working state. Their groups are in memory.
     pub fn publish(&mut self, run: BlockRun, data: bool) {
-        self.reserved.remove(run.start.0, run.end());
+        self.unpublished.remove(run.start.0, run.end());
         for (index, from, to) in self.parts(run) {
             if let Some(group) = self.groups.get_mut(&index) {
                 self.used += group.used.set(from, to, true);

@@ -44,8 +44,8 @@ pub struct MapCell {
     pub used: u64,
     /// Almost free: not in use, and not reusable before the next durable checkpoint.
     pub almost_free: u64,
-    /// Reserved for operations in progress.
-    pub reserved: u64,
+    /// Unpublished: allocated for operations in progress.
+    pub unpublished: u64,
 }
 
 /// Where the fixed parts of the volume are.
@@ -97,10 +97,10 @@ pub fn space<M: Medium, P: Platform>(
             let index = (at - start) / cell_blocks;
             let stop = high.min(start.saturating_add((index + 1).saturating_mul(cell_blocks)));
             if let Some(cell) = cells.get_mut(index as usize) {
-                let (used, busy, reserved) = found.count(at, stop);
+                let (used, busy, unpublished) = found.count(at, stop);
                 cell.used += used;
-                cell.reserved += reserved;
-                cell.almost_free += busy - used - reserved;
+                cell.unpublished += unpublished;
+                cell.almost_free += busy - used - unpublished;
             }
             at = stop;
         }
@@ -228,9 +228,9 @@ mod tests {
         let sum = |field: fn(&MapCell) -> u64| cells.iter().map(field).sum::<u64>();
         assert_eq!(sum(|cell| cell.used), space.metadata + space.data + space.snapshots);
         assert_eq!(sum(|cell| cell.almost_free), space.almost_free);
-        assert_eq!(sum(|cell| cell.reserved), space.reserved);
+        assert_eq!(sum(|cell| cell.unpublished), space.unpublished);
         assert!(
-            cells.iter().all(|cell| cell.used + cell.almost_free + cell.reserved <= cell_blocks)
+            cells.iter().all(|cell| cell.used + cell.almost_free + cell.unpublished <= cell_blocks)
         );
         let mut dead = 0;
         let mut next = Some(Key::MIN);

@@ -38,7 +38,7 @@ impl NodePool {
         next.iter().flatten().copied().filter(|address| *address != BlockAddress::NONE)
     }
 
-    /// Adds a reserved address pair.
+    /// Adds an allocated address pair.
     ///
     /// # Errors
     /// `OutOfMemory`, if there is no [room](Self::reserve) for it.

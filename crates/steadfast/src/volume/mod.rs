@@ -136,7 +136,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.roll_back_transaction()
     }
 
-    /// Waits for writers between reserving and publishing blocks, which hold their inode's lock,
+    /// Waits for writers between allocating and publishing blocks, which hold their inode's lock,
     /// and lets no new ones in.
     fn lock_all_inodes(&self) -> Result<Vec<MutexGuard<'_, P::Mutex, ()>>> {
         memory::collect(self.inode_locks.iter().map(|lock| lock.lock()))

@@ -26,8 +26,8 @@ pub enum Use {
     Snapshots,
     /// Freed, reusable after the next checkpoint.
     AlmostFree,
-    /// Reserved for operations in progress.
-    Reserved,
+    /// Unpublished: allocated for operations in progress.
+    Unpublished,
     /// Intent log.
     Log,
     /// Superblocks and metaroots.
@@ -46,7 +46,7 @@ impl Use {
         Use::Metadata,
         Use::Snapshots,
         Use::AlmostFree,
-        Use::Reserved,
+        Use::Unpublished,
         Use::Log,
         Use::Fixed,
         Use::Free,
@@ -207,13 +207,13 @@ fn classify(
     let snapshots = dead.min(used);
     let metadata = nodes.min(used - snapshots);
     let almost_free = take(found.almost_free);
-    let reserved = take(found.reserved);
+    let unpublished = take(found.unpublished);
     CellBlocks([
         used - snapshots - metadata,
         metadata,
         snapshots,
         almost_free,
-        reserved,
+        unpublished,
         log,
         fixed,
         left,
@@ -346,7 +346,7 @@ mod tests {
     fn cells_add_up_whatever_was_counted() {
         for used in [0, 5, 60, u64::MAX] {
             for other in [0, 7, 90, u64::MAX] {
-                let found = MapCell { used, almost_free: other, reserved: other / 2 };
+                let found = MapCell { used, almost_free: other, unpublished: other / 2 };
                 for (nodes, dead) in [(0, 0), (3, 4), (u64::MAX, 1), (2, u64::MAX)] {
                     let cell = classify(&found, nodes, dead, (3, 2), 64);
                     assert_eq!(cell.total(), 64, "{found:?} {nodes} {dead}");

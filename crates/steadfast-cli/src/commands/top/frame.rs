@@ -399,7 +399,7 @@ fn space_lines(snapshot: &Snapshot, columns: u16) -> Vec<Line<'static>> {
         ("metadata", space.metadata, Color::Magenta, '▓'),
         ("snapshots", space.snapshots, Color::Cyan, '▒'),
         ("almost free", space.almost_free, Color::Yellow, '░'),
-        ("in flight", space.reserved, Color::Red, '▚'),
+        ("in flight", space.unpublished, Color::Red, '▚'),
         ("log", space.log, Color::Green, '≡'),
         ("fixed", space.fixed, Color::Gray, '■'),
         ("free", space.free, Color::DarkGray, '·'),

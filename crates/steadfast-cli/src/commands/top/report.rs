@@ -134,7 +134,7 @@ impl TopReport {
                 metadata: bytes(space.metadata),
                 snapshots: bytes(space.snapshots),
                 almost_free: bytes(space.almost_free),
-                reserved: bytes(space.reserved),
+                reserved: bytes(space.unpublished),
                 log: bytes(space.log),
                 fixed: bytes(space.fixed),
                 free: bytes(space.free),

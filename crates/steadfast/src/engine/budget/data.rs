@@ -101,8 +101,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             if reclaims { 0 } else { free / u64::from(self.store.device.superblock.group_blocks) };
         let more = More { groups: groups.saturating_add(ahead), dead: 0 };
         let freeze = working.freeze_cost_of(&self.store.device.superblock, &root, unfrozen, more);
-        let kept =
-            self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
+        let kept = self
+            .kept_from_class(working, class)
+            .saturating_add(self.kept_for_changes(&root, class));
         free.saturating_sub(kept.saturating_add(freeze).saturating_add(self.way_cost(&root)))
     }
 
@@ -126,9 +127,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Blocks that data must leave: for the freeze, the reserve, and the room kept for removals.
     pub(crate) fn kept_from_data(&self, working: &Working, class: SpaceClass) -> u64 {
         let root = self.view.read().root;
-        let reserve =
-            self.reserve_for(working, class).saturating_add(self.kept_for_changes(&root, class));
-        reserve.saturating_add(working.freeze_cost(
+        let kept = self
+            .kept_from_class(working, class)
+            .saturating_add(self.kept_for_changes(&root, class));
+        kept.saturating_add(working.freeze_cost(
             &self.store.device.superblock,
             &root,
             More::default(),

@@ -143,9 +143,9 @@ impl Working {
         self.space.available() + self.pool.len() as u64 * superblock.node_cost()
     }
 
-    /// Blocks reserved for writes in progress, without those set aside for nodes.
-    pub(crate) fn reserved_for_data(&self, superblock: &Superblock) -> u64 {
-        self.space.reserved().saturating_sub(self.pool.len() as u64 * superblock.node_cost())
+    /// Unpublished blocks of writes in progress, without those set aside for nodes.
+    pub(crate) fn unpublished_data(&self, superblock: &Superblock) -> u64 {
+        self.space.unpublished().saturating_sub(self.pool.len() as u64 * superblock.node_cost())
     }
 }
 
@@ -179,8 +179,9 @@ pub(crate) fn kept_for_removal(superblock: &Superblock, nodes: u64, shared: u64,
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Blocks that a change must leave beside those for the freeze.
-    pub(crate) fn reserve_for(&self, working: &Working, class: SpaceClass) -> u64 {
+    /// Blocks that a change of this class must leave beside those for the freeze: its part of the
+    /// reserve, and the room kept for removals.
+    pub(crate) fn kept_from_class(&self, working: &Working, class: SpaceClass) -> u64 {
         match class {
             SpaceClass::Normal => self
                 .store

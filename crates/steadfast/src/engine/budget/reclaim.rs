@@ -57,7 +57,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let free = working
             .available(&self.store.device.superblock)
             .saturating_add(working.space.almost_free());
-        free.saturating_sub(self.reserve_for(working, class))
+        free.saturating_sub(self.kept_from_class(working, class))
     }
 
     /// Whether `wanted` fits after a checkpoint, as far as its blocks can be counted.

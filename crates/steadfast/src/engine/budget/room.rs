@@ -94,7 +94,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     fn left_by_change(&self, working: &Working, class: SpaceClass) -> u64 {
         match class {
             SpaceClass::Freeing => self.store.device.reserve_blocks(),
-            class => self.reserve_for(working, class),
+            class => self.kept_from_class(working, class),
         }
     }
 

@@ -198,7 +198,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn replay(&self, working: &mut Working, found: &LogContent) -> Result<()> {
         // What the log has is durable already, so it counts as no new batch.
         let sequence = working.sequence;
-        working.space.reserve_for_replay(&found.runs)?;
+        working.space.keep_for_replay(&found.runs)?;
         // A checkpoint may have been in flight; the generation after it may have been in use
         // already.
         working.pass_births(&self.store.device.superblock, found.birth_max)?;

@@ -17,7 +17,7 @@ use crate::platform::Platform;
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Returns the volume to its last durable transaction point: the newest metaroot and the log up
     /// to the last commit record. The caller holds the locks of all inodes, so that no writer is
-    /// between reserving and publishing blocks.
+    /// between allocating and publishing blocks.
     pub(crate) fn rollback(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         self.lifecycle.check_not_held()?;

@@ -57,7 +57,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         let value = entries_max(value_len_max(self.store.device.superblock.node_size as usize));
         match self.put_dead_entries(working, value * ROUND_VALUES) {
-            // A plan reserves more nodes than it uses, and a long plan more than a short one.
+            // A plan sets aside more nodes than it uses, and a long plan more than a short one.
             Err(Error::NoSpace) => self.put_dead_entries(working, value),
             other => other,
         }

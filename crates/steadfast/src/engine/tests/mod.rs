@@ -241,13 +241,13 @@ fn space_returns_to_the_block() {
 }
 
 #[test]
-fn reserve_and_release() {
+fn allocate_and_release() {
     let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
     Volume::format(&medium, &FormatOptions::default(), &TestPlatform).unwrap();
     let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).unwrap();
     let mut runs = Vec::new();
     loop {
-        match volume.reserve(37, 1, None, SpaceClass::Normal) {
+        match volume.allocate_blocks(37, 1, None, SpaceClass::Normal) {
             Ok(run) => runs.push(run),
             Err(error) => {
                 assert_eq!(error, Error::NoSpace);
@@ -263,9 +263,10 @@ fn reserve_and_release() {
     for run in runs {
         volume.engine.release_blocks(run);
     }
-    let again: u64 = core::iter::from_fn(|| volume.reserve(37, 1, None, SpaceClass::Normal).ok())
-        .map(|run| run.count)
-        .sum();
+    let again: u64 =
+        core::iter::from_fn(|| volume.allocate_blocks(37, 1, None, SpaceClass::Normal).ok())
+            .map(|run| run.count)
+            .sum();
     assert_eq!(again, count as u64);
 }
 

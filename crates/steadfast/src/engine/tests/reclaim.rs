@@ -222,10 +222,10 @@ fn space_that_was_just_removed_can_be_taken() {
     }
 }
 
-/// Blocks that a write has reserved are free again when it finds no space: repeated failures leak
+/// Blocks that a write has allocated are free again when it finds no space: repeated failures leak
 /// nothing.
 #[test]
-fn no_space_halfway_leaves_nothing_reserved() {
+fn no_space_halfway_leaves_nothing_unpublished() {
     for (size, block_size) in VOLUMES {
         let (medium, volume) = format(size, block_size);
         let inode = make(&volume, "file");
@@ -235,13 +235,13 @@ fn no_space_halfway_leaves_nothing_reserved() {
             volume.write(inode, at * block, &vec![1; 50 * block as usize], false).unwrap();
         }
         let before = volume.statistics().unwrap();
-        assert_eq!(before.blocks_reserved, 0);
+        assert_eq!(before.blocks_unpublished, 0);
         for _ in 0..20 {
             // More than there is: the write takes all space before it fails.
             let most = vec![2; (before.blocks_free * block).min(1 << 20) as usize];
             assert_eq!(volume.append(inode, &most, false), Err(Error::NoSpace));
             let after = volume.statistics().unwrap();
-            assert_eq!((after.blocks_reserved, after.blocks_free), (0, before.blocks_free));
+            assert_eq!((after.blocks_unpublished, after.blocks_free), (0, before.blocks_free));
         }
         assert!(fill(&volume, inode) >= before.blocks_available * block);
         volume.checkpoint().unwrap();

@@ -21,7 +21,7 @@ pub(crate) struct MemoryKeyspace {
     pub now: Cell<Timestamp>,
     /// Generation for birth stamps.
     pub generation: Cell<u64>,
-    reserved: RefCell<BTreeSet<u64>>,
+    unpublished: RefCell<BTreeSet<u64>>,
     used: RefCell<BTreeSet<u64>>,
     next_block: Cell<u64>,
 }
@@ -35,7 +35,7 @@ impl MemoryKeyspace {
             value_len_max: Cell::new(1000),
             now: Cell::new(Timestamp { seconds: 1_000_000_000, nanoseconds: 0 }),
             generation: Cell::new(1),
-            reserved: RefCell::default(),
+            unpublished: RefCell::default(),
             used: RefCell::default(),
             next_block: Cell::new(1000),
         }
@@ -46,14 +46,14 @@ impl MemoryKeyspace {
         self.map.borrow().keys().copied().collect()
     }
 
-    /// Reserves up to `blocks` blocks near `goal` as one run, to be published by a commit.
-    pub fn reserve(&self, blocks: u64, goal: Option<BlockAddress>) -> BlockRun {
+    /// Allocates up to `blocks` blocks near `goal` as one run, to be published by a commit.
+    pub fn allocate_blocks(&self, blocks: u64, goal: Option<BlockAddress>) -> BlockRun {
         let free = |block: &u64| {
-            !self.used.borrow().contains(block) && !self.reserved.borrow().contains(block)
+            !self.used.borrow().contains(block) && !self.unpublished.borrow().contains(block)
         };
         let start = goal.map(|goal| goal.0).filter(free).unwrap_or(self.next_block.get());
         let count = (start..start + blocks.clamp(1, 40)).take_while(free).count() as u64;
-        self.reserved.borrow_mut().extend(start..start + count);
+        self.unpublished.borrow_mut().extend(start..start + count);
         self.next_block.set(self.next_block.get().max(start + count));
         BlockRun { start: BlockAddress(start), count }
     }
@@ -63,9 +63,9 @@ impl MemoryKeyspace {
         self.used.borrow().len()
     }
 
-    /// Number of blocks reserved and neither published nor released.
-    pub fn blocks_reserved(&self) -> usize {
-        self.reserved.borrow().len()
+    /// Number of blocks allocated and neither published nor released.
+    pub fn blocks_unpublished(&self) -> usize {
+        self.unpublished.borrow().len()
     }
 }
 
@@ -137,9 +137,9 @@ impl Keyspace for MemoryKeyspace {
                 mutation.key
             );
         }
-        let (mut used, mut reserved) = (self.used.borrow_mut(), self.reserved.borrow_mut());
+        let (mut used, mut unpublished) = (self.used.borrow_mut(), self.unpublished.borrow_mut());
         for block in appear.difference(&vanish) {
-            assert!(reserved.remove(block), "block {block} was not reserved");
+            assert!(unpublished.remove(block), "block {block} was not allocated");
             assert!(used.insert(*block));
         }
         for block in vanish.difference(&appear) {
