@@ -20,9 +20,9 @@ const IOC_CLONE: libc::c_ulong = 0x8004_e500;
 
 /// A connection to the kernel (or a clone of one).
 #[derive(Debug, Clone)]
-pub(crate) struct Device(Arc<File>);
+pub(crate) struct FuseDevice(Arc<File>);
 
-/// Result of [`Device::receive`].
+/// Result of [`FuseDevice::receive`].
 pub(crate) enum Received {
     /// A request of this many bytes.
     Request(usize),
@@ -30,10 +30,10 @@ pub(crate) enum Received {
     Unmounted,
 }
 
-impl Device {
+impl FuseDevice {
     /// Wraps a descriptor of `/dev/fuse`.
-    pub(crate) fn new(descriptor: OwnedFd) -> Device {
-        Device(Arc::new(File::from(descriptor)))
+    pub(crate) fn new(descriptor: OwnedFd) -> FuseDevice {
+        FuseDevice(Arc::new(File::from(descriptor)))
     }
 
     pub(crate) fn as_raw_fd(&self) -> RawFd {
@@ -41,7 +41,7 @@ impl Device {
     }
 
     /// Creates another queue of the same connection.
-    pub(crate) fn clone_queue(&self) -> io::Result<Device> {
+    pub(crate) fn clone_queue(&self) -> io::Result<FuseDevice> {
         let clone = File::options().read(true).write(true).open("/dev/fuse")?;
         let mut source = self.0.as_raw_fd() as u32;
         // SAFETY: both descriptors are open, and the argument points to a u32, as this ioctl
@@ -51,7 +51,7 @@ impl Device {
         if result < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Device(Arc::new(clone)))
+        Ok(FuseDevice(Arc::new(clone)))
     }
 
     /// Waits for a request and stores it at the start of `buffer`.

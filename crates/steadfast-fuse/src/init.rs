@@ -9,7 +9,7 @@ use crate::abi::input::{InHeader, InitExtension, InitIn};
 use crate::abi::output::InitOut;
 use crate::abi::{MAJOR, MINOR, MINOR_EPOCH, MINOR_MIN, opcode};
 use crate::buffer::{DATA_MAX, RequestBuffer};
-use crate::device::{Device, Received};
+use crate::device::{FuseDevice, Received};
 use crate::errno::Errno;
 use crate::log::log_warning;
 use crate::request::Request;
@@ -119,7 +119,7 @@ fn wanted(options: &MountOptions) -> u64 {
 /// The kernel's protocol is too old, the mount was removed immediately, or io_uring is required and
 /// unavailable.
 pub(crate) fn handshake(
-    device: &Device,
+    device: &FuseDevice,
     options: &MountOptions,
 ) -> io::Result<(Agreement, Option<Rings>)> {
     let mut buffer = RequestBuffer::new()?;
@@ -189,7 +189,7 @@ pub(crate) fn handshake(
 }
 
 /// The rings for requests over io_uring, if they are wanted and available.
-fn rings(device: &Device, wanted: IoUring, offered: bool) -> io::Result<Option<Rings>> {
+fn rings(device: &FuseDevice, wanted: IoUring, offered: bool) -> io::Result<Option<Rings>> {
     match (wanted, offered) {
         (IoUring::Off, _) | (IoUring::Auto, false) => return Ok(None),
         (IoUring::On, false) => {
@@ -209,6 +209,6 @@ fn rings(device: &Device, wanted: IoUring, offered: bool) -> io::Result<Option<R
     }
 }
 
-fn answer(device: &Device, header: &InHeader, out: &InitOut) -> io::Result<()> {
+fn answer(device: &FuseDevice, header: &InHeader, out: &InitOut) -> io::Result<()> {
     device.answer(header.unique, Ok(out.as_bytes()))
 }

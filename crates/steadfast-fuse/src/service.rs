@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use crate::buffer::AnswerBuffer;
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::errno::Errno;
 use crate::request::Request;
 
@@ -44,7 +44,7 @@ pub(crate) trait Service: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub(crate) enum Return {
     /// To the device from which the request came.
-    Device(Device),
+    Device(FuseDevice),
     /// To the worker whose ring entry has the request; it waits for this.
     Worker(Sender<Result<Vec<u8>, Errno>>),
     /// Over the network, to the kernel of another node.

@@ -15,7 +15,7 @@ use steadfast_media::Medium;
 
 use crate::commands::Commands;
 use crate::control;
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::filesystem::kernels::Kernels;
 use crate::filesystem::{Filesystem, Kernel};
 use crate::jobs::Job;
@@ -65,7 +65,7 @@ pub fn mount<M: Medium + 'static, P: Platform + Clone + 'static>(
         ));
     }
     let (mount, descriptor) = mounting::attach(directory, &options)?;
-    let device = Device::new(descriptor);
+    let device = FuseDevice::new(descriptor);
     // From here on an error must undo the mount.
     let undo = |error: io::Error| {
         let _ = mount.detach(true);
@@ -146,7 +146,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
 
     fn start(
         &mut self,
-        mount: (&Device, &Path),
+        mount: (&FuseDevice, &Path),
         threads: usize,
         rings: Option<Rings>,
         jobs: mpsc::Receiver<Job>,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use crate::buffer::{AnswerBuffer, WorkerBuffers};
-use crate::device::{Device, Received};
+use crate::device::{FuseDevice, Received};
 use crate::io_flusher::set_io_flusher;
 use crate::listeners::Listeners;
 use crate::log::{log_error, log_warning};
@@ -43,7 +43,7 @@ impl Workers {
         &mut self,
         service: &Arc<S>,
         name: &str,
-        mount: (&Device, &Path),
+        mount: (&FuseDevice, &Path),
         threads: usize,
         rings: Option<Rings>,
         stand_by: bool,
@@ -101,7 +101,7 @@ fn spawn<S: Service>(
     service: &Arc<S>,
     listeners: &Arc<Listeners>,
     name: String,
-    queue: Device,
+    queue: FuseDevice,
     buffers: WorkerBuffers,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let (service, listeners) = (service.clone(), listeners.clone());
@@ -116,7 +116,7 @@ fn ended(worker: JoinHandle<io::Result<()>>) -> io::Result<()> {
     worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")))
 }
 
-fn another_queue(device: &Device) -> Device {
+fn another_queue(device: &FuseDevice) -> FuseDevice {
     device.clone_queue().unwrap_or_else(|error| {
         log_warning!("no queue of its own for a worker ({error}); it shares one");
         device.clone()
@@ -125,7 +125,7 @@ fn another_queue(device: &Device) -> Device {
 
 fn work(
     service: &impl Service,
-    queue: &Device,
+    queue: &FuseDevice,
     listeners: &Listeners,
     mut buffers: WorkerBuffers,
 ) -> io::Result<()> {

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use super::page_keeper::PageKeeper;
 use crate::abi::input::{BatchForgetIn, ForgetOne, RenameIn};
 use crate::abi::opcode;
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::filesystem::affected::changes_names;
 use crate::filesystem::delegations::LATE;
 use crate::filesystem::recall::RecalledNode;
@@ -80,7 +80,7 @@ struct DelegatedAnswer {
 
 /// See the module.
 pub(super) struct Keeper {
-    device: Device,
+    device: FuseDevice,
     /// Whether the kernel can expire all names at once.
     epochs: bool,
     settled: Mutex<Settled>,
@@ -91,7 +91,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new(device: Device, epochs: bool, pages: PageKeeper) -> Keeper {
+    pub(super) fn new(device: FuseDevice, epochs: bool, pages: PageKeeper) -> Keeper {
         let (settled, dropping) = (Mutex::default(), Mutex::default());
         Keeper { device, epochs, settled, dropping, pages: Arc::new(pages) }
     }

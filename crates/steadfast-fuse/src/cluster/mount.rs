@@ -21,7 +21,7 @@ use super::session::{Guest, PeerSession};
 use super::switch::Switch;
 use crate::abi::output::AttrOut;
 use crate::commands::Commands;
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::filesystem::delegations::Lasting;
 use crate::filesystem::kernels::Kernels;
 use crate::filesystem::recall::{Done, Recalled, RecalledNode, Recaller};
@@ -63,7 +63,7 @@ struct Wish {
 
 struct MountState {
     switch: Arc<Switch>,
-    device: Device,
+    device: FuseDevice,
     agreement: Agreement,
     user: u32,
     delegations: bool,
@@ -104,7 +104,7 @@ impl SharedMount {
     ) -> io::Result<SharedMount> {
         let options = MountOptions { several_kernels: true, ..options.clone() };
         let (mount, descriptor) = mounting::attach(directory, &options)?;
-        let device = Device::new(descriptor);
+        let device = FuseDevice::new(descriptor);
         // From here on an error must undo the mount.
         let undo = |error: io::Error| {
             let _ = mount.detach(true);
@@ -254,7 +254,7 @@ impl Ownership {
         let make = {
             let (volume, kernels) = (Arc::clone(&volume), Arc::clone(&kernels));
             let (jobs, metrics) = (Mutex::new(jobs.clone()), Arc::clone(&metrics));
-            move |device: Option<Device>, agreement: Agreement| {
+            move |device: Option<FuseDevice>, agreement: Agreement| {
                 let id = tags.fetch_add(1, Ordering::Relaxed);
                 let kernel = Kernel { id, device, agreement, owner: user, tag: tag(epoch, id) };
                 let jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();

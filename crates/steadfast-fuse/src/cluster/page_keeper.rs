@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::abi::opcode;
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
 use crate::pull::{Looked, Puller};
@@ -35,7 +35,7 @@ type PageRecall = (Vec<RecalledNode>, Box<dyn FnOnce(bool) + Send>);
 
 /// See the module.
 pub(super) struct PageKeeper {
-    device: Device,
+    device: FuseDevice,
     puller: Puller,
     /// The process that looks at files; none: no file is read through pages.
     looks: Option<u32>,
@@ -54,7 +54,11 @@ pub(super) struct PageRecalls(Receiver<PageRecall>);
 impl PageKeeper {
     /// A thread has to [`run`](Self::run) with the second result. `reads`: files may be read
     /// through pages.
-    pub(super) fn new(device: Device, puller: Puller, reads: bool) -> (PageKeeper, PageRecalls) {
+    pub(super) fn new(
+        device: FuseDevice,
+        puller: Puller,
+        reads: bool,
+    ) -> (PageKeeper, PageRecalls) {
         let (queue, recalls) = channel();
         let looks = puller.looks().filter(|_| reads);
         if reads && looks.is_none() {

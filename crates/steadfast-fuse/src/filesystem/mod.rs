@@ -45,7 +45,7 @@ use crate::abi::input::{BatchForgetIn, ForgetIn, ForgetOne, WriteIn};
 use crate::abi::{opcode, output};
 use crate::admission::{Admission, Surroundings};
 use crate::buffer::AnswerBuffer;
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::errno::Errno;
 use crate::init::Agreement;
 use crate::jobs::{Job, Ticket};
@@ -88,7 +88,7 @@ pub(crate) struct Kernel {
     /// Distinguishes the kernels of one volume.
     pub(crate) id: u64,
     /// For notifications; none for the kernel of a peer.
-    pub(crate) device: Option<Device>,
+    pub(crate) device: Option<FuseDevice>,
     pub(crate) agreement: Agreement,
     /// The mounting user.
     pub(crate) owner: u32,
@@ -113,7 +113,7 @@ pub(crate) struct Filesystem<M: Medium + 'static, P: Platform + Clone + 'static>
     cache_limits: OnceLock<CacheLimits>,
     pub(crate) lost: Lost,
     /// The device for notifications; none for the kernel of a peer.
-    pub(crate) device: Option<Device>,
+    pub(crate) device: Option<FuseDevice>,
     pub(crate) recaller: OnceLock<Arc<dyn Recaller>>,
     pub(crate) agreement: Agreement,
     pub(crate) parked: Mutex<Vec<Parked>>,

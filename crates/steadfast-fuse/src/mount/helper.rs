@@ -139,7 +139,7 @@ fn receive_descriptor(socket: RawFd) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{self, Device};
+    use crate::device::{self, FuseDevice};
     use crate::init;
     use crate::mount::table;
 
@@ -154,7 +154,7 @@ mod tests {
                 return;
             }
         };
-        init::handshake(&Device::new(descriptor), &options).unwrap();
+        init::handshake(&FuseDevice::new(descriptor), &options).unwrap();
         assert!(table::find(directory.path()).is_some());
         unmount(directory.path(), true).unwrap();
         assert!(table::find(directory.path()).is_none());

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::mount::{self, Mount};
 use crate::workers::Workers;
 use crate::{MountOptions, init};
@@ -52,7 +52,7 @@ pub fn mount(
     options: &MountOptions,
 ) -> io::Result<NullSession> {
     let (mount, descriptor) = mount::attach(directory, options)?;
-    let device = Device::new(descriptor);
+    let device = FuseDevice::new(descriptor);
     let undo = |error: io::Error| {
         let _ = mount.detach(true);
         error

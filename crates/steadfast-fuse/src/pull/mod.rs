@@ -35,7 +35,7 @@ use child::{LOOK, LOOK_UNLESS_LARGER, Question, WRITE_BACK};
 use look::{LARGER, Look};
 use zerocopy::IntoBytes;
 
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
 
@@ -88,7 +88,7 @@ pub(crate) enum Looked {
 /// The daemon's side of the helper process.
 #[derive(Debug)]
 pub(crate) struct Puller {
-    device: Device,
+    device: FuseDevice,
     pass: Pass,
     helper: Mutex<Option<UnixStream>>,
     /// The helper's process.
@@ -102,7 +102,7 @@ impl Puller {
     /// `number`: the device number of the mount. `waits`: `sync_file_range` sees the kernel's page
     /// writeback (Linux 6.16).
     pub(crate) fn start(
-        device: Device,
+        device: FuseDevice,
         (directory, number): (&Path, Option<(u32, u32)>),
         connection: &Connection,
         waits: bool,

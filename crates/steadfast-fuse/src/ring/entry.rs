@@ -19,7 +19,7 @@ use crate::abi::input::InHeader;
 use crate::abi::output::OutHeader;
 use crate::abi::ring::{COMMIT_AND_FETCH, Headers, REGISTER, RingCommand};
 use crate::buffer::{DATA_MAX, PAGE, Pages};
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::errno::Errno;
 
 /// Pages of an entry: headers and payload.
@@ -60,7 +60,7 @@ impl RingEntry {
     /// # Errors
     /// io_uring is not available (ENOSYS, EPERM by seccomp or `kernel.io_uring_disabled`, EINVAL if
     /// too old), or memory is exhausted.
-    pub(super) fn new(device: &Device, queue: u16) -> io::Result<RingEntry> {
+    pub(super) fn new(device: &FuseDevice, queue: u16) -> io::Result<RingEntry> {
         let ring: Ring =
             IoUring::builder().dontfork().setup_r_disabled().setup_single_issuer().build(1)?;
         ring.submitter().register_files(&[device.as_raw_fd()])?;

@@ -41,7 +41,7 @@ use std::thread::{Builder, JoinHandle};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
-use crate::device::Device;
+use crate::device::FuseDevice;
 use crate::errno::Errno;
 use crate::io_flusher::set_io_flusher;
 use crate::log::{log_error, log_info, log_warning};
@@ -69,7 +69,7 @@ pub(crate) struct Rings {
 impl Rings {
     /// # Errors
     /// The host has no io_uring, refuses it, or has too many processors.
-    pub(crate) fn new(device: &Device, required: bool) -> io::Result<Rings> {
+    pub(crate) fn new(device: &FuseDevice, required: bool) -> io::Result<Rings> {
         let queues = cpu::possible()
             .filter(|queues| (1..=QUEUES_MAX).contains(&usize::from(*queues)))
             .ok_or_else(|| {
