@@ -72,7 +72,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             check_recorded(&self.store, &mutation.key, mutation.value.as_ref().map(Vec::len))?;
         }
         let roots = self.roots(working);
-        let mut blocks = self.changed_blocks(working, &roots, &mutations)?;
+        let mut blocks = self.reference_counts().changed_blocks(working, &roots, &mutations)?;
         memory::append(&mut mutations, &mut blocks.shared)?;
         // Removals come last: merging then cannot make a leaf fuller than planned.
         sort_by_key(&mut mutations, |mutation| (mutation.value.is_none(), mutation.key));
@@ -108,7 +108,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.inodes = working.inodes.saturating_add_signed(inodes);
         let counts = &mut working.snapshots;
         counts.shared_extents = counts.shared_extents.saturating_add_signed(blocks.shared_keys);
-        let record_limit = self.record_limit();
+        let record_limit = record_limit(&self.store);
         for mutation in mutations.iter().filter(|mutation| is_recorded(&mutation.key)) {
             self.note(working, mutation, origin, record_limit);
         }
@@ -193,9 +193,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let changes = memory::collect(mutations.iter().map(planned))?;
         match origin {
             Origin::Replay => self.store.plan(&roots.working, working.generation, &changes),
-            Origin::Operation(class) => {
-                self.check_budget(working, roots, &Wanted { changes: &changes, runs, dead, class })
-            }
+            Origin::Operation(class) => self.budget().check(
+                working,
+                roots,
+                &Wanted { changes: &changes, runs, dead, class },
+            ),
         }
     }
 
@@ -253,7 +255,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if let Origin::Operation(class) = *origin {
             let dead = (dead + shared * copies) as u64;
             let more = More { groups: working.space.clean_groups(runs)?, dead };
-            if !self.has_room(working, roots, nodes as u64, more, class)? {
+            if !self.budget().has_room(working, roots, nodes as u64, more, class)? {
                 return Ok(false);
             }
         }
@@ -286,17 +288,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let size = payload::size_of(mutation.value.as_ref().map(Vec::len));
             working.pending.add(key, size, limit);
         }
-    }
-
-    /// Largest payload of one log record: a quarter of the log, so that one record never fills it.
-    /// And half of the memory for nodes: a record is in memory as a whole when it is replayed.
-    pub(super) fn record_limit(&self) -> usize {
-        let superblock = &self.store.device.superblock;
-        let log = superblock.log.count * u64::from(superblock.block_size);
-        let nodes = self.store.node_memory() as u64;
-        (log / crate::log::RECORD_SHARE)
-            .min(nodes / 2)
-            .saturating_sub(crate::format::RECORD_HEADER as u64) as usize
     }
 
     /// Runs changes that were planned and [prepared](Working::prepare_change) on the working tree,
@@ -375,4 +366,15 @@ pub(super) fn check_recorded<M: Medium, P: Platform>(
         return Err(damaged("value longer than a node"));
     }
     Ok(())
+}
+
+/// Largest payload of one log record: a quarter of the log, so that one record never fills it.
+/// And half of the memory for nodes: a record is in memory as a whole when it is replayed.
+pub(super) fn record_limit<M: Medium, P: Platform>(store: &Store<M, P>) -> usize {
+    let superblock = &store.device.superblock;
+    let log = superblock.log.count * u64::from(superblock.block_size);
+    let nodes = store.node_memory() as u64;
+    (log / crate::log::RECORD_SHARE)
+        .min(nodes / 2)
+        .saturating_sub(crate::format::RECORD_HEADER as u64) as usize
 }

@@ -27,6 +27,7 @@ use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
 use crate::sabotage::{Sabotage, planted};
 use crate::sort::sort_by_key;
 use crate::space::Roots;
+use crate::tree::Store;
 use crate::types::{BlockAddress, BlockRun, InodeNumber};
 
 /// Blocks that a batch takes or releases.
@@ -52,7 +53,18 @@ struct CountedRange {
     count: i64,
 }
 
+/// How many extents name each block.
+pub(crate) struct ReferenceCounts<'a, M: Medium, P: Platform> {
+    store: &'a Store<M, P>,
+}
+
 impl<M: Medium, P: Platform> Engine<M, P> {
+    pub(crate) fn reference_counts(&self) -> ReferenceCounts<'_, M, P> {
+        ReferenceCounts { store: &self.store }
+    }
+}
+
+impl<M: Medium, P: Platform> ReferenceCounts<'_, M, P> {
     /// See the module. Expects the bitmaps of new blocks in memory; changes nothing.
     #[inline(never)]
     pub(super) fn changed_blocks(
@@ -103,7 +115,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut references = Vec::new();
         for change in changes {
             references.clear();
-            self.references(working, roots, change, &mut references)?;
+            self.count(working, roots, change, &mut references)?;
             for before in &references {
                 let after = CountedRange {
                     count: before.count.saturating_add(change.count).max(0),
@@ -134,7 +146,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Number of references of the blocks of a range. A block without a key whose number falls has
     /// one reference.
-    fn references(
+    fn count(
         &self,
         working: &mut Working,
         roots: &Roots,
@@ -159,7 +171,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.unshared(working, roots, CountedRange { start: at, ..range }, found)
     }
 
-    /// As [`references`](Self::references), for ranges without a key.
+    /// As [`count`](Self::count), for ranges without a key.
     fn unshared(
         &self,
         working: &mut Working,
@@ -174,7 +186,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return memory::push(found, CountedRange { count: 1, ..range });
         }
         let run = run_of(range.start, range.end);
-        working.space.prepare(&self.store, roots, &[run])?;
+        working.space.prepare(self.store, roots, &[run])?;
         if working.space.is_unused(run) {
             return memory::push(found, CountedRange { count: 0, ..range });
         }
@@ -208,6 +220,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             memory::push(&mut found, next)?;
         }
         Ok(found)
+    }
+
+    /// Whether one of these blocks is named by several extents of this tree.
+    pub(crate) fn is_shared(&self, root: &Root, run: BlockRun) -> Result<bool> {
+        Ok(!self.shared_extents(root, run.start.0, run.end())?.is_empty())
     }
 
     /// Sets the number of references of the blocks of `after`.

@@ -1,20 +1,57 @@
 //! What `fs` and the checker need beside the map: bytes, moved outside the writer's lock; pins;
 //! superblock and counts; access times.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::{Root, Superblock};
+use crate::io::Device;
 use crate::memory::{self, Short};
 use crate::platform::Platform;
 use crate::tree::Store;
-use crate::types::{BlockAddress, BlockRun};
+use crate::types::BlockRun;
 
 /// The runs that one read or write pins: mostly one.
 pub(crate) type Runs = Short<BlockRun, 1>;
+
+/// Whether reads store the time.
+pub(crate) struct AccessTimes {
+    stored: AtomicBool,
+    read_only: bool,
+}
+
+impl AccessTimes {
+    pub(super) fn new(stored: bool, read_only: bool) -> AccessTimes {
+        AccessTimes { stored: AtomicBool::new(stored), read_only }
+    }
+
+    pub fn are_stored(&self) -> bool {
+        self.stored.load(Ordering::Relaxed) && !self.read_only
+    }
+
+    pub fn set(&self, stored: bool) {
+        self.stored.store(stored, Ordering::Relaxed);
+    }
+}
+
+/// Counts the reads that were repeated because their data did not match its checksum. Valid causes
+/// are a concurrent rollback and damage. Any other repeat means that blocks were reused under a
+/// reader.
+#[derive(Default)]
+pub(crate) struct RepeatedReads(AtomicU32);
+
+impl RepeatedReads {
+    pub fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub fn note(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// Blocks that are not reused while this exists, even when they are freed.
 pub(crate) struct PinGuard<'a, M: Medium, P: Platform> {
@@ -39,9 +76,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         &self.store.device.superblock
     }
 
-    /// With the present size of the volume.
-    pub(crate) fn superblock_now(&self) -> Superblock {
-        self.store.device.superblock_now()
+    /// The medium as blocks, and the platform.
+    pub(crate) fn device(&self) -> &Device<M, P> {
+        &self.store.device
     }
 
     /// Nodes and blocks, for the checker.
@@ -60,14 +97,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         (working.inodes, working.next_inode)
     }
 
-    pub(crate) fn access_times(&self) -> bool {
-        self.access_times.load(Ordering::Relaxed) && !self.read_only
-    }
-
-    pub(crate) fn set_access_times(&self, updated: bool) {
-        self.access_times.store(updated, Ordering::Relaxed);
-    }
-
     /// Pins blocks. The caller still holds the [`Reader`](crate::engine::Reader) through which it
     /// found them.
     ///
@@ -76,36 +105,5 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn pin(&self, runs: Runs) -> Result<PinGuard<'_, M, P>> {
         memory::extend(&mut self.pins.lock(), &runs)?;
         Ok(PinGuard { engine: self, runs })
-    }
-
-    /// Reads that were repeated because their data did not match its checksum. Valid causes are a
-    /// concurrent rollback and damage. Any other repeat means that blocks were reused under a
-    /// reader.
-    #[doc(hidden)]
-    pub(crate) fn reads_repeated(&self) -> u32 {
-        self.reads_repeated.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn note_repeated_read(&self) {
-        self.reads_repeated.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn read_blocks(&self, start: BlockAddress, buffer: &mut [u8]) -> Result<()> {
-        self.store.device.read_blocks(start, buffer)
-    }
-
-    pub(crate) fn write_blocks(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
-        self.store.device.write_blocks(start, data)
-    }
-
-    /// Writes into blocks of an unwritten extent. The caller publishes them as written afterwards.
-    pub(crate) fn write_blocks_in_place(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
-        self.store.device.write_blocks(start, data)?;
-        self.store.device.note_in_place();
-        Ok(())
-    }
-
-    pub(crate) fn crc(&self, bytes: &[u8]) -> u32 {
-        self.store.device.crc(bytes)
     }
 }

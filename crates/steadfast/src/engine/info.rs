@@ -88,21 +88,6 @@ pub struct Statistics {
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// The medium below.
-    pub(crate) fn medium(&self) -> &M {
-        &self.store.device.medium.0
-    }
-
-    /// The platform.
-    pub(crate) fn platform(&self) -> &P {
-        &self.store.device.platform
-    }
-
-    /// Longest name of a file, bytes.
-    pub(crate) fn name_max(&self) -> usize {
-        self.store.device.superblock.name_max()
-    }
-
     /// Parameters and state.
     pub(crate) fn info(&self) -> VolumeInfo {
         let committed = self.commit.lock().committed;
@@ -175,13 +160,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             blocks,
             blocks_free: free,
             blocks_available: self
+                .budget()
                 .data_budget(&working, SpaceClass::Normal, Pieces::LONG)
                 .min(free),
             blocks_snapshots: working.snapshots.blocks,
             blocks_almost_free: working.space.almost_free(),
             blocks_unpublished: working.unpublished_data(&self.store.device.superblock),
             inodes: working.inodes,
-            name_max: self.name_max() as u32,
+            name_max: self.store.device.superblock.name_max() as u32,
         })
     }
 }

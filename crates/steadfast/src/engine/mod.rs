@@ -45,7 +45,7 @@ mod state;
 pub(crate) mod tests;
 mod writer;
 
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::AtomicU32;
 
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
@@ -63,6 +63,7 @@ pub(crate) use budget::Shortage;
 use commit::group_commit::Committers;
 pub(crate) use commit::transaction::NO_TRANSACTION;
 pub(crate) use data::PinGuard;
+use data::{AccessTimes, RepeatedReads};
 pub use info::{Statistics, VolumeInfo};
 use lifecycle::LifecycleCell;
 use multi_mount::MountWatch;
@@ -77,15 +78,14 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     store: Boxed<Store<M, P>>,
     pub(crate) lifecycle: LifecycleCell<P::Mutex>,
     read_only: bool,
-    access_times: AtomicBool,
+    pub(crate) access_times: AccessTimes,
     replayed_records: u32,
     superblock_damaged: bool,
     /// Evidence that a newer state than the opened one was durable once.
     newer_state: Option<NewerState>,
     pub(crate) parameters: LiveParameters,
     incarnation: AtomicU32,
-    /// Reads that were repeated because their data did not match its checksum.
-    reads_repeated: AtomicU32,
+    pub(crate) repeated_reads: RepeatedReads,
     pub(crate) background: BackgroundWork,
     pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
     pub(crate) committers: Committers,

@@ -3,9 +3,11 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use lock_api::RawMutex;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::lifecycle::LifecycleCell;
 use crate::error::{Error, Result};
 use crate::format::Metaroot;
 use crate::mask::TransactionMask;
@@ -32,6 +34,12 @@ impl LiveParameters {
         TransactionMask(self.mask.load(Ordering::Acquire))
     }
 
+    /// The active mask: the live one, or none while the volume is held.
+    pub fn active_mask<R: RawMutex>(&self, lifecycle: &LifecycleCell<R>) -> TransactionMask {
+        let held = lifecycle.is_held() && !planted(Sabotage::IgnoreHold);
+        if held { TransactionMask::MANUAL } else { self.mask() }
+    }
+
     /// Interval of the transaction timer, milliseconds.
     pub fn timer_ms(&self) -> u32 {
         self.timer_ms.load(Ordering::Acquire)
@@ -41,13 +49,7 @@ impl LiveParameters {
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// The active mask: that of the volume, or none while it is held.
     pub(crate) fn active_mask(&self) -> TransactionMask {
-        let held = self.lifecycle.is_held() && !planted(Sabotage::IgnoreHold);
-        if held { TransactionMask::MANUAL } else { self.parameters.mask() }
-    }
-
-    /// Whether an operation without space may make a checkpoint, which is a transaction point.
-    pub(crate) fn may_reclaim(&self) -> bool {
-        self.active_mask().contains(TransactionMask::VOLUME_FULL)
+        self.parameters.active_mask(&self.lifecycle)
     }
 
     /// Changes the live mask at once, and the stored mask at the next transaction point.

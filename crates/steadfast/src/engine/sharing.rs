@@ -5,16 +5,10 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::keyspace::SpaceClass;
 use crate::error::Result;
-use crate::format::Root;
 use crate::platform::Platform;
 use crate::types::{BlockRun, Generation};
 
 impl<M: Medium, P: Platform> Engine<M, P> {
-    /// Whether one of these blocks is named by several extents of this tree.
-    pub(crate) fn is_shared(&self, root: &Root, run: BlockRun) -> Result<bool> {
-        Ok(!self.shared_extents(root, run.start.0, run.end())?.is_empty())
-    }
-
     /// The space class for making a hole. A hole in the middle of an extent makes two keys of one.
     /// If a snapshot or another file may share its blocks (`split`), nothing comes back for that,
     /// so it is no removal.
@@ -23,7 +17,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.ensure_writable()?;
         let snapshots = self.working.lock().snapshots;
         let held = snapshots.newest.0 > 0
-            || snapshots.shared_extents > 0 && self.is_shared(self.reader()?.root(), run)?;
+            || snapshots.shared_extents > 0
+                && self.reference_counts().is_shared(self.reader()?.root(), run)?;
         Ok(if held { SpaceClass::Normal } else { SpaceClass::Freeing })
     }
 
@@ -33,7 +28,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let working = self.working.lock();
             (working.belongs_to_snapshot(birth), working.snapshots.shared_extents > 0)
         };
-        Ok(!(held || shared && self.is_shared(self.reader()?.root(), run)?))
+        Ok(!(held || shared && self.reference_counts().is_shared(self.reader()?.root(), run)?))
     }
 
     /// Whether there is a snapshot, or a block that several extents have.

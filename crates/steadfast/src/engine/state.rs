@@ -11,6 +11,7 @@ use crate::format::key::Key;
 use crate::format::{Metaroot, NodePointer, Root, SnapshotCounts};
 use crate::log::Log;
 use crate::memory;
+use crate::sabotage::{Sabotage, planted};
 use crate::sort::sort;
 use crate::space::Space;
 use crate::tree::{NodePool, Scratch, SealedNode};
@@ -153,6 +154,16 @@ impl Working {
         let inode = InodeNumber(self.next_inode);
         self.next_inode += 1;
         inode
+    }
+
+    /// Whether a transaction point must store mask or timer.
+    pub fn must_store_parameters(&self) -> bool {
+        self.parameters_changed && !planted(Sabotage::ForgetParameters)
+    }
+
+    /// Generation of the frozen state.
+    pub fn frozen_generation(&self) -> Option<Generation> {
+        self.frozen.as_ref().map(|frozen| frozen.metaroot.generation)
     }
 
     pub fn frozen_root(&self) -> Option<Root> {

@@ -68,8 +68,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         class: SpaceClass,
     ) -> Result<BlockRun> {
         let roots = self.roots(working);
-        let kept = self.kept_from_data(working, class);
-        if !self.has_budget(working, &roots, kept)? {
+        let kept = self.budget().kept_from_data(working, class);
+        if !self.budget().has_budget(working, &roots, kept)? {
             return Err(Error::NoSpace);
         }
         let blocks =
@@ -106,7 +106,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.empty_pool(&self.store);
         let run = working.space.allocate_data(&self.store, roots, blocks, goal)?;
         working.space.look_for_nodes_after_data();
-        let has_budget = self.has_budget(working, roots, kept);
+        let has_budget = self.budget().has_budget(working, roots, kept);
         if !matches!(has_budget, Ok(true)) {
             working.space.release(run);
             has_budget?;

@@ -56,6 +56,12 @@ pub(crate) struct SnapshotRecord {
 }
 
 impl SnapshotRecord {
+    /// Blocks of data of its state, where a node has `node_cost` blocks.
+    pub fn data_blocks(&self, node_cost: u64) -> u64 {
+        let nodes = self.nodes.saturating_mul(node_cost);
+        self.used_blocks.saturating_sub(nodes).saturating_sub(self.snapshots.blocks)
+    }
+
     /// Decodes the value under the key of `generation`; every value is possible.
     ///
     /// # Errors

@@ -415,6 +415,11 @@ impl Superblock {
         self.node_blocks() * u64::from(self.metadata_copies)
     }
 
+    /// Bytes of all copies of one node.
+    pub fn node_bytes(&self) -> u64 {
+        self.node_cost() * u64::from(self.block_size)
+    }
+
     /// Byte offset of the second superblock copy.
     pub fn second_offset(&self) -> u64 {
         self.byte_size() - self.cell_size()

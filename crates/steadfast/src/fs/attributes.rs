@@ -138,7 +138,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// succeeded.
     pub(crate) fn note_access(&self, inode: InodeNumber, seen: &Inode) {
         let now = self.platform().now();
-        if !self.engine.access_times() || !access_is_due(seen, now) {
+        if !self.engine.access_times.are_stored() || !access_is_due(seen, now) {
             return;
         }
         let _ = self.update_if_room(|tx| {

@@ -134,7 +134,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                 extent_map::starting(&reader, &parameters, inode, index, index.saturating_add(1))?;
             let Some(mapped) = found else { return Ok(index.checked_add(1)) };
             let run = mapped.extent.run();
-            (mapped, self.engine.shared_extents(reader.root(), run.start.0, run.end())?)
+            (
+                mapped,
+                self.engine.reference_counts().shared_extents(
+                    reader.root(),
+                    run.start.0,
+                    run.end(),
+                )?,
+            )
         };
         let run = mapped.extent.run();
         if let Some(part) = moves.moved_part(&mapped)? {

@@ -112,7 +112,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let count = match self.read_step(inode, from, rest, &mut first) {
                 // After a rollback the blocks may have been reused: look the extents up once more.
                 Err(Error::CorruptData { .. }) => {
-                    self.engine.note_repeated_read();
+                    self.engine.repeated_reads.note();
                     first = first.filter(|_| done > 0);
                     self.read_step(inode, from, rest, &mut first)?
                 }
@@ -226,7 +226,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<()> {
         let skip = index - mapped.index;
         let address = mapped.extent.address.0 + skip;
-        self.engine.read_blocks(BlockAddress(address), buffer)?;
+        self.engine.device().read_blocks(BlockAddress(address), buffer)?;
         let granule = parameters.granule as usize;
         let first = skip as usize * parameters.granules_per_block() as usize;
         let checksums = mapped.extent.checksums.get(first..).unwrap_or_default();
@@ -234,7 +234,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let Some(expected) = checksums.get(number) else {
                 return Err(Error::CorruptData { inode, address: BlockAddress(address) });
             };
-            if self.engine.crc(bytes) != *expected && !planted(Sabotage::IgnoreDataChecksum) {
+            if self.engine.device().crc(bytes) != *expected
+                && !planted(Sabotage::IgnoreDataChecksum)
+            {
                 let position = address * parameters.block() + (number * granule) as u64;
                 if !self.read_other_copy(position, bytes, *expected) {
                     let address = BlockAddress(position / parameters.block());
@@ -256,7 +258,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         for copy in 0..copies {
             match medium.read_copy(copy, position, bytes) {
-                Ok(()) if self.engine.crc(bytes) == expected => return true,
+                Ok(()) if self.engine.device().crc(bytes) == expected => return true,
                 _ => medium.report_bad(copy, position, bytes.len() as u64),
             }
         }

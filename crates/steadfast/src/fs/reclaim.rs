@@ -33,7 +33,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if self.engine.checkpoint_for_space(wanted)? {
             return Ok(true);
         }
-        if !self.engine.may_reclaim() {
+        if !self.engine.budget().may_reclaim() {
             return Ok(false);
         }
         if matches!(wanted, Shortage::Change(SpaceClass::Freeing, _)) {
@@ -61,7 +61,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Whether an operation without space may set a transaction point, which brings back the blocks
     /// that an overwrite replaces.
     pub fn may_reclaim(&self) -> bool {
-        self.engine.may_reclaim()
+        self.engine.budget().may_reclaim()
     }
 
     /// Frees the blocks of removed files and deleted snapshots. It stops when
@@ -71,7 +71,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Those of the medium; `ReadOnly`, `Poisoned`.
     pub fn make_room(&self, bytes: u64) -> Result<()> {
         self.engine.ensure_writable()?;
-        while self.available_bytes()? < bytes && self.engine.may_reclaim() {
+        while self.available_bytes()? < bytes && self.engine.budget().may_reclaim() {
             if !(self.orphan_step()? || self.engine.delete_for_space()?) {
                 break;
             }
@@ -85,13 +85,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `NoSpace`: they do not fit.
     pub(super) fn wait_for_space(&self, blocks: u64) -> Result<()> {
-        if blocks > self.engine.superblock_now().usable_blocks() {
+        if blocks > self.engine.device().superblock_now().usable_blocks() {
             return Err(Error::NoSpace);
         }
         while !self.engine.has_space_for_data(blocks) {
             // Freed blocks count at once. The caller that takes them makes the checkpoint that
             // releases them.
-            if !self.engine.may_reclaim()
+            if !self.engine.budget().may_reclaim()
                 || !(self.orphan_step()? || self.engine.delete_for_space()?)
             {
                 return Err(Error::NoSpace);

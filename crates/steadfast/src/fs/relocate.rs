@@ -104,7 +104,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(None) };
         let next = last.end();
         let before = breaks(cursor.goal, old.iter().map(|mapped| mapped.extent.run()));
-        let shared = self.engine.is_shared(self.engine.reader()?.root(), first.extent.run())?;
+        let shared = self
+            .engine
+            .reference_counts()
+            .is_shared(self.engine.reader()?.root(), first.extent.run())?;
         let moved = if before == 0 || first.extent.unwritten || shared {
             None
         } else {
@@ -148,7 +151,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         while let Some(mapped) = extent_map::starting(&reader, &parameters, inode, at, u64::MAX)? {
             blocks += u64::from(mapped.extent.length);
             let alone = mapped.extent.unwritten
-                || self.engine.is_shared(reader.root(), mapped.extent.run())?;
+                || self.engine.reference_counts().is_shared(reader.root(), mapped.extent.run())?;
             let follows = old.last().is_none_or(|last| last.end() == mapped.index && !alone);
             let full = old.len() == STEP_EXTENTS || blocks * parameters.block() > STEP_BYTES;
             if !old.is_empty() && (!follows || full || !wanted(&mapped)) {
@@ -304,13 +307,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut rest = &mut buffer[..];
         for run in sources {
             let (part, after) = rest.split_at_mut(run.count as usize * block);
-            self.engine.read_blocks(run.start, part)?;
+            self.engine.device().read_blocks(run.start, part)?;
             rest = after;
         }
         let mut rest = &buffer[..];
         for run in runs {
             let (part, after) = rest.split_at(run.count as usize * block);
-            self.engine.write_blocks(run.start, &[part])?;
+            self.engine.device().write_blocks(run.start, &[part])?;
             rest = after;
         }
         Ok(())

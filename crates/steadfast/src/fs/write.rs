@@ -362,11 +362,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let count = part.run.count as usize * parameters.granules_per_block() as usize;
             part.checksums = Checksums::with_room(count)?;
             for bytes in slices.iter().flat_map(|slice| slice.chunks(granule)) {
-                part.checksums.push(self.engine.crc(bytes))?;
+                part.checksums.push(self.engine.device().crc(bytes))?;
             }
             match part.in_place {
-                None => self.engine.write_blocks(part.run.start, &slices)?,
-                Some(_) => self.engine.write_blocks_in_place(part.run.start, &slices)?,
+                None => self.engine.device().write_blocks(part.run.start, &slices)?,
+                Some(_) => self.engine.device().write_blocks_in_place(part.run.start, &slices)?,
             }
         }
         Ok(())

@@ -139,7 +139,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             };
             match self.read_extents(parameters, inode, at, &mut buffer[..whole], extents) {
                 // As any reader: look the extents up once more.
-                Err(Error::CorruptData { .. }) => self.engine.note_repeated_read(),
+                Err(Error::CorruptData { .. }) => self.engine.repeated_reads.note(),
                 read => {
                     read?;
                     if !planted(Sabotage::KeepPastEnd) {

@@ -182,10 +182,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let mut checksums = Checksums::default();
         for granule in bytes.chunks(parameters.granule as usize) {
-            checksums.push(self.engine.crc(granule))?;
+            checksums.push(self.engine.device().crc(granule))?;
         }
         let run = self.allocate_blocks(1, 1, goal, SpaceClass::Normal)?;
-        if let Err(error) = self.engine.write_blocks(run.start, &[&bytes]) {
+        if let Err(error) = self.engine.device().write_blocks(run.start, &[&bytes]) {
             self.engine.release_blocks(run);
             return Err(error);
         }

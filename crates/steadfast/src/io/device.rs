@@ -167,6 +167,13 @@ impl<M: Medium, P: Platform> Device<M, P> {
         Ok(())
     }
 
+    /// Writes into blocks of an unwritten extent. The caller publishes them as written afterwards.
+    pub fn write_blocks_in_place(&self, start: BlockAddress, data: &[&[u8]]) -> Result<()> {
+        self.write_blocks(start, data)?;
+        self.note_in_place();
+        Ok(())
+    }
+
     /// Notes that blocks were written that were allocated earlier. Call it after the write and
     /// before the extent is published. Opening finds unflushed data by its birth. This data has an
     /// old birth, so opening would miss it.

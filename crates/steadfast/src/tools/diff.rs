@@ -87,8 +87,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         self.engine.replay_overlay()?;
         // While it is held, the live tree does not change.
         let reader = self.engine.reader()?;
-        let root_of =
-            |name: &str| self.engine.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound);
+        let root_of = |name: &str| {
+            self.engine.snapshot_records(reader.root()).find(name)?.ok_or(Error::NotFound)
+        };
         let old = root_of(before)?.root;
         let new = match after {
             Some(name) => root_of(name)?.root,

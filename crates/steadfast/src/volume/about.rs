@@ -10,17 +10,17 @@ use crate::platform::Platform;
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// The medium below.
     pub fn medium(&self) -> &M {
-        self.engine.medium()
+        &self.engine.device().medium.0
     }
 
     /// The platform.
     pub fn platform(&self) -> &P {
-        self.engine.platform()
+        &self.engine.device().platform
     }
 
     /// Longest name of a file, bytes.
     pub fn name_max(&self) -> usize {
-        self.engine.name_max()
+        self.engine.superblock().name_max()
     }
 
     /// Parameters and state.
@@ -41,7 +41,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Changes [`OpenOptions::access_times`](crate::OpenOptions::access_times) of the open volume.
     pub fn set_access_times(&self, updated: bool) {
-        self.engine.set_access_times(updated);
+        self.engine.access_times.set(updated);
     }
 
     /// Space and counts.
@@ -111,6 +111,6 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// reader.
     #[doc(hidden)]
     pub fn reads_repeated(&self) -> u32 {
-        self.engine.reads_repeated()
+        self.engine.repeated_reads.count()
     }
 }

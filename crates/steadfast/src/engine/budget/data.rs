@@ -12,7 +12,7 @@
 //!   volume is held, nothing comes back. Freed blocks do not count then, and groups that are or
 //!   will be changed do;
 //! - the last request: the nodes on its path, and the groups of its blocks ([`Pieces`]);
-//! - the nodes that map the data ([`nodes_for_data`](Engine::nodes_for_data)), half full, as they
+//! - the nodes that map the data ([`nodes_for_data`](Budget::nodes_for_data)), half full, as they
 //!   are after an insertion that is not at the end of the tree.
 //!
 //! All of it is known without reading the tree. It is a lower bound. It can be exceeded by up to
@@ -21,7 +21,7 @@
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::budget::{More, Unfrozen};
+use crate::engine::budget::{Budget, More, Unfrozen};
 use crate::engine::keyspace::{EXTENT_CHANGES_MAX, SpaceClass};
 use crate::engine::state::Working;
 use crate::error::Result;
@@ -63,10 +63,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.lifecycle.check_open()?;
         self.lifecycle.check_shown()?;
         self.replay_overlay()?;
-        let blocks = self.data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::SINGLE);
+        let blocks =
+            self.budget().data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::SINGLE);
         Ok(blocks.saturating_mul(u64::from(self.store.device.superblock.block_size)))
     }
+}
 
+impl<M: Medium, P: Platform> Budget<'_, M, P> {
     /// Blocks of data for which there is room; see the module.
     pub(crate) fn data_budget(&self, working: &Working, class: SpaceClass, pieces: Pieces) -> u64 {
         let room = self.budget_after_checkpoint(working, class, pieces.groups);

@@ -21,7 +21,7 @@
 //!
 //! # What a removal is checked against
 //! Estimates of what the next freeze needs must hold for any tree. So they are far too large for a
-//! small one. If the estimates refuse a removal, [`check_budget`](Engine::check_budget) plans the
+//! small one. If the estimates refuse a removal, [`check`](Budget::check) plans the
 //! change and the freeze together and counts.
 
 mod data;
@@ -32,18 +32,24 @@ pub(crate) mod room;
 pub(crate) use data::Pieces;
 pub(crate) use futile::Shortage;
 
+use lock_api::RwLock;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::engine::keyspace::SpaceClass;
+use crate::engine::lifecycle::LifecycleCell;
+use crate::engine::parameters::LiveParameters;
+use crate::engine::reader::View;
 use crate::engine::state::Working;
 use crate::format::extent::EXTENT_HEADER_LEN;
 use crate::format::{
     NodePointer, RESERVE_NODES_MIN, Root, Superblock, dead_item_len, entries_max, item_capacity,
     item_size, value_len_max,
 };
+use crate::mask::TransactionMask;
 use crate::platform::Platform;
 use crate::profile::SNAPSHOTS;
+use crate::tree::Store;
 
 /// What a change touches beside its own nodes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -178,7 +184,27 @@ pub(crate) fn kept_for_removal(superblock: &Superblock, nodes: u64, shared: u64,
     shared.saturating_add(dead_nodes(superblock, entries)).saturating_mul(superblock.node_cost())
 }
 
+/// The parts of the engine that decide whether there is room for a change.
+pub(crate) struct Budget<'a, M: Medium, P: Platform> {
+    store: &'a Store<M, P>,
+    view: &'a RwLock<P::RwLock, View>,
+    lifecycle: &'a LifecycleCell<P::Mutex>,
+    parameters: &'a LiveParameters,
+}
+
 impl<M: Medium, P: Platform> Engine<M, P> {
+    pub(crate) fn budget(&self) -> Budget<'_, M, P> {
+        let Engine { store, view, lifecycle, parameters, .. } = self;
+        Budget { store, view, lifecycle, parameters }
+    }
+}
+
+impl<M: Medium, P: Platform> Budget<'_, M, P> {
+    /// Whether an operation without space may make a checkpoint, which is a transaction point.
+    pub(crate) fn may_reclaim(&self) -> bool {
+        self.parameters.active_mask(self.lifecycle).contains(TransactionMask::VOLUME_FULL)
+    }
+
     /// Blocks that a change of this class must leave beside those for the freeze: its part of the
     /// reserve, and the room kept for removals.
     pub(crate) fn kept_from_class(&self, working: &Working, class: SpaceClass) -> u64 {

@@ -16,6 +16,7 @@
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::budget::Budget;
 use crate::engine::budget::data::Pieces;
 use crate::engine::budget::futile::Shortage;
 use crate::engine::keyspace::SpaceClass;
@@ -30,13 +31,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn checkpoint_for_space(&self, wanted: Shortage) -> Result<bool> {
         let (frozen, worth_it) = {
             let working = self.working.lock();
-            (working.frozen.is_some(), self.is_worth_a_checkpoint(&working, wanted))
+            (working.frozen.is_some(), self.budget().is_worth_a_checkpoint(&working, wanted))
         };
         if frozen {
             self.finish_checkpoint()?;
             return Ok(true);
         }
-        if !self.may_reclaim() || !worth_it {
+        if !self.budget().may_reclaim() || !worth_it {
             return Ok(false);
         }
         self.working.lock().futile.begin();
@@ -48,16 +49,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// checkpoint was made for it, this notes that it was in vain.
     pub(crate) fn note_in_vain(&self, wanted: Shortage) {
         let mut working = self.working.lock();
-        let room = self.room_after_checkpoint(&working, wanted.class());
+        let room = self.budget().room_after_checkpoint(&working, wanted.class());
         working.futile.note(wanted, room);
-    }
-
-    /// Blocks that a checkpoint leaves free beside those that changes of this class must leave.
-    fn room_after_checkpoint(&self, working: &Working, class: SpaceClass) -> u64 {
-        let free = working
-            .available(&self.store.device.superblock)
-            .saturating_add(working.space.almost_free());
-        free.saturating_sub(self.kept_from_class(working, class))
     }
 
     /// Whether `wanted` fits after a checkpoint, as far as its blocks can be counted.
@@ -65,14 +58,24 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         match wanted {
             Shortage::Change(..) | Shortage::Snapshot => true,
             Shortage::Data(class, blocks) => {
-                self.fits_after_checkpoint(&self.working.lock(), class, blocks)
+                self.budget().fits_after_checkpoint(&self.working.lock(), class, blocks)
             }
         }
     }
 
     /// Whether there is room for so many blocks of new data.
     pub(crate) fn has_space_for_data(&self, blocks: u64) -> bool {
-        self.data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::LONG) >= blocks
+        self.budget().data_budget(&self.working.lock(), SpaceClass::Normal, Pieces::LONG) >= blocks
+    }
+}
+
+impl<M: Medium, P: Platform> Budget<'_, M, P> {
+    /// Blocks that a checkpoint leaves free beside those that changes of this class must leave.
+    fn room_after_checkpoint(&self, working: &Working, class: SpaceClass) -> u64 {
+        let free = working
+            .available(&self.store.device.superblock)
+            .saturating_add(working.space.almost_free());
+        free.saturating_sub(self.kept_from_class(working, class))
     }
 
     /// Whether the wanted change fits after a checkpoint, as far as can be counted. For a removal

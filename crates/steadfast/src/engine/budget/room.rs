@@ -9,8 +9,7 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use crate::engine::Engine;
-use crate::engine::budget::{More, Unfrozen};
+use crate::engine::budget::{Budget, More, Unfrozen, kept_for_removal};
 use crate::engine::keyspace::SpaceClass;
 use crate::engine::snapshots::dead::dead_list_puts;
 use crate::engine::state::Working;
@@ -40,13 +39,13 @@ pub(crate) struct Wanted<'a> {
     pub class: SpaceClass,
 }
 
-impl<M: Medium, P: Platform> Engine<M, P> {
+impl<M: Medium, P: Platform> Budget<'_, M, P> {
     /// The plan for a change, if there is room for it, for the freeze after it, and for what its
     /// class must leave.
     ///
     /// # Errors
     /// `NoSpace`; nodes and bitmaps that cannot be read. Nothing has changed.
-    pub(crate) fn check_budget(
+    pub(crate) fn check(
         &self,
         working: &mut Working,
         roots: &Roots,
@@ -124,6 +123,33 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(nodes.saturating_mul(self.store.device.superblock.node_cost()).saturating_add(freeze))
     }
 
+    /// Checks that the room that a snapshot must keep is there now.
+    pub(crate) fn check_for_snapshot(
+        &self,
+        working: &mut Working,
+        roots: &Roots,
+        nodes: u64,
+    ) -> Result<()> {
+        // The freeze may still make some nodes.
+        let all =
+            working.nodes.saturating_add(nodes).saturating_add(u64::from(roots.working.height));
+        let freeze = working.freeze_cost(
+            &self.store.device.superblock,
+            &roots.working,
+            More { groups: 4, dead: 2 * nodes },
+        );
+        let needed = (nodes * self.store.device.superblock.node_cost())
+            .saturating_add(kept_for_removal(
+                &self.store.device.superblock,
+                all,
+                all,
+                working.live_data(&self.store.device.superblock),
+            ))
+            .saturating_add(self.store.device.reserve_blocks())
+            .saturating_add(2 * freeze);
+        if self.has_budget(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
     /// Whether `blocks` blocks are available for nodes. The blocks of one node must be contiguous,
     /// which a count of free blocks cannot tell. So nodes of several blocks are set aside here, and
     /// data can no longer take blocks between theirs.
@@ -140,7 +166,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(true);
         }
         match working.fill_pool(
-            &self.store,
+            self.store,
             roots,
             blocks.div_ceil(self.store.device.superblock.node_cost()),
         ) {
@@ -182,7 +208,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             {
                 return Err(Error::NoSpace);
             }
-            working.fill_pool(&self.store, roots, nodes)?;
+            working.fill_pool(self.store, roots, nodes)?;
             let touched = plan.visited.iter().flat_map(|visited| visited.pointer.copies());
             let touched = touched.chain(working.pool.next(nodes as usize));
             let runs = memory::collect(touched.map(|start| BlockRun { start, count }))?;
@@ -225,7 +251,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             };
             let entries = memory::filled(entry, usize::try_from(entries).unwrap_or(usize::MAX))?;
             for (key, value) in
-                dead_list_puts(&self.store, &roots.working, working.snapshots.newest, &entries)?
+                dead_list_puts(self.store, &roots.working, working.snapshots.newest, &entries)?
             {
                 memory::push(&mut all, PlannedChange { key, value_len: Some(value.len()) })?;
             }

@@ -18,12 +18,11 @@ use steadfast_media::Medium;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::format::Metaroot;
+use crate::format::{Metaroot, Superblock};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
 use crate::tree::SealedNode;
-use crate::types::Generation;
 
 /// Nodes of a step without a given size: a request that suits a disk. On flash, where nodes are
 /// small, it is done quickly too.
@@ -36,16 +35,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// The medium's; the volume is read-only then. `OutOfMemory`: the next caller that needs the
     /// checkpoint continues it.
     pub(crate) fn finish_checkpoint(&self) -> Result<()> {
-        let Some(frozen) = self.frozen_generation() else { return Ok(()) };
+        let Some(frozen) = self.working.lock().frozen_generation() else { return Ok(()) };
         // In steps too, so that operations that write a part of it wait for one step only.
-        while self.frozen_generation() == Some(frozen) {
+        while self.working.lock().frozen_generation() == Some(frozen) {
             self.checkpoint_step(self.step_bytes())?;
         }
         Ok(())
-    }
-
-    fn frozen_generation(&self) -> Option<Generation> {
-        self.working.lock().frozen.as_ref().map(|frozen| frozen.metaroot.generation)
     }
 
     /// Makes one step of the checkpoint in progress. `false`: there is none.
@@ -63,7 +58,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let Some(frozen) = &working.frozen else { return Ok(false) };
             // After a failed write or flush, a later one says nothing about the data before it.
             self.lifecycle.check_not_failed()?;
-            let first = frozen.nodes.len().saturating_sub(self.nodes_of(bytes));
+            let first =
+                frozen.nodes.len().saturating_sub(nodes_of(bytes, &self.store.device.superblock));
             let begins = frozen.nodes.len() == frozen.all;
             (frozen.metaroot, memory::collect(frozen.nodes[first..].iter().cloned())?, begins)
         };
@@ -92,20 +88,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(true)
     }
 
-    /// How many nodes fit `bytes`, all copies counted; at least one.
-    fn nodes_of(&self, bytes: u64) -> usize {
-        usize::try_from(bytes / self.node_bytes()).unwrap_or(usize::MAX).max(1)
-    }
-
     /// Bytes of a step without a given size.
     pub(crate) fn step_bytes(&self) -> u64 {
-        STEP_NODES * self.node_bytes()
-    }
-
-    /// Bytes of all copies of a node.
-    pub(crate) fn node_bytes(&self) -> u64 {
-        self.store.device.superblock.node_cost()
-            * u64::from(self.store.device.superblock.block_size)
+        STEP_NODES * self.store.device.superblock.node_bytes()
     }
 
     /// Writes nodes from the end on, until the medium has done more than `bytes` of its own upkeep.
@@ -156,4 +141,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let pins = self.pins.lock();
         working.space.release_checkpointed(&self.store, &metaroot.root(), &pins);
     }
+}
+
+/// How many nodes fit `bytes`, all copies counted; at least one.
+fn nodes_of(bytes: u64, superblock: &Superblock) -> usize {
+    usize::try_from(bytes / superblock.node_bytes()).unwrap_or(usize::MAX).max(1)
 }

@@ -27,13 +27,14 @@ use core::cmp::Reverse;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::background::BackgroundWork;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::memory;
 use crate::platform::Platform;
 use crate::sort::sort_by_key;
-use crate::tree::CacheUse;
+use crate::tree::{CacheUse, Store};
 
 /// Limit of the nodes that one operation writes, each with all its copies. It is more than an
 /// operation changes itself, and quickly written.
@@ -64,7 +65,19 @@ fn due(units: usize, used: u64, room: u64) -> usize {
     (units as u64 * part).div_ceil(whole) as usize
 }
 
+/// When a checkpoint begins, and how fast operations write it.
+pub(crate) struct Pace<'a, M: Medium, P: Platform> {
+    store: &'a Store<M, P>,
+    background: &'a BackgroundWork,
+}
+
 impl<M: Medium, P: Platform> Engine<M, P> {
+    pub(crate) fn pace(&self) -> Pace<'_, M, P> {
+        Pace { store: &self.store, background: &self.background }
+    }
+}
+
+impl<M: Medium, P: Platform> Pace<'_, M, P> {
     /// Whether a checkpoint should begin at the transaction point of the working state. It should
     /// if the log is half full, or half of the memory is dirty. It should also if freed blocks hold
     /// back much space, or half of the available blocks. The last condition matters for points that
@@ -94,6 +107,23 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if self.is_unattended(log) { (blocks / 3, blocks / 2) } else { (blocks / 2, blocks) }
     }
 
+    /// Nodes of the checkpoint in progress that an operation writes; its last step counts as one.
+    fn owed(&self, working: &Working, usage: &CacheUse) -> usize {
+        let Some(frozen) = &working.frozen else { return 0 };
+        let (left, log) = (frozen.nodes.len(), &working.log);
+        let changed = usage.dirty.saturating_sub(left);
+        let (_, end) = self.log_bounds(log);
+        let rooms = [
+            (log.used().saturating_sub(frozen.log_used), end.saturating_sub(frozen.log_used)),
+            (changed as u64, dirty_max(usage).saturating_sub(frozen.all) as u64),
+            (frozen.available.saturating_sub(working.space.available()), frozen.available),
+        ];
+        let due = rooms.into_iter().map(|(used, room)| due(frozen.all + 1, used, room)).max();
+        due.unwrap_or(0).saturating_sub(frozen.all - left).min(PAID_NODES)
+    }
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
     /// Work that an operation does before it begins, so a refused operation has changed nothing.
     ///
     /// # Errors
@@ -112,10 +142,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             if crowded(&usage) && working.frozen.is_none() {
                 self.write_some_dirty(&mut working)?;
             }
-            self.owed(&working, &usage)
+            self.pace().owed(&working, &usage)
         };
         if owed > 0 {
-            self.checkpoint_step(owed as u64 * self.node_bytes())?;
+            self.checkpoint_step(owed as u64 * self.store.device.superblock.node_bytes())?;
         }
         let usage = self.store.cache_use();
         if usage.dirty <= dirty_max(&usage) {
@@ -129,21 +159,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         self.write_out(&mut working, usize::MAX)
     }
 
-    /// Nodes of the checkpoint in progress that an operation writes; its last step counts as one.
-    fn owed(&self, working: &Working, usage: &CacheUse) -> usize {
-        let Some(frozen) = &working.frozen else { return 0 };
-        let (left, log) = (frozen.nodes.len(), &working.log);
-        let changed = usage.dirty.saturating_sub(left);
-        let (_, end) = self.log_bounds(log);
-        let rooms = [
-            (log.used().saturating_sub(frozen.log_used), end.saturating_sub(frozen.log_used)),
-            (changed as u64, dirty_max(usage).saturating_sub(frozen.all) as u64),
-            (frozen.available.saturating_sub(working.space.available()), frozen.available),
-        ];
-        let due = rooms.into_iter().map(|(used, room)| due(frozen.all + 1, used, room)).max();
-        due.unwrap_or(0).saturating_sub(frozen.all - left).min(PAID_NODES)
-    }
-
     /// Writes out some of the dirty nodes: the share of one operation.
     fn write_some_dirty(&self, working: &mut Working) -> Result<()> {
         let upkeep = self.store.device.upkeep();
@@ -153,7 +168,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         for _ in 0..PAID_NODES {
             self.write_out(working, 1)?;
             if working.leaving.is_empty()
-                || self.store.device.is_beyond(upkeep, PAID_NODES as u64 * self.node_bytes())
+                || self.store.device.is_beyond(
+                    upkeep,
+                    PAID_NODES as u64 * self.store.device.superblock.node_bytes(),
+                )
             {
                 break;
             }

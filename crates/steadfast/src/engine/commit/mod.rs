@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::apply::record_limit;
 use crate::engine::state::{CommitState, Working};
 use crate::error::{Error, Result};
 use crate::format::extent::written_since;
@@ -82,15 +83,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if self.lifecycle.is_held() && !planted(Sabotage::IgnoreHold) {
             return if planted(Sabotage::HoldAfterPoint) { Ok(()) } else { held };
         }
-        if commit.committed >= target && !self.parameters_changed() {
+        if commit.committed >= target && !self.working.lock().must_store_parameters() {
             return Ok(());
         }
         self.committers
             .lead(&self.store.device.platform, &mut commit, |commit| self.commit_locked(commit))
-    }
-
-    fn parameters_changed(&self) -> bool {
-        self.working.lock().parameters_changed && !planted(Sabotage::ForgetParameters)
     }
 
     /// Makes the present state durable, for every caller that waits for the commit lock.
@@ -148,7 +145,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         };
         let record = self.seal_record(working, next, data);
         // The state is at a transaction point now, so a background checkpoint can be frozen.
-        if self.wants_checkpoint(working) {
+        if self.pace().wants_checkpoint(working) {
             // If the freeze fails, the commit record is still written, and a later point tries
             // again.
             let _ = self.freeze(working);
@@ -178,7 +175,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             }
         }
         let data = data_blocks * u64::from(self.store.device.superblock.block_size);
-        if builder.payload().len() > self.record_limit() {
+        if builder.payload().len() > record_limit(&self.store) {
             return Ok(None);
         }
         Ok(working.log.next(builder)?.map(|next| (next, data)))

@@ -12,7 +12,7 @@
 //! - where the log must be replayed and changes more nodes than the cache holds, the replay
 //!   [writes them out](Engine::throttle_replay) to free blocks.
 
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::AtomicU32;
 
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
@@ -22,6 +22,7 @@ use crate::engine::apply::Origin;
 use crate::engine::background::BackgroundWork;
 use crate::engine::budget::futile::FutileCheckpoints;
 use crate::engine::commit::group_commit::Committers;
+use crate::engine::data::{AccessTimes, RepeatedReads};
 use crate::engine::lifecycle::LifecycleCell;
 use crate::engine::multi_mount::MountWatch;
 use crate::engine::parameters::LiveParameters;
@@ -153,13 +154,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             store,
             lifecycle: LifecycleCell::new(),
             read_only: options.read_only,
-            access_times: AtomicBool::new(options.access_times),
+            access_times: AccessTimes::new(options.access_times, options.read_only),
             replayed_records: 0,
             superblock_damaged: false,
             newer_state: None,
             parameters: LiveParameters::of(metaroot),
             incarnation: AtomicU32::new(0),
-            reads_repeated: AtomicU32::new(0),
+            repeated_reads: RepeatedReads::default(),
             background: BackgroundWork::after_opening(),
             pins: Mutex::new(alloc::vec::Vec::new()),
             committers: Committers::default(),

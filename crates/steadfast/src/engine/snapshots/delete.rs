@@ -14,19 +14,20 @@ use core::sync::atomic::Ordering;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::budget::Budget;
 use crate::engine::budget::room::Wanted;
 use crate::engine::keyspace::SpaceClass;
 use crate::engine::snapshots::dead::dead_list_puts;
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::Key;
-use crate::format::{DeadEntry, Root, SnapshotCounts, SnapshotRecord, Value, decode_dead_list};
+use crate::format::{DeadEntry, Root, SnapshotRecord, Value, decode_dead_list};
 use crate::memory;
 use crate::platform::Platform;
 use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
 use crate::sabotage::{Sabotage, planted};
 use crate::space::Roots;
-use crate::tree::{Plan, PlannedChange};
+use crate::tree::{Plan, PlannedChange, Store};
 use crate::types::{BlockRun, Generation};
 
 /// Limit of dead list entries in one unit. It is small in the lab, where dead lists are short, so
@@ -54,6 +55,71 @@ impl Unit {
         let all = puts.chain(self.removals.iter().map(|key| (key, None)));
         all.map(|(key, value_len)| PlannedChange { key: *key, value_len })
     }
+
+    /// The next unit for `record`; `before` is the previous snapshot, 0 if there is none.
+    #[inline(never)]
+    fn of<M: Medium, P: Platform>(
+        store: &Store<M, P>,
+        root: &Root,
+        record: &SnapshotRecord,
+        before: Generation,
+        entries: usize,
+    ) -> Result<Unit> {
+        let mut unit = Unit { last: true, ..Unit::default() };
+        let mut moved: Vec<DeadEntry> = Vec::new();
+        let (mut from, last) = Key::dead_list_range(record.generation);
+        let mut left = entries;
+        while let Some((key, value)) = store.next(root, &from, &last)? {
+            let list = decode_dead_list(&value, |run| store.device.contains(run))?;
+            let (now, later) = list.split_at(left.min(list.len()));
+            if now.is_empty() {
+                unit.last = false;
+                break;
+            }
+            left -= now.len();
+            for entry in now {
+                match entry.birth > before
+                    || (entry.birth == before && planted(Sabotage::DeleteBirthOffByOne))
+                {
+                    true => memory::push(&mut unit.freed, entry.run)?,
+                    false => memory::push(&mut moved, *entry)?,
+                }
+            }
+            if later.is_empty() {
+                memory::push(&mut unit.removals, key)?;
+            } else {
+                memory::push(&mut unit.puts, (key, crate::format::encode_dead_list(later)?))?;
+                unit.last = false;
+                break;
+            }
+            let Some(next) = key.successor() else { break };
+            from = next;
+        }
+        if !moved.is_empty() {
+            let mut puts = dead_list_puts(store, root, before, &moved)?;
+            puts.try_reserve(unit.puts.len()).map_err(|_| Error::OutOfMemory)?;
+            puts.append(&mut unit.puts);
+            unit.puts = puts;
+        }
+        if unit.last {
+            memory::push(&mut unit.removals, Key::snapshot(record.generation))?;
+        }
+        Ok(unit)
+    }
+
+    /// The plan of the unit, if the volume has room for its nodes and for the freeze afterwards.
+    #[inline(never)]
+    fn plan<M: Medium, P: Platform>(
+        &self,
+        budget: &Budget<'_, M, P>,
+        working: &mut Working,
+        roots: &Roots,
+    ) -> Result<Plan> {
+        let changes = memory::collect(self.changes())?;
+        let wanted =
+            Wanted { changes: &changes, runs: &self.freed, dead: 0, class: SpaceClass::Freeing };
+        budget.check(working, roots, &wanted)
+    }
 }
 
 impl<M: Medium, P: Platform> Engine<M, P> {
@@ -74,9 +140,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             // Waiting entries belong to the list of the snapshot that is the newest now.
             while self.put_dead_into_tree(&mut working)? {}
             let root = self.view.read().root;
-            let record = self.snapshot_record(&root, name)?.ok_or(Error::NotFound)?;
+            let record = self.snapshot_records(&root).find(name)?.ok_or(Error::NotFound)?;
             let before = (working.snapshots, working.shared_data);
-            let without = self.counts_without(&root, &record, &working)?;
+            let without = self.snapshot_records(&root).counts_without(&record, &working)?;
             (working.snapshots, working.shared_data) = without;
             let written =
                 self.put_record(&mut working, &SnapshotRecord { deleting: true, ..record });
@@ -87,33 +153,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         self.background.wake_snapshots();
         self.commit_by_checkpoint(&mut commit)
-    }
-
-    /// The counts, and the data shared with the newest snapshot, when `record` is no longer a
-    /// snapshot.
-    fn counts_without(
-        &self,
-        root: &Root,
-        record: &SnapshotRecord,
-        working: &Working,
-    ) -> Result<(SnapshotCounts, u64)> {
-        let counts = working.snapshots;
-        if record.generation != counts.newest {
-            return Ok((counts, working.shared_data));
-        }
-        let (mut newest, mut shared_nodes, mut data) = (Generation(0), 0, 0);
-        self.visit_records(root, |other| {
-            if (!other.deleting || planted(Sabotage::NewestIsDeleting))
-                && other.generation < record.generation
-            {
-                (newest, shared_nodes, data) =
-                    (other.generation, other.nodes, self.data_of(&other));
-            }
-            Ok(other.generation < record.generation)
-        })?;
-        // Blocks shared with the previous snapshot are shared with both.
-        let shared_nodes = counts.shared_nodes.min(shared_nodes);
-        Ok((SnapshotCounts { newest, shared_nodes, ..counts }, working.shared_data.min(data)))
     }
 
     /// One unit of deleting snapshots; `true` while there is more to do at once. Without
@@ -207,7 +246,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let roots = self.roots(working);
         let mut before = Generation(0);
         let mut found = None;
-        self.visit_records(&roots.working, |record| {
+        self.snapshot_records(&roots.working).visit(|record| {
             match record.deleting {
                 true => found = Some(record),
                 false => before = record.generation,
@@ -215,8 +254,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             Ok(found.is_none())
         })?;
         let Some(record) = found else { return Ok(false) };
-        let unit = self.plan_unit(&roots.working, &record, before, entries)?;
-        let plan = self.budget_for_unit(working, &roots, &unit)?;
+        let unit = Unit::of(&self.store, &roots.working, &record, before, entries)?;
+        let plan = unit.plan(&self.budget(), working, &roots)?;
         working.prepare_change(&self.store, &roots, &plan, &unit.freed)?;
         self.change_tree(working, plan, |tree| {
             unit.puts.iter().try_for_each(|(key, value)| tree.put(key, value).map(drop))?;
@@ -232,63 +271,5 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.pending.set_overflow();
         working.enter_nodes(&self.store);
         Ok(true)
-    }
-
-    /// The next unit for `record`; `before` is the previous snapshot, 0 if there is none.
-    fn plan_unit(
-        &self,
-        root: &Root,
-        record: &SnapshotRecord,
-        before: Generation,
-        entries: usize,
-    ) -> Result<Unit> {
-        let mut unit = Unit { last: true, ..Unit::default() };
-        let mut moved: Vec<DeadEntry> = Vec::new();
-        let (mut from, last) = Key::dead_list_range(record.generation);
-        let mut left = entries;
-        while let Some((key, value)) = self.store.next(root, &from, &last)? {
-            let list = decode_dead_list(&value, |run| self.store.device.contains(run))?;
-            let (now, later) = list.split_at(left.min(list.len()));
-            if now.is_empty() {
-                unit.last = false;
-                break;
-            }
-            left -= now.len();
-            for entry in now {
-                match entry.birth > before
-                    || (entry.birth == before && planted(Sabotage::DeleteBirthOffByOne))
-                {
-                    true => memory::push(&mut unit.freed, entry.run)?,
-                    false => memory::push(&mut moved, *entry)?,
-                }
-            }
-            if later.is_empty() {
-                memory::push(&mut unit.removals, key)?;
-            } else {
-                memory::push(&mut unit.puts, (key, crate::format::encode_dead_list(later)?))?;
-                unit.last = false;
-                break;
-            }
-            let Some(next) = key.successor() else { break };
-            from = next;
-        }
-        if !moved.is_empty() {
-            let mut puts = dead_list_puts(&self.store, root, before, &moved)?;
-            puts.try_reserve(unit.puts.len()).map_err(|_| Error::OutOfMemory)?;
-            puts.append(&mut unit.puts);
-            unit.puts = puts;
-        }
-        if unit.last {
-            memory::push(&mut unit.removals, Key::snapshot(record.generation))?;
-        }
-        Ok(unit)
-    }
-
-    /// The nodes that a unit needs, if the volume has room for them and for the freeze afterwards.
-    fn budget_for_unit(&self, working: &mut Working, roots: &Roots, unit: &Unit) -> Result<Plan> {
-        let changes = memory::collect(unit.changes())?;
-        let wanted =
-            Wanted { changes: &changes, runs: &unit.freed, dead: 0, class: SpaceClass::Freeing };
-        self.check_budget(working, roots, &wanted)
     }
 }

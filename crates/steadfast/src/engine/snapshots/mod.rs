@@ -43,16 +43,15 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::budget::{More, kept_for_removal};
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::key::{Key, Kind};
-use crate::format::{GENERATION_MAX, Root, Snapshot, SnapshotRecord, check_name};
+use crate::format::{GENERATION_MAX, Root, Snapshot, SnapshotCounts, SnapshotRecord, check_name};
 use crate::memory;
 use crate::platform::Platform;
 use crate::profile::{NO_SNAPSHOTS, SNAPSHOTS};
-use crate::space::Roots;
-use crate::tree::PlannedChange;
+use crate::sabotage::{Sabotage, planted};
+use crate::tree::{PlannedChange, Store};
 use crate::types::{Generation, InodeNumber};
 
 impl<M: Medium, P: Platform> Engine<M, P> {
@@ -73,7 +72,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let (record, entered) = {
             let mut working = self.working.lock();
             let root = self.view.read().root;
-            if self.snapshot_record(&root, name)?.is_some() {
+            if self.snapshot_records(&root).find(name)?.is_some() {
                 return Err(Error::AlreadyExists);
             }
             let mut record = self.record_of(&working, name)?;
@@ -83,7 +82,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let generation = Generation(working.generation.0 + 1);
             let nodes = self.store.plan(&root, generation, &[change])?.nodes;
             let roots = self.roots(&working);
-            self.check_budget_for_snapshot(&mut working, &roots, nodes)?;
+            self.budget().check_for_snapshot(&mut working, &roots, nodes)?;
             self.freeze(&mut working)?;
             let before = (working.snapshots, working.shared_data);
             let entered = self.enter_snapshot(&mut working, &mut record);
@@ -121,33 +120,6 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         })
     }
 
-    /// Checks that the room that a snapshot must keep is there now.
-    fn check_budget_for_snapshot(
-        &self,
-        working: &mut Working,
-        roots: &Roots,
-        nodes: u64,
-    ) -> Result<()> {
-        // The freeze may still make some nodes.
-        let all =
-            working.nodes.saturating_add(nodes).saturating_add(u64::from(roots.working.height));
-        let freeze = working.freeze_cost(
-            &self.store.device.superblock,
-            &roots.working,
-            More { groups: 4, dead: 2 * nodes },
-        );
-        let needed = (nodes * self.store.device.superblock.node_cost())
-            .saturating_add(kept_for_removal(
-                &self.store.device.superblock,
-                all,
-                all,
-                working.live_data(&self.store.device.superblock),
-            ))
-            .saturating_add(self.store.device.reserve_blocks())
-            .saturating_add(2 * freeze);
-        if self.has_budget(working, roots, needed)? { Ok(()) } else { Err(Error::NoSpace) }
-    }
-
     /// Upper bound of the data that the live tree shares with the newest snapshot, from the stored
     /// counts of both. If the snapshot's key cannot be read, no bound is known.
     pub(crate) fn find_shared_data(&self, working: &mut Working) {
@@ -161,14 +133,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if newest.0 > 0
             && let Ok(Some(Ok(record))) = self.store.get_with(&root, &Key::snapshot(newest), record)
         {
-            working.shared_data = self.data_of(&record);
+            working.shared_data = record.data_blocks(self.store.device.superblock.node_cost());
         }
-    }
-
-    /// Data blocks of a snapshot's state.
-    pub(crate) fn data_of(&self, record: &SnapshotRecord) -> u64 {
-        let nodes = record.nodes.saturating_mul(self.store.device.superblock.node_cost());
-        record.used_blocks.saturating_sub(nodes).saturating_sub(record.snapshots.blocks)
     }
 
     /// Makes the state that was just frozen a snapshot.
@@ -182,7 +148,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.snapshots.newest = record.generation;
         working.snapshots.keys = working.snapshots.keys.saturating_add(1);
         working.snapshots.shared_nodes = frozen.nodes;
-        working.shared_data = self.data_of(record);
+        working.shared_data = record.data_blocks(self.store.device.superblock.node_cost());
         self.put_record(working, record)
     }
 
@@ -209,7 +175,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let durable = self.working.lock().checkpointed.generation;
         let reader = self.reader()?;
         let mut list = Vec::new();
-        self.visit_records(reader.root(), |record| {
+        self.snapshot_records(reader.root()).visit(|record| {
             if !record.deleting && (record.generation < durable || !failed) {
                 memory::push(&mut list, record.to_snapshot()?)?;
             }
@@ -217,15 +183,28 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         })?;
         Ok(list)
     }
+}
 
-    /// Calls `visit` for every snapshot of a tree, oldest first, until it says `false`.
-    pub(crate) fn visit_records(
+/// The snapshots that a tree names.
+pub(crate) struct SnapshotRecords<'a, M: Medium, P: Platform> {
+    store: &'a Store<M, P>,
+    root: &'a Root,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    pub(crate) fn snapshot_records<'a>(&'a self, root: &'a Root) -> SnapshotRecords<'a, M, P> {
+        SnapshotRecords { store: &self.store, root }
+    }
+}
+
+impl<M: Medium, P: Platform> SnapshotRecords<'_, M, P> {
+    /// Calls `visit` for every snapshot, oldest first, until it says `false`.
+    pub(crate) fn visit(
         &self,
-        root: &Root,
         mut visit: impl FnMut(SnapshotRecord) -> Result<bool>,
     ) -> Result<()> {
         let (mut from, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Snapshot);
-        while let Some((key, value)) = self.store.next(root, &from, &last)? {
+        while let Some((key, value)) = self.store.next(self.root, &from, &last)? {
             let go_on = visit(SnapshotRecord::decode(Generation(key.suffix()), &value)?)?;
             let Some(next) = key.successor().filter(|_| go_on) else { break };
             from = next;
@@ -234,18 +213,43 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// The snapshot of this name.
-    pub(crate) fn snapshot_record(
-        &self,
-        root: &Root,
-        name: &str,
-    ) -> Result<Option<SnapshotRecord>> {
+    pub(crate) fn find(&self, name: &str) -> Result<Option<SnapshotRecord>> {
         let mut found = None;
-        self.visit_records(root, |record| {
+        self.visit(|record| {
             if !record.deleting && record.name == name {
                 found = Some(record);
             }
             Ok(found.is_none())
         })?;
         Ok(found)
+    }
+
+    /// The counts, and the data shared with the newest snapshot, when `record` is no longer a
+    /// snapshot.
+    pub(super) fn counts_without(
+        &self,
+        record: &SnapshotRecord,
+        working: &Working,
+    ) -> Result<(SnapshotCounts, u64)> {
+        let counts = working.snapshots;
+        if record.generation != counts.newest {
+            return Ok((counts, working.shared_data));
+        }
+        let (mut newest, mut shared_nodes, mut data) = (Generation(0), 0, 0);
+        self.visit(|other| {
+            if (!other.deleting || planted(Sabotage::NewestIsDeleting))
+                && other.generation < record.generation
+            {
+                (newest, shared_nodes, data) = (
+                    other.generation,
+                    other.nodes,
+                    other.data_blocks(self.store.device.superblock.node_cost()),
+                );
+            }
+            Ok(other.generation < record.generation)
+        })?;
+        // Blocks shared with the previous snapshot are shared with both.
+        let shared_nodes = counts.shared_nodes.min(shared_nodes);
+        Ok((SnapshotCounts { newest, shared_nodes, ..counts }, working.shared_data.min(data)))
     }
 }

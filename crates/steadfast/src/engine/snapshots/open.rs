@@ -63,7 +63,7 @@ fn find<M: Medium, P: Platform>(
     name: &str,
 ) -> Result<Option<SnapshotRecord>> {
     let volume = Engine::with_state(medium, platform, superblock.clone(), metaroot, options)?;
-    volume.snapshot_record(&metaroot.root(), name)
+    volume.snapshot_records(&metaroot.root()).find(name)
 }
 
 /// A metaroot whose tree is the snapshot's.

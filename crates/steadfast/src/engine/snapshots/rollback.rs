@@ -86,10 +86,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         destroy_newer: bool,
     ) -> Result<(SnapshotRecord, Vec<Generation>)> {
         let reader = self.reader()?;
-        let record = self.snapshot_record(reader.root(), name)?.ok_or(Error::NotFound)?;
+        let record = self.snapshot_records(reader.root()).find(name)?.ok_or(Error::NotFound)?;
         let mut older = Vec::new();
         let mut newer = false;
-        self.visit_records(reader.root(), |other| {
+        self.snapshot_records(reader.root()).visit(|other| {
             if !other.deleting {
                 newer |= other.generation > record.generation;
                 if other.generation < record.generation {
@@ -137,14 +137,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         now.next_inode = working.next_inode;
         now.log = working.log.without_group();
         now.checkpointed = working.checkpointed;
-        now.shared_data = self.data_of(record);
+        now.shared_data = record.data_blocks(self.store.device.superblock.node_cost());
         core::mem::swap(working, &mut *now);
         drop(now);
         let root: Root = record.root;
         let mut again: Vec<SnapshotRecord> = Vec::new();
         let mut deleted = DeletedSnapshots::new(root);
         let mut kept = Generation(0);
-        self.visit_records(&root, |other| {
+        self.snapshot_records(&root).visit(|other| {
             let gone = !other.deleting && !older.contains(&other.generation);
             match gone || other.deleting {
                 true => deleted.add(other.generation, kept)?,

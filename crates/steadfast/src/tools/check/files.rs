@@ -297,7 +297,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             let mut address = extent.address;
             address.0 += done as u64;
             let bytes = &mut buffer[..count * block_size];
-            let read = self.volume.engine.read_blocks(address, bytes);
+            let read = self.volume.engine.device().read_blocks(address, bytes);
             if let Err(error) = &read {
                 let block_size = block_size as u64;
                 let start = index.saturating_add(done as u64).saturating_mul(block_size);
@@ -310,7 +310,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             for (piece, (bytes, expected)) in
                 bytes.chunks_exact(granule).zip(checksums.by_ref()).enumerate()
             {
-                if read.is_ok() && self.volume.engine.crc(bytes) != *expected {
+                if read.is_ok() && self.volume.engine.device().crc(bytes) != *expected {
                     let from = done * block_size + piece * granule;
                     bad.add(from, from + granule, reporter);
                 }

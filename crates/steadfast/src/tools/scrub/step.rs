@@ -282,13 +282,13 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let inode = piece.key.inode_number();
         let mut bad: Option<(usize, usize)> = None;
         let mut found = vec![];
-        match self.engine.read_blocks(run.start, &mut buffer) {
+        match self.engine.device().read_blocks(run.start, &mut buffer) {
             Ok(()) => {
                 let checksums = piece.extent.checksums.iter().skip(piece.from as usize * per_block);
                 for (index, (bytes, expected)) in
                     buffer.chunks_exact(granule).zip(checksums).enumerate()
                 {
-                    if self.engine.crc(bytes) == *expected {
+                    if self.engine.device().crc(bytes) == *expected {
                         continue;
                     }
                     match &mut bad {
