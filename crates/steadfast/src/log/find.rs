@@ -256,8 +256,8 @@ impl<'a, M: Medium, P: Platform> Finder<'a, M, P> {
         }
     }
 
-    /// Keeps the first bytes of a block for the next group. With more than two blocks, the oldest
-    /// is already before the search.
+    /// Keeps the first bytes of a block for the next group. With more than two blocks, the search
+    /// has passed the oldest.
     fn keep(&mut self, at: u64, bytes: Vec<u8>) -> Result<()> {
         if self.ahead.len() > 1 {
             self.ahead.remove(0);
