@@ -65,7 +65,7 @@ pub fn run(
     message(
         Priority::Info,
         format_args!(
-            "mounted {} on {} ({}, generation {}, {} log records replayed)",
+            "mounted {} on {} ({}, generation {}, {} records in the log)",
             image.display(),
             directory.display(),
             size::human(info.size),

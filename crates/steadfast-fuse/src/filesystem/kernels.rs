@@ -168,8 +168,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     /// Drops what the kernel caches of an inode, see
-    /// [`FuseDevice::invalidate_inode`](crate::device::FuseDevice::invalidate_inode). Pages of peers
-    /// stay: the callers that mean them recall them.
+    /// [`FuseDevice::invalidate_inode`](crate::device::FuseDevice::invalidate_inode). Pages of
+    /// peers stay: the callers that mean them recall them.
     pub(crate) fn invalidate_inode(&self, nodeid: u64, offset: i64) -> std::io::Result<()> {
         match (&self.device, &self.kernels.delegations) {
             // Without pages only what is delegated is kept.

@@ -108,7 +108,7 @@ impl Activity {
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// What the volume is doing.
     pub(crate) fn activity(&self) -> Result<Activity> {
-        self.lifecycle.check_open()?;
+        self.lifecycle.check_not_closed()?;
         self.replay_overlay()?;
         let superblock = &self.store.device.superblock_now();
         let block_size = u64::from(superblock.block_size);

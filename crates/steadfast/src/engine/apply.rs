@@ -54,7 +54,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Roots {
             working: self.view.read().root,
             frozen: working.frozen_root(),
-            durable: working.checkpointed.root(),
+            checkpointed: working.checkpointed.root(),
         }
     }
 
@@ -119,9 +119,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// As [`change_keys`](Self::change_keys), for a log record: it holds many batches, and the
     /// volume may have no more room than those took. No reader sees the states in between. Removals
     /// go first; otherwise the old and the new entries would exist together for a moment. Short
-    /// steps also help because a longer plan sets aside more beyond what it uses. With a small cache
-    /// they are shorter: the nodes of a plan are in memory together. Between two steps nodes that
-    /// would fill the cache are written out.
+    /// steps also help because a longer plan sets aside more beyond what it uses. With a small
+    /// cache they are shorter: the nodes of a plan are in memory together. Between two steps nodes
+    /// that would fill the cache are written out.
     // Its variables must not stay on the stack of the caller.
     #[inline(never)]
     fn change_keys_in_steps(

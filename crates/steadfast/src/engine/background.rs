@@ -2,9 +2,9 @@
 //! reclaiming deleted files and snapshots.
 //!
 //! A turn is one bounded step, so an operation that needs the medium or a lock waits for one step
-//! at most. The caller does not bound two kinds of step, because each is a whole checkpoint. One is
-//! a transaction point of the timer that is too large for the log. The other is a unit of deleting
-//! a snapshot.
+//! at most. Two kinds of step have no bound, because each is a whole checkpoint. One is a
+//! transaction point of the timer that is too large for the log. The other is a unit of deleting a
+//! snapshot.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -51,7 +51,8 @@ impl BackgroundWork {
         }
     }
 
-    /// Counts a commit record. If the count wraps, background work counts as attended for a moment.
+    /// Counts a commit record. When the count wraps to 0, it seems for one step that no record
+    /// was written since the last one.
     pub(super) fn count_commit(&self) {
         self.commits.fetch_add(1, Ordering::AcqRel);
     }

@@ -39,7 +39,7 @@ pub struct VolumeInfo {
     pub features_incompatible: u64,
     /// Generation of the newest durable checkpoint.
     pub generation: u64,
-    /// Log records replayed when the volume was opened; 0 after a clean unmount.
+    /// Records that opening found in the log; 0 after a clean unmount.
     pub replayed_records: u64,
     /// Bytes of the log in use since the last checkpoint.
     pub log_used: u64,
@@ -148,7 +148,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Space and counts.
     pub(crate) fn statistics(&self) -> Result<Statistics> {
-        self.lifecycle.check_open()?;
+        self.lifecycle.check_not_closed()?;
         self.lifecycle.check_shown()?;
         self.replay_overlay()?;
         let superblock = &self.store.device.superblock_now();

@@ -63,7 +63,7 @@ impl Lifecycle {
     fn may_become(self, next: Lifecycle) -> bool {
         use Lifecycle::{Closed, Failed, Held, Lost, Open, Overlaid, RollingBack};
         match self {
-            // Only opening finds a log: `Overlaid` follows nothing else.
+            // Opening finds the log, so `Overlaid` comes before anything else.
             Open => matches!(next, Overlaid | Held | RollingBack | Failed | Closed),
             Overlaid => matches!(next, Open | Failed | Closed),
             Held => matches!(next, Open | RollingBack | Failed | Closed),
@@ -102,7 +102,7 @@ impl<R: RawMutex> LifecycleCell<R> {
         if self.is_held() { Err(Error::Held) } else { Ok(()) }
     }
 
-    pub fn check_open(&self) -> Result<()> {
+    pub fn check_not_closed(&self) -> Result<()> {
         match self.now() {
             Lifecycle::Closed => Err(Error::Poisoned("it has been closed")),
             _ => Ok(()),

@@ -48,7 +48,7 @@ pub(super) struct MountWatch<P: Platform> {
     read_only: bool,
     /// Checks around every log record and metaroot.
     shared: bool,
-    others: Mutex<P::Mutex, OwnContent>,
+    own: Mutex<P::Mutex, OwnContent>,
     /// Time of the last check, milliseconds; 0: never.
     checked_ms: AtomicU32,
 }
@@ -56,7 +56,7 @@ pub(super) struct MountWatch<P: Platform> {
 /// Content of the medium as long as there is no other writer.
 #[derive(Debug)]
 pub(super) struct OwnContent {
-    durable: Metaroot,
+    checkpointed: Metaroot,
     next: LogPosition,
     /// Checksums of the beginnings of the last log blocks, the newest first; `None` where unknown.
     tail: [Option<u32>; TAIL],
@@ -67,12 +67,12 @@ impl OwnContent {
         let next = working.log.position();
         let count = working.log.blocks();
         let at = |back| beginning_of(store, block_before(&next, back, count)?);
-        OwnContent { durable: working.checkpointed, next, tail: core::array::from_fn(at) }
+        OwnContent { checkpointed: working.checkpointed, next, tail: core::array::from_fn(at) }
     }
 
     /// Notes that this writer's own metaroot is on the medium.
-    pub(super) fn written(&mut self, durable: &Metaroot) {
-        self.durable = *durable;
+    pub(super) fn written(&mut self, metaroot: &Metaroot) {
+        self.checkpointed = *metaroot;
     }
 
     fn log_has_changed<M: Medium, P: Platform>(&self, store: &Store<M, P>) -> bool {
@@ -134,12 +134,12 @@ fn now_ms<M: Medium, P: Platform>(store: &Store<M, P>) -> u32 {
 
 impl<P: Platform> MountWatch<P> {
     /// With the state of this metaroot; nothing is known of the log yet.
-    pub(super) fn new(durable: &Metaroot, options: &OpenOptions) -> MountWatch<P> {
-        let own = OwnContent { durable: *durable, next: durable.log, tail: [None; TAIL] };
+    pub(super) fn new(metaroot: &Metaroot, options: &OpenOptions) -> MountWatch<P> {
+        let own = OwnContent { checkpointed: *metaroot, next: metaroot.log, tail: [None; TAIL] };
         MountWatch {
             read_only: options.read_only,
             shared: options.shared,
-            others: Mutex::new(own),
+            own: Mutex::new(own),
             checked_ms: AtomicU32::new(0),
         }
     }
@@ -153,7 +153,7 @@ impl<P: Platform> MountWatch<P> {
     #[inline(never)]
     pub(super) fn begin<M: Medium>(&self, store: &Store<M, P>, working: &Working) {
         if self.may_be_shared(store) {
-            *self.others.lock() = OwnContent::as_it_is(store, working);
+            *self.own.lock() = OwnContent::as_it_is(store, working);
         }
     }
 
@@ -185,8 +185,8 @@ impl<P: Platform> MountWatch<P> {
             return Ok(());
         }
         // The thread that holds the lock is about to check, or has just done so.
-        match self.others.try_lock() {
-            Some(others) => self.check_now(store, lifecycle, &others),
+        match self.own.try_lock() {
+            Some(own) => self.check_now(store, lifecycle, &own),
             None => Ok(()),
         }
     }
@@ -220,21 +220,21 @@ impl<P: Platform> MountWatch<P> {
             return write();
         }
         // Held throughout: another thread must not mistake this write for another writer's.
-        let mut others = self.others.lock();
+        let mut own = self.own.lock();
         if always || self.checks_always() || self.check_is_due(store) {
-            self.check_now(store, lifecycle, &others)?;
+            self.check_now(store, lifecycle, &own)?;
         }
         write()?;
-        done(&mut others);
-        if self.checks_always() { self.check_now(store, lifecycle, &others) } else { Ok(()) }
+        done(&mut own);
+        if self.checks_always() { self.check_now(store, lifecycle, &own) } else { Ok(()) }
     }
 
     /// Runs `discard`, after which blocks of the log may read as anything: they are no longer
     /// checked.
     pub(super) fn discard_checked<M: Medium>(&self, store: &Store<M, P>, discard: impl FnOnce()) {
         if self.may_be_shared(store) && store.device.medium.wants_discards() {
-            let mut others = self.others.lock();
-            others.tail = [None; TAIL];
+            let mut own = self.own.lock();
+            own.tail = [None; TAIL];
             discard();
         } else {
             discard();
@@ -249,19 +249,19 @@ impl<P: Platform> MountWatch<P> {
         &self,
         store: &Store<M, P>,
         lifecycle: &LifecycleCell<P::Mutex>,
-        others: &OwnContent,
+        own: &OwnContent,
     ) -> Result<()> {
         self.checked_ms.store(now_ms(store), Ordering::Relaxed);
         // A volume that is being made has no metaroot yet; what is there belongs to an earlier one.
-        let is_made = others.durable.generation > Generation(0);
+        let is_made = own.checkpointed.generation > Generation(0);
         if !is_made || planted(Sabotage::TrustToBeAlone) {
             return Ok(());
         }
-        if others.durable.is_overtaken(
+        if own.checkpointed.is_overtaken(
             &store.device.medium,
             &store.device.superblock_now(),
             &store.device.platform,
-        ) || others.log_has_changed(store)
+        ) || own.log_has_changed(store)
         {
             return Err(lifecycle.fail_with(SECOND_WRITER, Error::Poisoned(SECOND_WRITER)));
         }
@@ -283,10 +283,10 @@ impl<P: Platform> MountWatch<P> {
         if !self.may_be_shared(store) {
             return restore(working);
         }
-        let mut others = self.others.lock();
-        self.check_now(store, lifecycle, &others)?;
+        let mut own = self.own.lock();
+        self.check_now(store, lifecycle, &own)?;
         let restored = restore(working);
-        *others = OwnContent::as_it_is(store, working);
+        *own = OwnContent::as_it_is(store, working);
         restored
     }
 }
@@ -298,6 +298,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// # Errors
     /// `Poisoned`.
     pub(crate) fn check_other_writer(&self, always: bool) -> Result<()> {
+        // Without a check to make, an operation need not wait for a record that is being written.
+        if !always && !self.watch.checks_always() && !self.watch.check_is_due(&self.store) {
+            return Ok(());
+        }
         self.watch.write_checked(&self.store, &self.lifecycle, always, || Ok(()), |_| {})
     }
 }

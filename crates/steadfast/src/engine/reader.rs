@@ -32,13 +32,13 @@ pub(crate) struct Reader<'a, M: Medium, P: Platform> {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn reader(&self) -> Result<Reader<'_, M, P>> {
-        self.lifecycle.check_open()?;
+        self.lifecycle.check_not_closed()?;
         loop {
             let view = self.view.read();
             match self.lifecycle.now() {
                 Lifecycle::RollingBack => {}
                 // Closed meanwhile, perhaps in the middle of a rollback.
-                Lifecycle::Closed => self.lifecycle.check_open()?,
+                Lifecycle::Closed => self.lifecycle.check_not_closed()?,
                 Lifecycle::Lost => return Err(self.lifecycle.poisoned()),
                 _ => return Ok(Reader { engine: self, view }),
             }

@@ -122,7 +122,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// Checks that changes are accepted. Replays the log if that is not done yet.
     pub(crate) fn ensure_writable(&self) -> Result<()> {
-        self.lifecycle.check_open()?;
+        self.lifecycle.check_not_closed()?;
         if self.read_only {
             return Err(Error::ReadOnly);
         }

@@ -40,8 +40,8 @@ pub(crate) struct WritePlan {
     pub parts: Parts,
     /// Minimum size of the file afterwards, bytes.
     pub size: u64,
-    /// Whether the file's times change. They do not for a step without a visible effect: a later
-    /// step may fail, and then nothing has happened.
+    /// Whether the file's times change. A step without a visible effect leaves them, because a
+    /// later step of the same request may fail.
     pub times: bool,
 }
 

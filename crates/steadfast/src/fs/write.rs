@@ -176,7 +176,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let (old, (_in_place, read)) = self.old_extents(parameters, inode, offset, end)?;
         let from = if old.inline > 0 { 0 } else { parameters.block_of(offset) };
         let image = self.image(parameters, inode, &old, from, offset, data)?;
-        // The batch frees these blocks, and they can be used again at once.
+        // The pins end before the batch frees these blocks: pinned blocks could not be reused.
         drop(read);
         let class = self.class_of_write(from, &old)?;
         let mut plan = self.allocate_parts(parameters, from, &old, class)?;

@@ -175,8 +175,8 @@ impl<M: Medium, P: Platform> Device<M, P> {
     }
 
     /// Notes that blocks were written that were allocated earlier. Call it after the write and
-    /// before the extent is published. Opening finds unflushed data by its birth. This data has an
-    /// old birth, so opening would miss it.
+    /// before the extent is published. Opening verifies data that may not have been flushed, and
+    /// recognises it by the birth of its extent. Here the extent is older than the data.
     pub fn note_in_place(&self) {
         self.written_in_place.store(true, Ordering::Release);
     }

@@ -34,8 +34,8 @@ pub struct RecordPlace {
 }
 
 impl RecordPlace {
-    /// Blocks of its group if it is the last record of it: each record but the first uses both
-    /// blocks.
+    /// Blocks of its group if it is the last record of it: a group of several records has two
+    /// blocks, which its records use by turns.
     pub fn group_blocks(&self) -> u64 {
         if self.index == 0 { self.blocks } else { 2 }
     }

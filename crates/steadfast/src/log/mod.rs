@@ -113,8 +113,9 @@ impl Log {
 
     /// Erases the remains of a record that a power cut interrupted. They are in the place of the
     /// next record and in the `spare` block of the last group. After a mount has continued without
-    /// these remains, they must not be completed later. A new record that is torn in turn could
-    /// complete them, or a rewrite of the same data. Durable when it returns. A full log has no
+    /// these remains, nothing may complete them. A later record in the same place, torn in turn,
+    /// could do so. For a record with "check data", a rewrite of its data could. Durable when it
+    /// returns. A full log has no
     /// such place: the block after the last record holds the first one.
     pub fn erase_unfinished<M: Medium, P: Platform>(
         &self,
@@ -158,8 +159,8 @@ impl Log {
         (next.at, bytes)
     }
 
-    /// Skips an LSN: the frozen state has changes that no record has. The gap keeps later records
-    /// from following the metaroot before it.
+    /// Skips an LSN, because the frozen state has changes that no record has. Later records count
+    /// only after the metaroot of that state. Without it, opening ends at the gap.
     pub fn skip(&mut self) {
         self.position.lsn = Lsn(self.position.lsn.0 + 1);
     }

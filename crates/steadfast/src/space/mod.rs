@@ -2,9 +2,9 @@
 //!
 //! A block is free if no state that may still be needed uses it. Those states are the checkpointed
 //! one (newest metaroot), the one that a checkpoint is writing (frozen), and the working one. Each
-//! has its own bitmaps, in its own tree. So there is no list of blocks that become reusable at the
-//! next checkpoint. They are used in the checkpointed state and not in the working one ("almost
-//! free"). In addition, a block is busy while it is
+//! has its own bitmaps, in its own tree. A block that is used in the checkpointed state and not in
+//! the working one is *almost free*: the next checkpoint makes it free. The bitmaps tell which
+//! blocks these are, so no list has them. In addition, a block is busy while it is
 //! - *unpublished*: allocated, and part of no state yet;
 //! - *logged*: freed since the last freeze after a commit record may have named it, so a replay of
 //!   the log may need it;
@@ -60,7 +60,7 @@ pub struct Roots {
     /// The state that a checkpoint is writing.
     pub frozen: Option<Root>,
     /// The state of the newest metaroot.
-    pub durable: Root,
+    pub checkpointed: Root,
 }
 
 /// See the module.
@@ -258,7 +258,7 @@ impl Space {
     ) -> Result<AllocationGroup> {
         let allocatable = self.allocatable(index)?;
         let used = read_group(store, &roots.working, index, &allocatable)?;
-        let mut base = read_group(store, &roots.durable, index, &allocatable)?;
+        let mut base = read_group(store, &roots.checkpointed, index, &allocatable)?;
         if let Some(frozen) = &roots.frozen {
             base.merge(&read_group(store, frozen, index, &allocatable)?);
         }

@@ -118,7 +118,7 @@ impl Space {
     pub fn release_checkpointed<M: Medium, P: Platform>(
         &mut self,
         store: &Store<M, P>,
-        durable: &Root,
+        checkpointed: &Root,
         pinned: &[BlockRun],
     ) {
         self.logged_frozen.clear();
@@ -143,7 +143,7 @@ impl Space {
         groups.retain(|index, group| {
             let base = self
                 .allocatable(*index)
-                .and_then(|allocatable| read_group(store, durable, *index, &allocatable));
+                .and_then(|allocatable| read_group(store, checkpointed, *index, &allocatable));
             match base {
                 Ok(base) => group.base = base,
                 Err(_) if !group.dirty => return false,

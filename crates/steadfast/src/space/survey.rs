@@ -109,7 +109,7 @@ impl Space {
     ) -> Result<Option<u64>> {
         let (_, last) = Key::kind_range(InodeNumber::SYSTEM, Kind::Group);
         let mut next = self.groups.keys().copied().filter(|group| *group >= index).min();
-        let states = [Some(roots.working), Some(roots.durable), roots.frozen];
+        let states = [Some(roots.working), Some(roots.checkpointed), roots.frozen];
         for root in states.into_iter().flatten() {
             let found = store.next(&root, &Key::group(index), &last)?.map(|(key, _)| key.suffix());
             next = [next, found].into_iter().flatten().min();

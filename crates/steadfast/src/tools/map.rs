@@ -76,7 +76,7 @@ pub fn space<M: Medium, P: Platform>(
     cells: &mut [MapCell],
     groups_max: u32,
 ) -> Result<Option<u64>> {
-    volume.engine.lifecycle.check_open()?;
+    volume.engine.lifecycle.check_not_closed()?;
     volume.engine.replay_overlay()?;
     if cell_blocks == 0 || start > from {
         return Err(Error::InvalidArgument("a map needs cells of at least one block"));
@@ -165,7 +165,7 @@ pub fn dead<M: Medium, P: Platform>(
     from: &Key,
     visit: &mut dyn FnMut(BlockRun),
 ) -> Result<Option<Key>> {
-    volume.engine.lifecycle.check_open()?;
+    volume.engine.lifecycle.check_not_closed()?;
     volume.engine.replay_overlay()?;
     if *from == Key::MIN {
         let pending_dead = volume.engine.pending_dead(PENDING_DEAD_MAX)?;

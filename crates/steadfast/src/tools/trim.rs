@@ -3,8 +3,8 @@
 //! Background work discards what checkpoints free, on media that want it and as far as its memory
 //! reaches. This goes through the bitmaps instead, so it includes blocks that were free when the
 //! volume was opened. A block may be discarded exactly when it may be allocated: no state and no
-//! operation in progress uses it, and no reader pins it. The writer's lock is held while the runs of
-//! a group are collected and discarded, so none of them can be allocated meanwhile.
+//! operation in progress uses it, and no reader pins it. The writer's lock is held while the runs
+//! of a group are collected and discarded, so none of them can be allocated meanwhile.
 
 use steadfast_media::Medium;
 

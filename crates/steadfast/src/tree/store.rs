@@ -190,8 +190,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
     }
 
     /// Address in the cache of the node that `pointer` names: its first address, if a valid pointer
-    /// may have it. All addresses are checked even if one copy is good, because the blocks of both are
-    /// freed one day.
+    /// may have it. All addresses are checked even if one copy is good, because the blocks of both
+    /// are freed one day.
     pub(super) fn address_of(&self, pointer: &NodePointer) -> Result<BlockAddress> {
         let count = self.device.superblock.node_blocks();
         let is_bad = |start: BlockAddress| !self.device.contains(BlockRun { start, count });

@@ -60,7 +60,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// held, or without `volume full` in the mask. A larger write may succeed, too: only the write
     /// itself decides.
     pub(crate) fn available_bytes(&self) -> Result<u64> {
-        self.lifecycle.check_open()?;
+        self.lifecycle.check_not_closed()?;
         self.lifecycle.check_shown()?;
         self.replay_overlay()?;
         let blocks =

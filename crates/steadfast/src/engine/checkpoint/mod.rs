@@ -35,8 +35,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn freeze(&self, working: &mut Working) -> Result<()> {
         debug_assert!(working.frozen.is_none());
         self.lifecycle.check_not_failed()?;
-        // Bitmaps and dead list change each other. A node is copied once a generation, so this
-        // ends.
+        // Each of the two may copy nodes, which changes the other. A node is copied only once in a
+        // generation, so the loop ends.
         while self.put_bitmaps_into_tree(working)? || self.put_dead_into_tree(working)? {}
         let mut view = self.view.write();
         let mut room = self.store.room_to_seal()?;

@@ -69,7 +69,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// opened for reading has nothing to make durable.
     pub(crate) fn event(&self, event: TransactionMask) -> Result<()> {
         let wanted = !self.read_only && self.active_mask().contains(event);
-        if wanted { self.commit_for_event() } else { self.lifecycle.check_open() }
+        if wanted { self.commit_for_event() } else { self.lifecycle.check_not_closed() }
     }
 
     /// Joins or leads a group commit: returns when everything accepted so far is durable. While the
@@ -159,13 +159,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     #[inline(never)]
     fn next_record(&self, working: &mut Working) -> Result<Option<(Next, u64)>> {
         let root: Root = self.view.read().root;
-        let durable = working.checkpointed.generation;
+        let checkpointed = working.checkpointed.generation;
         let mut builder = RecordBuilder::new(working.pending.bytes())?;
         let mut data_blocks = 0;
         for key in &working.pending.keys()? {
             let mut add = |value: &[u8]| {
                 if key.kind() == Some(Kind::Extent) {
-                    data_blocks += written_since(value, durable);
+                    data_blocks += written_since(value, checkpointed);
                 }
                 builder.add(key, Some(value))
             };

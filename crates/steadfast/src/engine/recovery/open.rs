@@ -222,8 +222,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 }
 
 impl Working {
-    /// Advances the working generation so that no block is born after it. The next metaroot still
-    /// goes to the slot of the older of the two present metaroots.
+    /// Advances the working generation so that no block is born after it. It advances by an even
+    /// number, because the generation chooses the slot: the next metaroot must overwrite the older
+    /// of the two.
     fn pass_births(&mut self, superblock: &Superblock, birth: Generation) -> Result<()> {
         if birth.0 >= GENERATION_LIMIT {
             let address = superblock.log.start;

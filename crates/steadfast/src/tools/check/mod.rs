@@ -82,10 +82,18 @@ pub fn check<M: Medium, P: Platform>(
     fixed::check_log(&volume, &metaroot, &mut reporter);
     reporter.report.replayed_records = volume.info().replayed_records;
     reporter.report.newer_state_lost = volume.newer_state_lost().is_some();
-    let durable = metaroot.root();
+    let checkpointed = metaroot.root();
     let replayed = reporter.report.replayed_records > 0;
 
-    check_durable(&volume, &superblock, &metaroot, &durable, replayed, options, &mut reporter);
+    check_checkpointed(
+        &volume,
+        &superblock,
+        &metaroot,
+        &checkpointed,
+        replayed,
+        options,
+        &mut reporter,
+    );
     if replayed {
         let root = volume.engine.working_root();
         check_files(&volume, &root, options, &mut reporter);
@@ -106,11 +114,11 @@ fn find_superblock<M: Medium, P: Platform>(medium: &M, platform: &P) -> Result<(
 
 /// Verifies the state of the newest metaroot: nodes in all copies, allocation, and files (if there
 /// is no log to replay).
-fn check_durable<M: Medium, P: Platform>(
+fn check_checkpointed<M: Medium, P: Platform>(
     volume: &Volume<M, P>,
     superblock: &Superblock,
     metaroot: &Metaroot,
-    durable: &Root,
+    checkpointed: &Root,
     replayed: bool,
     options: &CheckOptions,
     reporter: &mut Reporter<'_>,
@@ -122,7 +130,7 @@ fn check_durable<M: Medium, P: Platform>(
     let mut nodes = 0;
     let store = volume.engine.store();
     let has_snapshots = metaroot.snapshots.keys > 0;
-    walk(store, durable, Copies::All, None, reporter, &mut |event, reporter| match event {
+    walk(store, checkpointed, Copies::All, None, reporter, &mut |event, reporter| match event {
         walk::Event::Node(pointer) => {
             nodes += 1;
             directory.node(&pointer, metaroot);
@@ -152,7 +160,7 @@ fn check_durable<M: Medium, P: Platform>(
     reporter.report.nodes = nodes;
     if reporter.tree_damaged {
         // With missing keys counts cannot add up, and the loss is reported already.
-        files.locate(durable, reporter);
+        files.locate(checkpointed, reporter);
         return;
     }
     if nodes != metaroot.nodes {
@@ -169,7 +177,7 @@ fn check_durable<M: Medium, P: Platform>(
     reporter.tree_damaged = false;
     if !replayed {
         files.finish(metaroot.inodes, metaroot.next_inode, reporter);
-        files.locate(durable, reporter);
+        files.locate(checkpointed, reporter);
     }
 }
 

@@ -36,7 +36,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Poisoned` after close; the medium's error if the whole medium has failed. Any other read
     /// error is a finding.
     pub fn scrub_step(&self, scrub: &mut Scrub) -> Result<u64> {
-        self.engine.lifecycle.check_open()?;
+        self.engine.lifecycle.check_not_closed()?;
         self.engine.replay_overlay()?;
         let read = match scrub.phase {
             Phase::Fixed => {
