@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use steadfast::{InodeChange, TransactionMask, VolumeInfo};
 use steadfast_fuse::ioctl;
 use steadfast_fuse::scrub::{self, ScrubStatus};
-use steadfast_fuse::watch::{self, Snapshot};
+use steadfast_fuse::watch::{self, Readings};
 
 use crate::dead_mount::{is_daemon_gone, stale_or_host};
 use crate::failure::{Exit, Failure, Outcome, text_os};
@@ -221,8 +221,8 @@ impl Live {
     ///
     /// # Errors
     /// The daemon has ended, or is of another version.
-    pub fn snapshot(&self) -> Outcome<Snapshot> {
-        self.watch(watch::snapshot)
+    pub fn readings(&self) -> Outcome<Readings> {
+        self.watch(watch::readings)
     }
 
     /// Runs one of the commands of [`watch`].

@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use steadfast::{OpenOptions, TransactionMask};
 use steadfast_fuse::metrics::Metrics;
-use steadfast_fuse::watch::Snapshot;
+use steadfast_fuse::watch::Readings;
 use steadfast_fuse::{Commands, MountOptions, UnmountHandle};
 use steadfast_host::BackgroundThread;
 
@@ -397,8 +397,8 @@ pub fn serve_metrics(
     };
     let volume = Arc::downgrade(volume);
     let page = move || {
-        let snapshot = Snapshot::take(&*volume.upgrade()?, &metrics).ok()?;
-        Some(exposition::text(&snapshot, &identity, crate::remote::watched().as_ref()))
+        let readings = Readings::take(&*volume.upgrade()?, &metrics).ok()?;
+        Some(exposition::text(&readings, &identity, crate::remote::watched().as_ref()))
     };
     server.start(Arc::new(page)).unwrap_or_else(|error| {
         message(Priority::Error, format_args!("no metrics: {}", text_os(&error)));

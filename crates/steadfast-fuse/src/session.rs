@@ -126,7 +126,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Session<M, P> {
         self.end.clone()
     }
 
-    /// Returns the counters of the mount, for [`Snapshot::take`](crate::watch::Snapshot::take).
+    /// Returns the counters of the mount, for [`Readings::take`](crate::watch::Readings::take).
     pub fn metrics(&self) -> Arc<Metrics> {
         self.filesystem.metrics.clone()
     }

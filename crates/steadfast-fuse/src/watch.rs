@@ -2,7 +2,7 @@
 //! do not wait for flushes of the medium. So every user that can open the mount may use them at any
 //! rate.
 //!
-//! [`Snapshot::take`] reads the numbers within the daemon, and [`snapshot`] from another process.
+//! [`Readings::take`] reads the numbers within the daemon, and [`readings`] from another process.
 
 use std::fs::File;
 use std::io;
@@ -65,14 +65,14 @@ pub struct Status {
 
 /// [`Status`] with the operations of every kind, by number.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct Readings {
     /// All values except operations.
     pub status: Status,
     /// Operations by kind: index with `Kind as usize`.
     pub operations: Vec<Operations>,
 }
 
-impl Snapshot {
+impl Readings {
     /// Reads all counters at this moment.
     ///
     /// # Errors
@@ -80,8 +80,8 @@ impl Snapshot {
     pub fn take<M: Medium + 'static, P: Platform + Clone + 'static>(
         volume: &Volume<M, P>,
         metrics: &Metrics,
-    ) -> steadfast::Result<Snapshot> {
-        Ok(Snapshot {
+    ) -> steadfast::Result<Readings> {
+        Ok(Readings {
             status: Status::take(volume, metrics)?,
             operations: Kind::ALL.into_iter().map(|kind| metrics.operations(kind)).collect(),
         })
@@ -109,11 +109,11 @@ impl Status {
     }
 }
 
-/// Returns the [`Snapshot`] of the mount of `file`.
+/// Returns the [`Readings`] of the mount of `file`.
 ///
 /// # Errors
 /// ENOTTY if `file` is not on a Steadfast mount, or on a mount of another version.
-pub fn snapshot(file: &File) -> io::Result<Snapshot> {
+pub fn readings(file: &File) -> io::Result<Readings> {
     let mut argument = StatusArgument::new_zeroed();
     call(file, STATUS, &mut argument)?;
     let mut operations = Vec::with_capacity(Kind::COUNT);
@@ -123,7 +123,7 @@ pub fn snapshot(file: &File) -> io::Result<Snapshot> {
         call(file, OPERATIONS, &mut argument)?;
         operations.push(Operations::from(&argument));
     }
-    Ok(Snapshot { status: Status::from(&argument), operations })
+    Ok(Readings { status: Status::from(&argument), operations })
 }
 
 /// Returns the locations of the fixed parts of the volume of `file`.

@@ -4,7 +4,7 @@
 use std::fmt::{Display, Write};
 
 use steadfast_fuse::metrics::{Histogram, Kind, Operations, Sharing};
-use steadfast_fuse::watch::Snapshot;
+use steadfast_fuse::watch::Readings;
 use steadfast_remote::Live;
 
 use super::Identity;
@@ -17,10 +17,10 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const BUCKET_BITS: std::ops::RangeInclusive<u32> = 12..=36;
 const NANOSECONDS: f64 = 1e9;
 
-/// The text for one snapshot.
-pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> String {
+/// The text for one readings.
+pub fn text(readings: &Readings, identity: &Identity, remote: Option<&Live>) -> String {
     let mut page = Exposition::default();
-    let status = &snapshot.status;
+    let status = &readings.status;
     let activity = &status.activity;
     page.family("volume_info", Type::Gauge, "The volume: always 1.").sample(
         &[
@@ -33,7 +33,7 @@ pub fn text(snapshot: &Snapshot, identity: &Identity, remote: Option<&Live>) -> 
     );
     page.family("uptime_seconds", Type::Gauge, "Time since the volume was mounted.")
         .sample(&[], status.uptime.as_secs_f64());
-    operations(&mut page, &snapshot.operations);
+    operations(&mut page, &readings.operations);
     let mut one = |name: &str, kind, help: &str, value: u64| {
         page.family(name, kind, help).sample(&[], value);
     };
@@ -360,8 +360,8 @@ mod tests {
             label: "größe".into(),
             uuid: "6fa459ea-ee8a-3ca4-894e-db77e160355e".into(),
         };
-        let snapshot = fixture::snapshot();
-        let page = parser::parse(&text(&snapshot, &identity, Some(&fixture::live()))).unwrap();
+        let readings = fixture::readings();
+        let page = parser::parse(&text(&readings, &identity, Some(&fixture::live()))).unwrap();
         let read = [("op", "read")];
         assert_eq!(page.value("steadfast_operation_duration_seconds_count", &read), Some(3.0));
         assert_eq!(page.value("steadfast_operation_duration_seconds_sum", &read), Some(2.000_005));
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn the_parser_refuses_what_prometheus_refuses() {
-        let good = text(&fixture::snapshot(), &fixture::identity(), None);
+        let good = text(&fixture::readings(), &fixture::identity(), None);
         parser::parse(&good).unwrap();
         for (from, to) in [
             ("# TYPE steadfast_inodes gauge\n", ""),

@@ -16,14 +16,14 @@ pub struct Identity {
     pub uuid: String,
 }
 
-/// A snapshot for tests.
+/// A readings for tests.
 #[cfg(test)]
 pub mod fixture {
     use std::time::Duration;
 
     use steadfast::volume::{Activity, CacheUse, SpaceUse};
     use steadfast_fuse::metrics::{Kind, Operations, Sharing, bucket_limit};
-    use steadfast_fuse::watch::{Snapshot, Status};
+    use steadfast_fuse::watch::{Readings, Status};
     use steadfast_media::MediumCounters;
     use steadfast_remote::{Latency, Live, LiveLog, LiveMember, LiveRebuild};
 
@@ -42,7 +42,7 @@ pub mod fixture {
     }
 
     /// A volume under load.
-    pub fn snapshot() -> Snapshot {
+    pub fn readings() -> Readings {
         let mut kinds: Vec<Operations> = Kind::ALL.iter().map(|_| Operations::default()).collect();
         kinds[Kind::Read as usize] = operations(&[1000, 4000 + 1_000_000_000, 1_000_000_000], 0);
         kinds[Kind::Write as usize] = operations(&[70_000, 80_000, 3_000_000], 1);
@@ -57,7 +57,7 @@ pub mod fixture {
             unpublished: 2,
             free: 20_000,
         };
-        Snapshot {
+        Readings {
             status: Status {
                 uptime: Duration::from_millis(3_723_500),
                 read_bytes: 12_000_000,
@@ -103,9 +103,9 @@ pub mod fixture {
     }
 
     /// The same volume, shared by nodes.
-    pub fn shared() -> Snapshot {
-        let mut snapshot = snapshot();
-        snapshot.status.sharing = Some(Sharing {
+    pub fn shared() -> Readings {
+        let mut readings = readings();
+        readings.status.sharing = Some(Sharing {
             epoch: 3,
             peers: 2,
             forwarded: 8000,
@@ -113,7 +113,7 @@ pub mod fixture {
             recalls: 40,
             silent: 1,
         });
-        snapshot
+        readings
     }
 
     /// An array of remote memory with failures.

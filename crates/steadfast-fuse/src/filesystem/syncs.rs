@@ -31,7 +31,7 @@ use crate::service::Later;
 
 /// Arguments of FSYNC and FSYNCDIR.
 #[derive(Debug, Clone, Copy)]
-struct Sync {
+struct FsyncRequest {
     nodeid: u64,
     inode: InodeNumber,
     is_file: bool,
@@ -40,7 +40,7 @@ struct Sync {
 
 #[derive(Default)]
 struct SyncQueue {
-    waiting: VecDeque<(Sync, Ticket)>,
+    waiting: VecDeque<(FsyncRequest, Ticket)>,
     led: bool,
 }
 
@@ -54,14 +54,14 @@ impl Syncs {
     }
 
     /// Adds a request. Returns whether the caller has to lead.
-    fn add(&self, sync: Sync, ticket: Ticket) -> bool {
+    fn add(&self, sync: FsyncRequest, ticket: Ticket) -> bool {
         let mut queue = self.queue();
         queue.waiting.push_back((sync, ticket));
         !std::mem::replace(&mut queue.led, true)
     }
 
     /// The next request for the leader. `None` ends the lead.
-    fn next(&self) -> Option<(Sync, Ticket)> {
+    fn next(&self) -> Option<(FsyncRequest, Ticket)> {
         let mut queue = self.queue();
         let next = queue.waiting.pop_front();
         queue.led = next.is_some();
@@ -73,7 +73,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// FSYNC and FSYNCDIR.
     pub(super) fn fsync(&self, later: Later<'_>, request: &Request<'_>) -> Outcome {
         let wanted = request.arguments().take::<FsyncIn>()?;
-        let sync = Sync {
+        let sync = FsyncRequest {
             nodeid: request.header.nodeid,
             inode: self.node(request)?,
             is_file: request.header.opcode == opcode::FSYNC,
@@ -99,7 +99,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         }
     }
 
-    fn sync(&self, sync: Sync) -> Result<(), Errno> {
+    fn sync(&self, sync: FsyncRequest) -> Result<(), Errno> {
         self.settle_times(sync.nodeid);
         // The kernel turns a write to an O_SYNC handle into cached writes and an fsync.
         if sync.is_file

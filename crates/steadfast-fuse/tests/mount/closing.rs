@@ -16,8 +16,8 @@ const SIZE: u64 = 16 << 20;
 const WITH_CLOSE: TransactionMask = QUIET.union(TransactionMask::CLOSE);
 
 fn closes(mounted: &Mounted<'_>) -> u64 {
-    let snapshot = watch::snapshot(&mounted.root()).unwrap();
-    snapshot.operations[Kind::Close as usize].latency.count()
+    let readings = watch::readings(&mounted.root()).unwrap();
+    readings.operations[Kind::Close as usize].latency.count()
 }
 
 fn write_some(mounted: &Mounted<'_>, count: usize) {

@@ -8,15 +8,15 @@ use steadfast::BlockAddress;
 use steadfast::dump::Key;
 use steadfast::map::{self, MapCell};
 use steadfast_fuse::metrics::Kind;
-use steadfast_fuse::watch::{self, Snapshot};
+use steadfast_fuse::watch::{self, Readings};
 use steadfast_fuse::{MountOptions, ioctl};
 
 use crate::support::{Place, QUIET, can_mount, errno, wait_for};
 
 const SIZE: u64 = 64 << 20;
 
-fn count(snapshot: &Snapshot, kind: Kind) -> u64 {
-    snapshot.operations[kind as usize].latency.count()
+fn count(readings: &Readings, kind: Kind) -> u64 {
+    readings.operations[kind as usize].latency.count()
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn operations_bytes_and_points_are_counted() {
     let place = Place::new(SIZE, QUIET);
     let mounted = place.mount(&MountOptions { write_back: false, ..MountOptions::default() });
     let root = mounted.root();
-    let before = watch::snapshot(&root).unwrap();
+    let before = watch::readings(&root).unwrap();
     let path = place.mount_point().join("file");
     let mut file = File::create_new(&path).unwrap();
     for _ in 0..10 {
@@ -43,9 +43,9 @@ fn operations_bytes_and_points_are_counted() {
     ioctl::transact(&root).unwrap();
     // An operation is counted after its answer has been sent, which already wakes the caller.
     wait_for("the last operation to be counted", || {
-        count(&watch::snapshot(&root).unwrap(), Kind::Command) > count(&before, Kind::Command)
+        count(&watch::readings(&root).unwrap(), Kind::Command) > count(&before, Kind::Command)
     });
-    let after = watch::snapshot(&root).unwrap();
+    let after = watch::readings(&root).unwrap();
     let more = |kind| count(&after, kind) - count(&before, kind);
     assert_eq!(
         [more(Kind::Create), more(Kind::Rename), more(Kind::Remove), more(Kind::Write)],
@@ -70,7 +70,7 @@ fn operations_bytes_and_points_are_counted() {
         assert!(latency.quantile(1.0).unwrap_or(0) <= latency.longest);
     }
     // A file outside the mount.
-    assert_eq!(errno(watch::snapshot(&File::open("/tmp").unwrap())), libc::ENOTTY);
+    assert_eq!(errno(watch::readings(&File::open("/tmp").unwrap())), libc::ENOTTY);
     drop(root);
     mounted.unmount();
 }
@@ -85,7 +85,7 @@ fn errors_of_the_volume_are_counted() {
     let root = mounted.root();
     let mut file = File::create_new(place.mount_point().join("big")).unwrap();
     while file.write_all(&[7; 65536]).is_ok() {}
-    let errors = |kind| watch::snapshot(&root).unwrap().operations[kind as usize].errors;
+    let errors = |kind| watch::readings(&root).unwrap().operations[kind as usize].errors;
     wait_for("the error to be counted", || errors(Kind::Write) >= 1);
     assert_eq!(errors(Kind::Lookup), 0, "no such file is an answer");
     drop((file, root));
@@ -119,7 +119,7 @@ fn the_map_of_a_mount_adds_up() {
         next = watch::map_nodes(&root, &key, &mut visit).unwrap();
     }
     nodes.remove(&BlockAddress::NONE);
-    let space = watch::snapshot(&root).unwrap().status.activity.space;
+    let space = watch::readings(&root).unwrap().status.activity.space;
     assert_eq!(cells.iter().map(|cell| cell.used).sum::<u64>(), space.metadata + space.data);
     assert_eq!(nodes.len() as u64 * geometry.node_blocks, space.metadata);
     assert_eq!(space.total(), geometry.blocks);

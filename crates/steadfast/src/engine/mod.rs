@@ -20,12 +20,10 @@
 mod activity;
 mod apply;
 mod background;
-mod blocks;
 mod budget;
 mod checkpoint;
 mod close;
 mod commit;
-mod data;
 mod info;
 mod inspect;
 pub(crate) mod keyspace;
@@ -35,8 +33,11 @@ mod mkfs;
 mod multi_mount;
 mod nodes;
 mod parameters;
+mod pins;
 mod reader;
+mod reads;
 mod recovery;
+mod reference_counts;
 mod sharing;
 mod size;
 mod snapshots;
@@ -50,6 +51,8 @@ use core::sync::atomic::AtomicU32;
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
 
+use crate::format::{Root, Superblock};
+use crate::io::Device;
 use crate::memory::Boxed;
 use crate::newer::NewerState;
 use crate::platform::Platform;
@@ -62,14 +65,14 @@ pub(crate) use background::Turn;
 pub(crate) use budget::Shortage;
 use commit::group_commit::Committers;
 pub(crate) use commit::transaction::NO_TRANSACTION;
-pub(crate) use data::PinGuard;
-use data::{AccessTimes, RepeatedReads};
 pub use info::{Statistics, VolumeInfo};
 use lifecycle::LifecycleCell;
 use multi_mount::MountWatch;
 use parameters::LiveParameters;
+pub(crate) use pins::PinGuard;
 pub(crate) use reader::Reader;
 use reader::View;
+use reads::{AccessTimes, RepeatedReads};
 use state::{CommitState, Working};
 pub(crate) use writer::Writer;
 
@@ -96,4 +99,32 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     view: RwLock<P::RwLock, View>,
     space_memory: usize,
     tally: Mutex<P::Mutex, activity::Tally>,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// As it was when the volume was opened.
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.store.device.superblock
+    }
+
+    /// The medium as blocks, and the platform.
+    pub(crate) fn device(&self) -> &Device<M, P> {
+        &self.store.device
+    }
+
+    /// Nodes and blocks, for the checker.
+    pub(crate) fn store(&self) -> &Store<M, P> {
+        &self.store
+    }
+
+    /// The tree that operations see, for the checker.
+    pub(crate) fn working_root(&self) -> Root {
+        self.view.read().root
+    }
+
+    /// Number of inodes, and the next inode number, of the working state.
+    pub(crate) fn working_counts(&self) -> (u64, u64) {
+        let working = self.working.lock();
+        (working.inodes, working.next_inode)
+    }
 }

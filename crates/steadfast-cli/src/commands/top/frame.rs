@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Paragraph, Sparkline, Widget};
 use steadfast_fuse::metrics::{Histogram, Kind, Sharing, bucket_limit};
-use steadfast_fuse::watch::Snapshot;
+use steadfast_fuse::watch::Readings;
 
 use super::format::{bytes, count, latency, percent, uptime};
 use super::history::{VolumeHistory, medium, operations, operations_all};
@@ -126,7 +126,7 @@ pub fn draw(buffer: &mut Buffer, history: &VolumeHistory, view: &View) {
         return;
     }
     let foot = u16::from(view.keys);
-    let nodes = u16::from(sample.snapshot.status.sharing.is_some());
+    let nodes = u16::from(sample.readings.status.sharing.is_some());
     let [head, cluster, body, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(nodes),
@@ -134,10 +134,10 @@ pub fn draw(buffer: &mut Buffer, history: &VolumeHistory, view: &View) {
         Constraint::Length(foot),
     ])
     .areas(area);
-    draw_cluster(buffer, cluster, history, &sample.snapshot);
-    draw_head(buffer, head, history, &sample.snapshot, view);
+    draw_cluster(buffer, cluster, history, &sample.readings);
+    draw_head(buffer, head, history, &sample.readings, view);
     match view.page {
-        TopPage::Overview => draw_overview(buffer, body, history, &sample.snapshot, view),
+        TopPage::Overview => draw_overview(buffer, body, history, &sample.readings, view),
         TopPage::Latency => draw_latency(buffer, body, history, view),
         TopPage::VolumeHistory => draw_history(buffer, body, history),
     }
@@ -150,10 +150,10 @@ fn draw_head(
     buffer: &mut Buffer,
     area: Rect,
     history: &VolumeHistory,
-    snapshot: &Snapshot,
+    readings: &Readings,
     view: &View,
 ) {
-    let status = &snapshot.status;
+    let status = &readings.status;
     let mut right = format!("up {}", uptime(status.uptime.as_secs()));
     let mut style = DIM;
     if status.activity.poisoned {
@@ -172,10 +172,10 @@ fn draw_head(
 }
 
 /// One line about the nodes that share the volume, if they do. What does not fit is left out.
-fn draw_cluster(buffer: &mut Buffer, area: Rect, history: &VolumeHistory, snapshot: &Snapshot) {
-    let Some(sharing) = snapshot.status.sharing else { return };
+fn draw_cluster(buffer: &mut Buffer, area: Rect, history: &VolumeHistory, readings: &Readings) {
+    let Some(sharing) = readings.status.sharing else { return };
     let rate = |counter: fn(&Sharing) -> u64| {
-        let of = |snapshot: &Snapshot| snapshot.status.sharing.as_ref().map_or(0, counter);
+        let of = |readings: &Readings| readings.status.sharing.as_ref().map_or(0, counter);
         format!("{}/s", count(history.rate(of)))
     };
     let mut line = format!("cluster: {} peers, term {}", sharing.peers, sharing.epoch);
@@ -226,10 +226,10 @@ fn draw_overview(
     buffer: &mut Buffer,
     area: Rect,
     history: &VolumeHistory,
-    snapshot: &Snapshot,
+    readings: &Readings,
     view: &View,
 ) {
-    let space_rows = space_lines(snapshot, area.width.saturating_sub(2)).len() as u16 + 2;
+    let space_rows = space_lines(readings, area.width.saturating_sub(2)).len() as u16 + 2;
     let [upper, space] =
         Layout::vertical([Constraint::Min(OPERATION_ROWS), Constraint::Length(space_rows)])
             .areas(area);
@@ -241,9 +241,9 @@ fn draw_overview(
         let rows = if rows < 3 { 0 } else { rows };
         Layout::vertical([Constraint::Min(0), Constraint::Length(rows)]).areas(upper)
     };
-    draw_operations(buffer, left, history, snapshot, view);
-    draw_volume(buffer, right, history, snapshot);
-    draw_space(buffer, space, snapshot);
+    draw_operations(buffer, left, history, readings, view);
+    draw_volume(buffer, right, history, readings);
+    draw_space(buffer, space, readings);
 }
 
 /// Draws one row per kind; kinds without operations are left out.
@@ -251,7 +251,7 @@ fn draw_operations(
     buffer: &mut Buffer,
     area: Rect,
     history: &VolumeHistory,
-    snapshot: &Snapshot,
+    readings: &Readings,
     view: &View,
 ) {
     let title = format!("operations, latencies {}", view.window_name(history));
@@ -271,11 +271,11 @@ fn draw_operations(
     let mut errors_all = 0;
     let mut rows = Vec::new();
     for kind in Kind::ALL {
-        if operations(snapshot, kind) == 0 {
+        if operations(readings, kind) == 0 {
             continue;
         }
         let (histogram, errors) = view.latencies(history, kind);
-        let rate = history.rate(|snapshot| operations(snapshot, kind));
+        let rate = history.rate(|readings| operations(readings, kind));
         all.add(&histogram);
         errors_all += errors;
         let text = row(kind.name(), count(rate), quantiles(&histogram), errors_text(errors));
@@ -313,23 +313,23 @@ fn style_of(rate: f64, errors: u64) -> Style {
 }
 
 /// The volume and its medium: rates and fills.
-fn draw_volume(buffer: &mut Buffer, area: Rect, history: &VolumeHistory, snapshot: &Snapshot) {
+fn draw_volume(buffer: &mut Buffer, area: Rect, history: &VolumeHistory, readings: &Readings) {
     let block = panel("volume");
     let inner = block.inner(area);
     block.render(area, buffer);
-    let status = &snapshot.status;
+    let status = &readings.status;
     let activity = &status.activity;
     let cache = &activity.cache;
-    let rate = |counter: fn(&Snapshot) -> u64| history.rate(counter);
-    let hits = rate(|snapshot| snapshot.status.activity.cache.hits);
-    let misses = rate(|snapshot| snapshot.status.activity.cache.misses);
+    let rate = |counter: fn(&Readings) -> u64| history.rate(counter);
+    let hits = rate(|readings| readings.status.activity.cache.hits);
+    let misses = rate(|readings| readings.status.activity.cache.misses);
     let hit = if hits + misses > 0.0 { percent(hits, hits + misses) } else { "-".into() };
     let per_second = |text: String| format!("{text}/s");
     let mut rows: Vec<(&str, String)> = vec![
-        ("read", per_second(bytes(rate(|snapshot| snapshot.status.read_bytes)))),
-        ("written", per_second(bytes(rate(|snapshot| snapshot.status.written_bytes)))),
-        ("points", per_second(count(rate(|snapshot| snapshot.status.activity.transaction_points)))),
-        ("checkpoints", per_second(count(rate(|snapshot| snapshot.status.activity.checkpoints)))),
+        ("read", per_second(bytes(rate(|readings| readings.status.read_bytes)))),
+        ("written", per_second(bytes(rate(|readings| readings.status.written_bytes)))),
+        ("points", per_second(count(rate(|readings| readings.status.activity.transaction_points)))),
+        ("checkpoints", per_second(count(rate(|readings| readings.status.activity.checkpoints)))),
         ("log", gauge(activity.log_used as f64, activity.log_size as f64)),
         ("dirty", bytes(activity.dirty_bytes() as f64)),
         (
@@ -344,7 +344,7 @@ fn draw_volume(buffer: &mut Buffer, area: Rect, history: &VolumeHistory, snapsho
         ("cache hits", hit),
     ];
     if status.medium.is_some() {
-        let of = |requests: fn(&Snapshot) -> u64, sizes: fn(&Snapshot) -> u64| {
+        let of = |requests: fn(&Readings) -> u64, sizes: fn(&Readings) -> u64| {
             format!("{}/s {:>6}/s", count(rate(requests)), bytes(rate(sizes)))
         };
         let reads = of(|s| medium(s, |m| m.reads), |s| medium(s, |m| m.read_bytes));
@@ -379,19 +379,19 @@ fn bar(share: f64, cells: usize) -> String {
     text
 }
 
-fn draw_space(buffer: &mut Buffer, area: Rect, snapshot: &Snapshot) {
-    let activity = &snapshot.status.activity;
+fn draw_space(buffer: &mut Buffer, area: Rect, readings: &Readings) {
+    let activity = &readings.status.activity;
     let total = activity.space.total() as f64 * f64::from(activity.block_size);
     let title = format!("space, {}", bytes(total));
     let block = panel(&title);
     let inner = block.inner(area);
     block.render(area, buffer);
-    Paragraph::new(space_lines(snapshot, inner.width)).render(inner, buffer);
+    Paragraph::new(space_lines(readings, inner.width)).render(inner, buffer);
 }
 
 /// The bar of the space, and as many lines of its legend as fit the width.
-fn space_lines(snapshot: &Snapshot, columns: u16) -> Vec<Line<'static>> {
-    let activity = &snapshot.status.activity;
+fn space_lines(readings: &Readings, columns: u16) -> Vec<Line<'static>> {
+    let activity = &readings.status.activity;
     let space = &activity.space;
     let size = |blocks: u64| blocks as f64 * f64::from(activity.block_size);
     let states = [

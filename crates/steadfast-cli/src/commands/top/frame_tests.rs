@@ -7,15 +7,15 @@ use crate::observe::fixture;
 
 fn history() -> VolumeHistory {
     let mut history = VolumeHistory::new("disk.img on /mnt".into());
-    let mut later = fixture::snapshot();
+    let mut later = fixture::readings();
     let start = Instant::now();
-    history.push(Sample { at: start, snapshot: fixture::snapshot() });
+    history.push(Sample { at: start, readings: fixture::readings() });
     later.status.uptime += Duration::from_secs(1);
     later.status.read_bytes += 5_000_000;
     later.operations[Kind::Write as usize]
         .latency
         .add(&fixture::operations(&[50_000; 40], 0).latency);
-    history.push(Sample { at: start + Duration::from_secs(1), snapshot: later });
+    history.push(Sample { at: start + Duration::from_secs(1), readings: later });
     history
 }
 
@@ -57,8 +57,8 @@ fn nodes_that_share_the_volume_have_a_line() {
     let mut later = fixture::shared();
     later.status.uptime += Duration::from_secs(1);
     later.status.sharing.as_mut().unwrap().forwarded += 812;
-    history.push(Sample { at: start, snapshot: fixture::shared() });
-    history.push(Sample { at: start + Duration::from_secs(1), snapshot: later });
+    history.push(Sample { at: start, readings: fixture::shared() });
+    history.push(Sample { at: start + Duration::from_secs(1), readings: later });
     let second = |width| {
         let mut buffer = Buffer::empty(Rect::new(0, 0, width, 30));
         draw(&mut buffer, &history, &View::default());

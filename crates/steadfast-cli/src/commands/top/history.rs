@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use steadfast_fuse::metrics::{Histogram, Kind};
-use steadfast_fuse::watch::{Snapshot, Status};
+use steadfast_fuse::watch::{Readings, Status};
 use steadfast_media::MediumCounters;
 
 /// Maximum number of samples kept.
@@ -18,7 +18,7 @@ pub struct Sample {
     /// The moment.
     pub at: Instant,
     /// The counts.
-    pub snapshot: Snapshot,
+    pub readings: Readings,
 }
 
 /// Samples in the order of time, and the start of counting.
@@ -42,7 +42,7 @@ impl VolumeHistory {
         let restarted = self
             .samples
             .back()
-            .is_some_and(|last| sample.snapshot.status.uptime < last.snapshot.status.uptime);
+            .is_some_and(|last| sample.readings.status.uptime < last.readings.status.uptime);
         if restarted {
             self.samples.clear();
             self.base = None;
@@ -72,7 +72,7 @@ impl VolumeHistory {
     }
 
     /// Growth of a counter per second, over the last interval.
-    pub fn rate(&self, counter: impl Fn(&Snapshot) -> u64) -> f64 {
+    pub fn rate(&self, counter: impl Fn(&Readings) -> u64) -> f64 {
         let mut latest = self.samples.iter().rev();
         match (latest.next(), latest.next()) {
             (Some(late), Some(early)) => rate_between(early, late, &counter),
@@ -81,14 +81,14 @@ impl VolumeHistory {
     }
 
     /// The same for each known interval, oldest first.
-    pub fn rates(&self, counter: impl Fn(&Snapshot) -> u64) -> Vec<f64> {
+    pub fn rates(&self, counter: impl Fn(&Readings) -> u64) -> Vec<f64> {
         let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
         pairs.map(|(early, late)| rate_between(early, late, &counter)).collect()
     }
 
     /// A value at each known moment, oldest first.
     pub fn values(&self, value: impl Fn(&Status) -> f64) -> Vec<f64> {
-        self.samples.iter().map(|sample| value(&sample.snapshot.status)).collect()
+        self.samples.iter().map(|sample| value(&sample.readings.status)).collect()
     }
 
     /// Latencies and errors of a kind in the last intervals.
@@ -107,7 +107,7 @@ impl VolumeHistory {
 
 fn between(early: Option<&Sample>, late: &Sample, kind: Kind) -> (Histogram, u64) {
     let of = |sample: &Sample| {
-        sample.snapshot.operations.get(kind as usize).cloned().unwrap_or_default()
+        sample.readings.operations.get(kind as usize).cloned().unwrap_or_default()
     };
     let now = of(late);
     match early.map(of) {
@@ -118,25 +118,25 @@ fn between(early: Option<&Sample>, late: &Sample, kind: Kind) -> (Histogram, u64
     }
 }
 
-fn rate_between(early: &Sample, late: &Sample, counter: &impl Fn(&Snapshot) -> u64) -> f64 {
+fn rate_between(early: &Sample, late: &Sample, counter: &impl Fn(&Readings) -> u64) -> f64 {
     let seconds = late.at.saturating_duration_since(early.at).as_secs_f64();
-    let grown = counter(&late.snapshot).saturating_sub(counter(&early.snapshot));
+    let grown = counter(&late.readings).saturating_sub(counter(&early.readings));
     if seconds > 0.0 { grown as f64 / seconds } else { 0.0 }
 }
 
 /// Number of operations of a kind so far.
-pub fn operations(snapshot: &Snapshot, kind: Kind) -> u64 {
-    snapshot.operations.get(kind as usize).map_or(0, |operations| operations.latency.count())
+pub fn operations(readings: &Readings, kind: Kind) -> u64 {
+    readings.operations.get(kind as usize).map_or(0, |operations| operations.latency.count())
 }
 
 /// Number of all operations so far.
-pub fn operations_all(snapshot: &Snapshot) -> u64 {
-    snapshot.operations.iter().map(|operations| operations.latency.count()).sum()
+pub fn operations_all(readings: &Readings) -> u64 {
+    readings.operations.iter().map(|operations| operations.latency.count()).sum()
 }
 
 /// A counter of the medium; 0 if the medium does not count.
-pub fn medium(snapshot: &Snapshot, count: impl Fn(&MediumCounters) -> u64) -> u64 {
-    snapshot.status.medium.as_ref().map_or(0, count)
+pub fn medium(readings: &Readings, count: impl Fn(&MediumCounters) -> u64) -> u64 {
+    readings.status.medium.as_ref().map_or(0, count)
 }
 
 #[cfg(test)]
@@ -147,25 +147,25 @@ mod tests {
     use crate::observe::fixture;
 
     fn sample(at: Instant, second: u64) -> Sample {
-        let mut snapshot = fixture::snapshot();
-        snapshot.status.uptime += Duration::from_secs(second);
-        snapshot.status.read_bytes = 1000 * second;
+        let mut readings = fixture::readings();
+        readings.status.uptime += Duration::from_secs(second);
+        readings.status.read_bytes = 1000 * second;
         let mut latencies = vec![1_000_000; second as usize];
         latencies.extend(vec![9_000_000_000; usize::from(second >= 5)]);
-        snapshot.operations[Kind::Read as usize] = fixture::operations(&latencies, second);
-        Sample { at: at + Duration::from_secs(second), snapshot }
+        readings.operations[Kind::Read as usize] = fixture::operations(&latencies, second);
+        Sample { at: at + Duration::from_secs(second), readings }
     }
 
     #[test]
     fn rates_windows_and_resets() {
         let start = Instant::now();
         let mut history = VolumeHistory::new("x".into());
-        assert_eq!(history.rate(|snapshot| snapshot.status.read_bytes), 0.0);
+        assert_eq!(history.rate(|readings| readings.status.read_bytes), 0.0);
         for second in 0..=20 {
             history.push(sample(start, second));
         }
-        assert_eq!(history.rate(|snapshot| snapshot.status.read_bytes), 1000.0);
-        assert_eq!(history.rates(|snapshot| snapshot.status.read_bytes), vec![1000.0; 20]);
+        assert_eq!(history.rate(|readings| readings.status.read_bytes), 1000.0);
+        assert_eq!(history.rates(|readings| readings.status.read_bytes), vec![1000.0; 20]);
         let (recent, errors) = history.recent(Kind::Read);
         assert_eq!((recent.count(), errors), (10, 10));
         assert!(
@@ -181,7 +181,7 @@ mod tests {
         // The volume was mounted again.
         history.push(sample(start, 0));
         assert_eq!(
-            (history.rate(|snapshot| snapshot.status.read_bytes), history.was_reset()),
+            (history.rate(|readings| readings.status.read_bytes), history.was_reset()),
             (0.0, false)
         );
         for second in 1..500 {

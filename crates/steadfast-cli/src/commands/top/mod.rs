@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Outcome {
     let every = time_between(args.interval, &args.target)?;
     let live = Target::find_mounted(&args.target)?;
     if args.json {
-        return output::json(&report::TopReport::new(&live, &live.snapshot()?));
+        return output::json(&report::TopReport::new(&live, &live.readings()?));
     }
     if args.once {
         return once(&live, every);
@@ -101,9 +101,9 @@ pub fn needs_terminal(target: &Path) -> Outcome {
 
 fn once(live: &Live, every: Duration) -> Outcome {
     let mut history = VolumeHistory::new(title(live));
-    history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
+    history.push(Sample { at: Instant::now(), readings: live.readings()? });
     std::thread::sleep(every);
-    history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
+    history.push(Sample { at: Instant::now(), readings: live.readings()? });
     let view = View { window: frame::Window::SinceMount, keys: false, ..View::default() };
     print_frame(COLUMNS_MIN, |buffer| frame::draw(buffer, &history, &view))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use steadfast_fuse::metrics::{Kind, Operations};
-use steadfast_fuse::watch::Snapshot;
+use steadfast_fuse::watch::Readings;
 
 use crate::live::Live;
 
@@ -97,8 +97,8 @@ struct SharingReport {
 
 impl TopReport {
     /// The report on a mount.
-    pub fn new(live: &Live, snapshot: &Snapshot) -> TopReport {
-        let status = &snapshot.status;
+    pub fn new(live: &Live, readings: &Readings) -> TopReport {
+        let status = &readings.status;
         let activity = &status.activity;
         let bytes = |blocks: u64| blocks.saturating_mul(u64::from(activity.block_size));
         let space = &activity.space;
@@ -108,7 +108,7 @@ impl TopReport {
             uptime_ms: u64::try_from(status.uptime.as_millis()).unwrap_or(u64::MAX),
             operations: Kind::ALL
                 .into_iter()
-                .zip(&snapshot.operations)
+                .zip(&readings.operations)
                 .map(|(kind, operations)| (kind.name(), OperationReport::new(operations)))
                 .collect(),
             read_bytes: status.read_bytes,

@@ -35,8 +35,8 @@ pub fn run(live: Live, every: Duration) -> Outcome {
     }
     let mut history = VolumeHistory::new(super::title(&live));
     // A mount that never answers is reported before the screen is taken over.
-    history.push(Sample { at: Instant::now(), snapshot: live.snapshot()? });
-    let look = move || live.snapshot().map(|snapshot| Sample { at: Instant::now(), snapshot });
+    history.push(Sample { at: Instant::now(), readings: live.readings()? });
+    let look = move || live.readings().map(|readings| Sample { at: Instant::now(), readings });
     let news = watch(every, look).map_err(cannot)?;
     // This restores the terminal even after a panic.
     let mut terminal = ratatui::try_init().map_err(cannot)?;
