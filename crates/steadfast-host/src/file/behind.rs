@@ -1,4 +1,5 @@
-//! Write-behind for file data of a mount: writes are answered before the device has them.
+//! Write-behind for cold writes of a mount, which are file data and a few small blocks: they are
+//! answered before the device has them.
 //!
 //! The bytes are copied into this module's memory and written from there. Long runs bypass the page
 //! cache; shorter runs go through it. So many small writes become few, and the device works on one
