@@ -31,6 +31,7 @@ mod keeper;
 mod link;
 mod mount;
 mod page_keeper;
+mod paged_nodes;
 mod sent_recalls;
 mod session;
 mod spares;

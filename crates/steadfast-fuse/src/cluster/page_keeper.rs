@@ -14,13 +14,15 @@
 //! - An answer about attributes is given to the kernel after the recalls that came before it. So
 //!   the pages that a program then finds are not older than the answer.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use crate::abi::opcode;
+use crate::cluster::paged_nodes::PagedNodes;
 use crate::device::FuseDevice;
 use crate::filesystem::recall::RecalledNode;
 use crate::log::log_warning;
@@ -28,8 +30,6 @@ use crate::pull::{Looked, Puller};
 use crate::request::Request;
 use crate::validity::told_node;
 
-/// Most nodes that are known to have pages. Beyond them the pages of another one are dropped.
-const NODES_MAX: usize = 1 << 16;
 /// Nodes whose pages the kernel must drop. What is called after it is told whether it has.
 type PageRecall = (Vec<RecalledNode>, Box<dyn FnOnce(bool) + Send>);
 
@@ -42,7 +42,7 @@ pub(super) struct PageKeeper {
     /// Whether it has not found the mount any more.
     lost: AtomicBool,
     /// Nodes of which the kernel may have pages.
-    pages: Mutex<HashSet<u64>>,
+    pages: Mutex<PagedNodes>,
     queue: Sender<PageRecall>,
     /// How often nodes are in recalls that wait for the thread, or that it executes.
     recalling: Mutex<HashMap<u64, usize>>,
@@ -83,18 +83,13 @@ impl PageKeeper {
 
     /// A file is opened, only for reading. Returns whether it is read through pages.
     pub(super) fn opened(&self, nodeid: u64) -> bool {
-        let mut pages = self.pages();
         let able = self.looks.is_some() && !self.lost.load(Ordering::Relaxed);
-        let known = able && (pages.len() < NODES_MAX || pages.contains(&nodeid));
-        if known {
-            pages.insert(nodeid);
-        }
-        known
+        able && self.pages().add(nodeid, Instant::now())
     }
 
-    /// The kernel has forgotten a node, and so has no pages of it.
+    /// The kernel has forgotten a node, and so had no pages of it then.
     pub(super) fn forget(&self, nodeid: u64) {
-        self.pages().remove(&nodeid);
+        self.pages().forget(nodeid, Instant::now());
     }
 
     /// Ends the helper process.
@@ -107,26 +102,24 @@ impl PageKeeper {
         if request.header.opcode != opcode::READ || !request.is_for_pages() {
             return;
         }
-        let (mut pages, nodeid) = (self.pages(), request.header.nodeid);
-        if pages.len() >= NODES_MAX
-            && !pages.contains(&nodeid)
-            && let Some(other) = pages.iter().next().copied()
+        let (mut pages, nodeid, now) = (self.pages(), request.header.nodeid, Instant::now());
+        // Without a place the pages of another node are dropped.
+        while !pages.add(nodeid, now)
+            && let Some(other) = pages.take_one()
         {
-            pages.remove(&other);
-            self.recall(vec![RecalledNode::stale(other)], drop);
+            self.recall(vec![other], drop);
         }
-        pages.insert(nodeid);
     }
 
     /// Whether the kernel may read a node through pages, so that a notification must not overtake
     /// an answer.
     pub(super) fn has(&self, nodeid: u64) -> bool {
-        self.looks.is_some() && self.pages().contains(&nodeid)
+        self.looks.is_some() && self.pages().has(nodeid, Instant::now())
     }
 
     /// The nodes that the kernel has are stale, and so are their pages.
     pub(super) fn lose(&self) {
-        let nodes: Vec<RecalledNode> = self.pages().drain().map(RecalledNode::stale).collect();
+        let nodes = self.pages().take_all();
         if !nodes.is_empty() {
             self.recall(nodes, drop);
         }
@@ -223,7 +216,7 @@ impl PageKeeper {
         self.recalling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pages(&self) -> MutexGuard<'_, HashSet<u64>> {
+    fn pages(&self) -> MutexGuard<'_, PagedNodes> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
