@@ -102,6 +102,7 @@ image() {
 boot() {
     local what=$1 fs=$2 log=$3
     local append="console=ttyS0 quiet panic=-1 no_timer_check"
+    # A part of 1 Gbit: pages of 2048+64 bytes, 64 of them in each of 1024 blocks.
     append+=" nandsim.id_bytes=0xec,0xf1,0x80,0x15,0x40"
     append+=" nand.do=$what nand.fs=$fs nand.blocks=1024"
     timeout --kill-after=5 "$limit" qemu-system-x86_64 -accel tcg -m 768 -smp 1 \

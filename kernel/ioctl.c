@@ -122,7 +122,7 @@ static long roll_back(struct sf_info *info, void *with)
 	return SF_CORE(info, sfk_rollback(info->volume));
 }
 
-/* Commands that go back freeze the volume, so they must not hold it writable themselves. */
+/* Commands that go back freeze the mount, so they must not hold it writable themselves. */
 static long go_back(struct sf_info *info, unsigned int command, void __user *argument)
 {
 	struct rollback_argument wanted;

@@ -80,6 +80,8 @@ install -m 644 packaging/systemd/srv-data.mount examples/c/*.c "$share/doc/stead
 install -m 755 examples/python/notes.py "$share/doc/steadfast/examples/"
 # Help texts name pages by their names in docs/.
 install -m 644 README.md CHANGELOG.md docs/*.md "$share/doc/steadfast/"
+install -d "$share/doc/steadfast/inside"
+install -m 644 docs/inside/*.md "$share/doc/steadfast/inside/"
 for page in LAB LAB-REPORT PERFORMANCE TESTING; do
     mv "$share/doc/steadfast/$page.md" "$share/doc/steadfast-lab/"
 done

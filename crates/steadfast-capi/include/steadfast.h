@@ -500,7 +500,7 @@ typedef struct sf_volume_info {
     uint64_t log_used;
     // Generation of the newest durable checkpoint.
     uint64_t generation;
-    // Log records that opening replayed; 0 after a clean close.
+    // Records that opening found in the log; 0 after a clean close.
     uint64_t replayed_records;
     // Transaction points since the volume was opened.
     uint64_t transaction_points;

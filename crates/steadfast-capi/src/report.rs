@@ -58,7 +58,7 @@ pub struct sf_volume_info {
     pub log_used: u64,
     /// Generation of the newest durable checkpoint.
     pub generation: u64,
-    /// Log records that opening replayed; 0 after a clean close.
+    /// Records that opening found in the log; 0 after a clean close.
     pub replayed_records: u64,
     /// Transaction points since the volume was opened.
     pub transaction_points: u64,

@@ -197,7 +197,7 @@ impl InfoReport {
         );
         row("features", if features == 0 { "none".into() } else { bits })?;
         if self.replayed_records != 0 {
-            row("replayed at open", format!("{} log records", self.replayed_records))?;
+            row("log at open", format!("{} log records", self.replayed_records))?;
         }
         if self.mount_point.is_some() {
             row("transaction points", format!("{} since it was mounted", self.transaction_points))?;

@@ -102,7 +102,7 @@ pub(crate) enum Job {
         ticket: Option<Ticket>,
         job: LeaseJob,
     },
-    /// One step of a trim; the next one waits after all other jobs.
+    /// One step of a trim; the next one comes after all other jobs.
     Trim {
         ticket: Ticket,
         trim: Trim,

@@ -17,7 +17,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const BUCKET_BITS: std::ops::RangeInclusive<u32> = 12..=36;
 const NANOSECONDS: f64 = 1e9;
 
-/// The text for one readings.
+/// The text for the readings of one moment.
 pub fn text(readings: &Readings, identity: &Identity, remote: Option<&Live>) -> String {
     let mut page = Exposition::default();
     let status = &readings.status;

@@ -16,7 +16,7 @@ pub struct Identity {
     pub uuid: String,
 }
 
-/// A readings for tests.
+/// Readings for tests.
 #[cfg(test)]
 pub mod fixture {
     use std::time::Duration;

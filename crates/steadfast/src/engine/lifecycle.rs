@@ -63,7 +63,7 @@ impl Lifecycle {
     fn may_become(self, next: Lifecycle) -> bool {
         use Lifecycle::{Closed, Failed, Held, Lost, Open, Overlaid, RollingBack};
         match self {
-            // Opening finds the log, so `Overlaid` comes before anything else.
+            // Only opening enters `Overlaid`.
             Open => matches!(next, Overlaid | Held | RollingBack | Failed | Closed),
             Overlaid => matches!(next, Open | Failed | Closed),
             Held => matches!(next, Open | RollingBack | Failed | Closed),

@@ -251,7 +251,6 @@ impl<P: Platform> MountWatch<P> {
         lifecycle: &LifecycleCell<P::Mutex>,
         own: &OwnContent,
     ) -> Result<()> {
-        self.checked_ms.store(now_ms(store), Ordering::Relaxed);
         // A volume that is being made has no metaroot yet; what is there belongs to an earlier one.
         let is_made = own.checkpointed.generation > Generation(0);
         if !is_made || planted(Sabotage::TrustToBeAlone) {
@@ -265,6 +264,8 @@ impl<P: Platform> MountWatch<P> {
         {
             return Err(lifecycle.fail_with(SECOND_WRITER, Error::Poisoned(SECOND_WRITER)));
         }
+        // Only now: no other thread may write because of a check that is not over.
+        self.checked_ms.store(now_ms(store), Ordering::Relaxed);
         Ok(())
     }
 

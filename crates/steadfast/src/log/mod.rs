@@ -115,8 +115,7 @@ impl Log {
     /// next record and in the `spare` block of the last group. After a mount has continued without
     /// these remains, nothing may complete them. A later record in the same place, torn in turn,
     /// could do so. For a record with "check data", a rewrite of its data could. Durable when it
-    /// returns. A full log has no
-    /// such place: the block after the last record holds the first one.
+    /// returns. A full log has no such place: the block after the last record holds the first one.
     pub fn erase_unfinished<M: Medium, P: Platform>(
         &self,
         store: &Store<M, P>,
@@ -131,7 +130,7 @@ impl Log {
         Ok(store.device.medium.flush()?)
     }
 
-    /// Seals the next record and moves after it, but writes nothing. Returns the block where the
+    /// Seals the next record and moves past it, but writes nothing. Returns the block where the
     /// record begins, and its bytes for [`write()`].
     pub fn seal<M: Medium, P: Platform>(
         &mut self,

@@ -80,7 +80,7 @@ impl<'v, M: Medium, P: Platform> Transaction<'v, M, P> {
     /// # Errors
     /// As [`Volume::transact`]; `InvalidArgument` if the transaction has ended.
     pub fn try_commit(&mut self) -> Result<()> {
-        self.check_not_closed()?;
+        self.check_not_ended()?;
         self.ending = true;
         let committed = self.volume.engine.commit_transaction();
         self.ending = false;
@@ -94,7 +94,7 @@ impl<'v, M: Medium, P: Platform> Transaction<'v, M, P> {
     /// As [`Volume::rollback`]; `InvalidArgument` if the transaction has ended. If nothing has
     /// changed, the transaction stays open and the caller can try again.
     pub fn roll_back(&mut self) -> Result<()> {
-        self.check_not_closed()?;
+        self.check_not_ended()?;
         self.ending = true;
         let rolled_back = self.volume.rollback_held();
         self.ending = false;
@@ -108,7 +108,7 @@ impl<'v, M: Medium, P: Platform> Transaction<'v, M, P> {
         self.open = false;
     }
 
-    fn check_not_closed(&self) -> Result<()> {
+    fn check_not_ended(&self) -> Result<()> {
         if self.open { Ok(()) } else { Err(NO_TRANSACTION) }
     }
 }
