@@ -112,8 +112,8 @@ with mmap.mmap(hole, size) as mapped:
     for page in range(0, size, 4096):
         mapped[page] = 1
 P
-    "$STEADFAST" transact "$MNT" 2>&1 | says "that programs had written could not be stored" ||
-        die "transact says nothing of lost stores"
+    refused "a transaction point is set, but" "$STEADFAST" transact "$MNT"
+    "$STEADFAST" transact "$MNT" || die "transact tells of the same loss twice"
     exec 9<"$MNT/hole"
     refused "that programs had written could not be stored" "$STEADFAST" umount "$MNT"
     exec 9<&-

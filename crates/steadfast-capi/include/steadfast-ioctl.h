@@ -123,6 +123,9 @@ struct sf_ioc_lost_writes {
     uint64_t errno_last; /* error of the last such write; 0: none */
 };
 #define SF_IOC_LOST_WRITES _IOR(SF_IOC_TYPE, 39, struct sf_ioc_lost_writes)
+/* The same, of those whose error no call has returned, this command included. A transaction point
+ * has what the volume could store: after SF_IOC_TRANSACT this tells whether that is all. */
+#define SF_IOC_LOST_WRITES_NEW _IOR(SF_IOC_TYPE, 41, struct sf_ioc_lost_writes)
 
 /* Updates access times (not 0), or no longer (0), until the unmount. */
 #define SF_IOC_ACCESS_TIMES _IOW(SF_IOC_TYPE, 40, uint32_t)

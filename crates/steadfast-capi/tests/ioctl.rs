@@ -97,6 +97,7 @@ fn the_numbers_are_those_of_the_mount() {
         ("DEFRAGMENT", ioctl::DEFRAGMENT),
         ("FRAGMENTATION", ioctl::FRAGMENTATION),
         ("LOST_WRITES", ioctl::LOST_WRITES),
+        ("LOST_WRITES_NEW", ioctl::LOST_WRITES_NEW),
         ("ACCESS_TIMES", ioctl::ACCESS_TIMES),
         ("SNAPSHOT_CREATE", ioctl::SNAPSHOT_CREATE),
         ("SNAPSHOT_DELETE", ioctl::SNAPSHOT_DELETE),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 use steadfast::{InodeChange, TransactionMask, VolumeInfo};
-use steadfast_fuse::ioctl;
+use steadfast_fuse::ioctl::{self, LostWritesArgument};
 use steadfast_fuse::scrub::{self, ScrubStatus};
 use steadfast_fuse::watch::{self, Readings};
 
@@ -33,6 +33,13 @@ pub struct LostWrites {
 }
 
 impl LostWrites {
+    /// Mounts of the kernel module do not lose writes in this way, and refuse the question.
+    fn of(answer: io::Result<LostWritesArgument>) -> Option<LostWrites> {
+        let lost = answer.ok().filter(|lost| lost.errno != 0)?;
+        let errno = i32::try_from(lost.errno).unwrap_or(Errno::IO.raw_os_error());
+        Some(LostWrites { bytes: lost.bytes, error: io::Error::from_raw_os_error(errno) })
+    }
+
     /// What was lost, and why.
     pub fn text(&self) -> String {
         let (bytes, why) = (size::human(self.bytes), text_os(&self.error));
@@ -139,9 +146,12 @@ impl Live {
 
     /// What programs have written since the volume was mounted and it could not store.
     pub fn lost_writes(&self) -> Option<LostWrites> {
-        let lost = ioctl::lost_writes(&self.file).ok().filter(|lost| lost.errno != 0)?;
-        let errno = i32::try_from(lost.errno).unwrap_or(Errno::IO.raw_os_error());
-        Some(LostWrites { bytes: lost.bytes, error: io::Error::from_raw_os_error(errno) })
+        LostWrites::of(ioctl::lost_writes(&self.file))
+    }
+
+    /// The same, of what no call has told any program, this one included.
+    pub fn lost_writes_new(&self) -> Option<LostWrites> {
+        LostWrites::of(ioctl::lost_writes_new(&self.file))
     }
 
     /// Whether a program has received "no space" since the volume was held.

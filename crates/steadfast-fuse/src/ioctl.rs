@@ -86,6 +86,9 @@ pub const GROW: u32 = number(WRITE, 36, size_of::<u64>());
 /// `_IOR(TYPE, 39, LostWritesArgument)`: returns the cached writes since the mount that could not
 /// be stored.
 pub const LOST_WRITES: u32 = number(READ, 39, size_of::<LostWritesArgument>());
+/// `_IOR(TYPE, 41, LostWritesArgument)`: the same, of those whose error no call has returned, this
+/// command included. Only the mounting user and root may use it.
+pub const LOST_WRITES_NEW: u32 = number(READ, 41, size_of::<LostWritesArgument>());
 /// `_IOW(TYPE, 40, u32)`: whether access times are updated (not zero) or not (0), until the
 /// unmount. Only the mounting user and root may use it.
 pub const ACCESS_TIMES: u32 = number(WRITE, 40, size_of::<u32>());
@@ -137,7 +140,7 @@ pub struct FragmentationArgument {
     pub runs: u64,
 }
 
-/// Argument of [`LOST_WRITES`]: writes from the kernel's cache that failed after write(2) had
+/// Argument of [`LOST_WRITES`] and [`LOST_WRITES_NEW`]: writes from the kernel's cache that failed after write(2) had
 /// reported success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -308,6 +311,17 @@ pub fn atomic_status(file: &File) -> io::Result<AtomicArgument> {
 pub fn lost_writes(file: &File) -> io::Result<LostWritesArgument> {
     let mut argument = LostWritesArgument { bytes: 0, writes: 0, errno: 0 };
     call(file, LOST_WRITES, &mut argument)?;
+    Ok(argument)
+}
+
+/// Returns the cached writes that could not be stored, of those whose error no call on their file
+/// has returned, nor this function. After a rollback earlier ones do not count.
+///
+/// # Errors
+/// ENOTTY; EPERM for other users than the one who mounted, and root.
+pub fn lost_writes_new(file: &File) -> io::Result<LostWritesArgument> {
+    let mut argument = LostWritesArgument { bytes: 0, writes: 0, errno: 0 };
+    call(file, LOST_WRITES_NEW, &mut argument)?;
     Ok(argument)
 }
 
@@ -506,7 +520,7 @@ mod tests {
         assert_eq!(CHECKPOINT, 0x0000_d506);
         assert_eq!([ATOMIC_BEGIN, ATOMIC_COMMIT, ATOMIC_ABORT], [0xd520, 0xd521, 0xd522]);
         assert_eq!(ATOMIC_STATUS, 0x8008_d523);
-        assert_eq!(LOST_WRITES, 0x8018_d527);
+        assert_eq!([LOST_WRITES, LOST_WRITES_NEW], [0x8018_d527, 0x8018_d529]);
         assert_eq!(TRIM, (READ | WRITE) << 30 | 24 << 16 | u32::from(b'X') << 8 | 121);
         assert_eq!([GROW, DEFRAGMENT, FRAGMENTATION], [0x4008_d524, 0xc018_d525, 0x8018_d526]);
     }

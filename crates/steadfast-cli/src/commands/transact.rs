@@ -13,17 +13,16 @@ pub struct Args {
     target: PathBuf,
 }
 
-/// Runs the command. It prints nothing on success, but warns of lost writes.
+/// Runs the command. It prints nothing on success.
 ///
 /// # Errors
-/// The volume is not mounted, and those of the volume.
+/// The volume is not mounted, and those of the volume. Programs had written something that the
+/// volume could not store, and no call has told a program: the point does not have it.
 pub fn run(args: &Args) -> Outcome {
     let live = Target::find_mounted(&args.target)?;
     live.transact()?;
-    // The point has what the volume could store.
-    if let Some(lost) = live.lost_writes() {
-        let directory = live.directory().display();
-        eprintln!("steadfast: warning: {directory}: since it was mounted, {}", lost.text());
+    match live.lost_writes_new() {
+        Some(lost) => Err(lost.failure("a transaction point is set", live.directory().display())),
+        None => Ok(()),
     }
-    Ok(())
 }

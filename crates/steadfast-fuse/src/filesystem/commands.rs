@@ -15,12 +15,13 @@ use crate::errno::Errno;
 use crate::ioctl::snapshot::text;
 use crate::ioctl::{
     ACCESS_TIMES, ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FRAGMENTATION,
-    FragmentationArgument, GROW, INFO, InfoArgument, LOST_WRITES, MASK_GET, MASK_SET, MaskArgument,
-    ROLLBACK, RollbackArgument, SNAPSHOT_CREATE, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX,
-    SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument, SnapshotDiffArgument, SnapshotListArgument,
-    TRANSACT, TRIM, TrimArgument, snapshot_flag,
+    FragmentationArgument, GROW, INFO, InfoArgument, LOST_WRITES, LOST_WRITES_NEW, MASK_GET,
+    MASK_SET, MaskArgument, ROLLBACK, RollbackArgument, SNAPSHOT_CREATE, SNAPSHOT_DELETE,
+    SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument,
+    SnapshotDiffArgument, SnapshotListArgument, TRANSACT, TRIM, TrimArgument, snapshot_flag,
 };
 use crate::jobs::{Command, Job, Trim};
+use crate::node;
 use crate::request::{Arguments, Request};
 use crate::scrub::{self, ScrubStartArgument};
 use crate::service::Later;
@@ -142,6 +143,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 give(&FragmentationArgument { blocks, extents, runs }, &wanted, out)
             }
             LOST_WRITES => give(&self.lost.count(), &wanted, out),
+            LOST_WRITES_NEW => {
+                self.check_owner(request)?;
+                let exists = |nodeid| {
+                    let found = self.volume.attributes(node::inode(nodeid));
+                    found.is_ok_and(|attributes| attributes.links > 0)
+                };
+                give(&self.lost.take_new(exists), &wanted, out)
+            }
             ATOMIC_STATUS => give(&self.kernels.lease.status(), &wanted, out),
             scrub::START => {
                 self.check_owner(request)?;

@@ -4,7 +4,8 @@
 //! reports the error once, to the first fsync, close or utimensat(2) that follows, and programs
 //! ignore the result of utimensat(2). So the daemon keeps the error for each file and returns it
 //! twice. The next call that changes the file gets it, and so does the next fsync. It also counts
-//! the losses since the mount for [`LOST_WRITES`](crate::ioctl::LOST_WRITES).
+//! the losses since the mount for [`LOST_WRITES`](crate::ioctl::LOST_WRITES), and returns each once
+//! to [`LOST_WRITES_NEW`](crate::ioctl::LOST_WRITES_NEW).
 //!
 //! With cached attributes the kernel does not ask before a write. So it must not have valid
 //! attributes of a file with an error that no call has returned, whatever answer contains them.
@@ -28,6 +29,8 @@ struct Loss {
     errno: Errno,
     /// A call other than fsync has returned it.
     told: bool,
+    /// Bytes and writes that no call has returned, [`take_new`](Lost::take_new) included.
+    new: (u64, u64),
 }
 
 /// Lost writes of one mount.
@@ -75,7 +78,10 @@ impl Lost {
         self.errno.store(errno.0.cast_unsigned().into(), Ordering::Relaxed);
         let nodeid = request.header.nodeid;
         let mut losses = self.losses();
-        let before = losses.insert(nodeid, Loss { errno, told: false });
+        let before = losses.get(&nodeid).copied();
+        let (bytes, writes) = before.filter(|loss| !loss.told).map_or((0, 0), |loss| loss.new);
+        let new = (bytes + u64::from(write.size), writes + 1);
+        losses.insert(nodeid, Loss { errno, told: false, new });
         self.any.store(true, Ordering::Release);
         drop(losses);
         if before.is_none_or(|loss| loss.told) {
@@ -129,6 +135,25 @@ impl Lost {
             errno: self.errno.load(Ordering::Relaxed),
         }
     }
+
+    /// The losses that no call has returned, this one included. The kernel may have returned some by
+    /// itself. `exists`: whether a file still has a name; no transaction point keeps another.
+    pub(super) fn take_new(&self, exists: impl Fn(u64) -> bool) -> LostWritesArgument {
+        let mut all = LostWritesArgument { bytes: 0, writes: 0, errno: 0 };
+        self.change(|losses| {
+            for (nodeid, loss) in losses {
+                if loss.told || loss.new.1 == 0 || !exists(*nodeid) {
+                    continue;
+                }
+                let (bytes, writes) = std::mem::take(&mut loss.new);
+                all.bytes += bytes;
+                all.writes += writes;
+                all.errno = loss.errno.0.cast_unsigned().into();
+            }
+            None::<()>
+        });
+        all
+    }
 }
 
 #[cfg(test)]
@@ -139,7 +164,7 @@ mod tests {
 
     fn lost(nodeid: u64) -> Lost {
         let lost = Lost::default();
-        lost.losses().insert(nodeid, Loss { errno: FULL, told: false });
+        lost.losses().insert(nodeid, Loss { errno: FULL, told: false, new: (30, 2) });
         lost.any.store(true, Ordering::Release);
         lost
     }
@@ -152,6 +177,29 @@ mod tests {
         assert_eq!((lost.tell(7), lost.tell(7), lost.peek(7)), (Some(FULL), None, None));
         assert_eq!((lost.end(7), lost.end(7)), (Some(FULL), None));
         assert!(!lost.any.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn losses_that_no_call_has_returned_are_returned_once() {
+        let new = |lost: &Lost| {
+            let found = lost.take_new(|_| true);
+            (found.bytes, found.writes, found.errno)
+        };
+        let (all, none) = ((30, 2, libc::ENOSPC as u64), (0, 0, 0));
+        let unknown = lost(7);
+        assert_eq!((new(&unknown), new(&unknown)), (all, none));
+        assert_eq!(unknown.end(7), Some(FULL), "fsync returns the error of its file, too");
+        for returns in [Lost::end, Lost::tell] {
+            let known = lost(7);
+            assert_eq!(returns(&known, 7), Some(FULL));
+            assert_eq!(new(&known), none);
+        }
+        let gone = lost(7);
+        gone.forget_all();
+        assert_eq!(new(&gone), none);
+        let removed = lost(7);
+        assert_eq!(removed.take_new(|_| false).writes, 0);
+        assert_eq!(removed.end(7), Some(FULL), "a program may have it open");
     }
 
     #[test]
