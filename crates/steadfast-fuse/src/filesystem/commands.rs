@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use steadfast::fs::DefragmentCursor;
-use steadfast::{InodeNumber, Platform, TransactionMask, map};
+use steadfast::{Error, InodeNumber, Platform, TransactionMask, map};
 use steadfast_media::Medium;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -145,9 +145,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             LOST_WRITES => give(&self.lost.count(), &wanted, out),
             LOST_WRITES_NEW => {
                 self.check_owner(request)?;
-                let exists = |nodeid| {
-                    let found = self.volume.attributes(node::inode(nodeid));
-                    found.is_ok_and(|attributes| attributes.links > 0)
+                // A file that cannot be read may well exist: its loss must not go untold.
+                let exists = |nodeid| match self.volume.attributes(node::inode(nodeid)) {
+                    Ok(attributes) => attributes.links > 0,
+                    Err(error) => !matches!(error, Error::Stale(_)),
                 };
                 give(&self.lost.take_new(exists), &wanted, out)
             }
