@@ -57,6 +57,17 @@ impl Ledger {
         Ledger { points: vec![Point::new(state, label, 0, Some(0))] }
     }
 
+    /// Starts with an opening that was durable after `opened` events: at first one of these points
+    /// was on the medium, then `state`.
+    pub fn taken(before: &[Point], state: Arc<State>, opened: usize) -> Ledger {
+        let before = before.iter().enumerate().map(|(alternatives, point)| {
+            let point = Point { begun: 0, acknowledged: Some(0), ..point.clone() };
+            Point { alternatives, ..point }
+        });
+        let taken = Point::new(state, "what nodes kept".to_owned(), 0, Some(opened));
+        Ledger { points: before.chain([taken]).collect() }
+    }
+
     /// Adds an acknowledged transaction point.
     pub fn add(&mut self, state: Arc<State>, label: String, begun: usize, acknowledged: usize) {
         self.points.push(Point::new(state, label, begun, Some(acknowledged)));

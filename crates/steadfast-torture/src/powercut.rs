@@ -141,8 +141,13 @@ pub fn torture_from<S: Subject>(
     let mut judge = Judge::new(world, start, effort, seen, tally);
     judge.tally.sequences += 1;
     let stage = Stage::Sequence { script, from };
-    let result =
-        judge.run::<S>(start.image.clone(), std::slice::from_ref(&start.point), start.tick, stage);
+    let result = judge.run::<S>(
+        start.image.clone(),
+        std::slice::from_ref(&start.point),
+        start.tick,
+        stage,
+        None,
+    );
     judge.finish();
     result
 }

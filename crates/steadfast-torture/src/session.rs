@@ -7,10 +7,12 @@ mod drain;
 mod partial;
 mod remount;
 mod resize;
+mod telling;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use steadfast::volume::KeptDeltas;
 use steadfast::{Error, InodeNumber, TransactionMask};
 
 use crate::compare::{Depth, compare, compare_parameters, compare_snapshots};
@@ -26,6 +28,7 @@ use crate::world::World;
 
 use background::TURNS_MAX;
 pub(crate) use call::Attempt;
+pub use telling::{Brought, Survivor, Tellings};
 
 /// The result of an operation on which volume and model agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,10 @@ pub struct Session<'w, S: Subject> {
     pub(crate) in_flight: Vec<Arc<State>>,
     /// Every operation and its answer.
     pub digest: Digest,
+    /// What another node keeps now.
+    kept: KeptDeltas,
+    /// What it kept when.
+    pub tellings: Tellings,
 }
 
 impl<'w, S: Subject> Session<'w, S> {
@@ -93,9 +100,26 @@ impl<'w, S: Subject> Session<'w, S> {
         tick: u64,
         allowed: &[Point],
     ) -> Result<(Self, usize), String> {
+        Session::open_after(world, tape, clock, tick, allowed, None)
+    }
+
+    /// As [`open`](Self::open), after a power cut that other nodes may have survived.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_after(
+        world: &'w World,
+        tape: &Tape,
+        clock: &Clock,
+        tick: u64,
+        allowed: &[Point],
+        brought: Option<Brought<'_>>,
+    ) -> Result<(Self, usize), String> {
         clock.set_tick(tick);
-        let subject = S::open(world, tape, clock)
+        let kept = brought.map_or(&[][..], |brought| brought.deltas);
+        let subject = S::open_after(world, tape, clock, kept)
             .map_err(|error| format!("the volume does not open: {error}"))?;
+        let opened = tape.position();
         let limits = limits(&subject);
         let mut differences = String::new();
         // The newest state is tried first, because usually everything in flight has arrived.
@@ -120,6 +144,10 @@ impl<'w, S: Subject> Session<'w, S> {
             match compared {
                 Ok(()) => {
                     let state = Arc::new(model.state.clone());
+                    let ledger = match brought {
+                        None => Ledger::new(state),
+                        Some(brought) => Ledger::taken(brought.without, state, opened),
+                    };
                     let session = Session {
                         world,
                         tape: tape.clone(),
@@ -127,7 +155,7 @@ impl<'w, S: Subject> Session<'w, S> {
                         subject,
                         numbers: model.state.nodes().map(|(inode, _)| inode).collect(),
                         model,
-                        ledger: Ledger::new(state),
+                        ledger,
                         slots: [None; ALL_SLOTS],
                         tick,
                         monotonic_ms: 0,
@@ -136,6 +164,8 @@ impl<'w, S: Subject> Session<'w, S> {
                         no_space: 0,
                         in_flight: Vec::new(),
                         digest: Digest::default(),
+                        kept: KeptDeltas::default(),
+                        tellings: Tellings::default(),
                     };
                     return Ok((session, index));
                 }
@@ -255,9 +285,13 @@ impl<'w, S: Subject> Session<'w, S> {
         self.tick += 1;
         self.clock.set_tick(self.tick);
         self.model.now = self.clock.now();
+        let begun = self.tape.position();
         let verdict = self.dispatch(operation);
         self.digest.shown(operation).shown(&verdict);
-        verdict.map_err(|what| format!("at {operation:?}: {what}"))
+        let told = self.tell(operation, begun);
+        verdict
+            .and_then(|verdict| told.map(|()| verdict))
+            .map_err(|what| format!("at {operation:?}: {what}"))
     }
 
     /// Records the current state as a transaction point that is acknowledged now.

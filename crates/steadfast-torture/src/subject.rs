@@ -6,6 +6,7 @@ use steadfast::fs::{
     AllocateMode, Attributes, Caller, DirectoryEntry, NewNode, RenameMode, SeekTo, SetAttributes,
     SetXattrMode, Statistics,
 };
+use steadfast::volume::{Delta, KeptDeltas};
 use steadfast::{Error, InodeNumber, OpenOptions, Transaction, TransactionMask, Volume};
 use steadfast_media::Medium as _;
 
@@ -206,6 +207,27 @@ pub trait Subject: Sized {
     /// As `Volume::open`.
     fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error>;
 
+    /// Opens the volume after a power cut that other nodes have survived.
+    ///
+    /// # Errors
+    /// As `Volume::open_after`.
+    fn open_after(
+        world: &World,
+        tape: &Tape,
+        clock: &Clock,
+        _kept: &[KeptDeltas],
+    ) -> Result<Self, Error> {
+        Self::open(world, tape, clock)
+    }
+
+    /// What has changed since batch `seen`, for another node.
+    ///
+    /// # Errors
+    /// As `Volume::delta`.
+    fn delta(&self, _seen: u64) -> Result<Option<Delta>, Error> {
+        Ok(None)
+    }
+
     /// Closes the volume properly.
     ///
     /// # Errors
@@ -349,13 +371,30 @@ impl Subject for LabVolume {
     }
 
     fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error> {
+        <Self as Subject>::open_after(world, tape, clock, &[])
+    }
+
+    fn open_after(
+        world: &World,
+        tape: &Tape,
+        clock: &Clock,
+        kept: &[KeptDeltas],
+    ) -> Result<Self, Error> {
         let options = OpenOptions {
             read_only: false,
             cache_size: world.cache_size,
             access_times: false,
             ..OpenOptions::default()
         };
-        Volume::open(tape.clone(), options, LabPlatform::new(clock.clone()))
+        let (medium, platform) = (tape.clone(), LabPlatform::new(clock.clone()));
+        match world.extras.deltas {
+            true => Volume::open_after(medium, options, platform, kept).map(|(volume, _)| volume),
+            false => Volume::open(medium, options, platform),
+        }
+    }
+
+    fn delta(&self, seen: u64) -> Result<Option<Delta>, Error> {
+        Volume::delta(self, seen)
     }
 
     fn close(&self) -> Result<(), Error> {

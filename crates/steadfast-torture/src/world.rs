@@ -53,6 +53,8 @@ pub struct Extras {
     /// The medium held an earlier volume with the same uuid, on which the same operations were
     /// done.
     pub used_medium: bool,
+    /// Another node keeps deltas of what is not durable.
+    pub deltas: bool,
 }
 
 /// The parameters of one test.
@@ -152,8 +154,9 @@ impl World {
 
     /// The same world with all features of a volume. Every second world has snapshots, every second
     /// has atomic commands, and every third changes the size. With size changes, the volume begins
-    /// on a part of the medium. In every third world the medium held an earlier volume. Every
-    /// second world wants discards, and half of these want them early.
+    /// on a part of the medium. In every third world the medium held an earlier volume. In every
+    /// fourth world another node keeps deltas. Every second world wants discards, and half of these
+    /// want them early.
     #[must_use]
     pub fn with_extras(mut self) -> World {
         let one_in = |label, count| Random::new(self.seed).fork(label).chance(1, count);
@@ -164,6 +167,7 @@ impl World {
             ..self.extras
         };
         self.extras.used_medium = one_in(11, 3);
+        self.extras.deltas = one_in(13, 4);
         if self.extras.resizes {
             self = self.with_resizes();
         }

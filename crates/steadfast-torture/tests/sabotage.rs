@@ -6,11 +6,13 @@
 //! `all`, select those bugs only.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
 
 use steadfast::check::{CheckOptions, check};
 use steadfast::fs::{Caller, NewNode, SetAttributes};
 use steadfast::sabotage::{Sabotage, plant};
 use steadfast::testing::TestPlatform;
+use steadfast::volume::KeptDeltas;
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
 use steadfast_media::{Geometry, Medium, MediumError, MemoryMedium};
 use steadfast_torture::medium::MediumProfile;
@@ -94,6 +96,19 @@ const BY_POWER_CUTS_ON_ROUGH_MEDIA: [(Sabotage, u64); 1] = [(Sabotage::BothMetar
 
 /// Bugs in replays that write nodes out, in worlds with long logs and little memory.
 const BY_POWER_CUTS_WITH_LITTLE_MEMORY: [(Sabotage, u64); 1] = [(Sabotage::ReplayOverLog, 20)];
+
+/// Bugs in what other nodes keep, in worlds with such a node.
+const BY_POWER_CUTS_WITH_DELTAS: [(Sabotage, u64); 5] = [
+    (Sabotage::DeltaSkipsBatch, 40),
+    (Sabotage::ReuseBlocksOfDelta, 40),
+    (Sabotage::KeepOldDeltas, 40),
+    (Sabotage::TakeOldDeltas, 40),
+    (Sabotage::DeltasOutliveRollback, 40),
+];
+
+/// The same, with little memory.
+const BY_POWER_CUTS_WITH_DELTAS_AND_LITTLE_MEMORY: [(Sabotage, u64); 1] =
+    [(Sabotage::ReplayOverDeltas, 40)];
 
 /// Enough operations for more changed nodes than the smallest cache holds.
 const LONG: CutEffort =
@@ -238,6 +253,22 @@ fn power_cuts_find_what_is_planted_in_what_is_spoilt_at_once() {
 #[test]
 fn power_cuts_find_what_is_planted_in_replays_with_little_memory() {
     all_are_found_by(&LONG, &BY_POWER_CUTS_WITH_LITTLE_MEMORY, World::with_little_memory);
+}
+
+#[test]
+fn power_cuts_find_what_is_planted_in_deltas() {
+    all_are_found(&BY_POWER_CUTS_WITH_DELTAS, |mut world| {
+        world.extras.deltas = true;
+        world
+    });
+}
+
+#[test]
+fn power_cuts_find_what_is_planted_in_deltas_with_little_memory() {
+    all_are_found_by(&LONG, &BY_POWER_CUTS_WITH_DELTAS_AND_LITTLE_MEMORY, |mut world| {
+        world.extras.deltas = true;
+        world.with_little_memory()
+    });
 }
 
 fn all_are_found(bugs: &[(Sabotage, u64)], worlds: fn(World) -> World) {
@@ -415,4 +446,67 @@ fn unpublished_by_nothing() -> u64 {
 fn blocks_that_stay_unpublished_are_counted() {
     assert_eq!(unpublished_by_nothing(), 0);
     assert!(with(Sabotage::KeepUnpublished, unpublished_by_nothing) > 100);
+}
+
+type Hook = Box<dyn FnOnce(&MemoryMedium) + Send>;
+
+/// A medium that runs a hook before its next write.
+struct Watched {
+    inner: MemoryMedium,
+    hook: Mutex<Option<Hook>>,
+}
+
+impl Medium for Watched {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), MediumError> {
+        self.inner.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), MediumError> {
+        if let Some(hook) = self.hook.lock().expect("the hook").take() {
+            hook(&self.inner);
+        }
+        self.inner.write(offset, data)
+    }
+
+    fn flush(&self) -> Result<(), MediumError> {
+        self.inner.flush()
+    }
+}
+
+/// Whether a node that takes a delta while the commit record is being written loses nothing, if
+/// that record never arrives.
+fn a_delta_during_a_commit_is_whole() -> bool {
+    let inner = MemoryMedium::new(1 << 20, 512).expect("a medium");
+    Volume::format(&inner, &FormatOptions::default(), &TestPlatform::new()).expect("a volume");
+    let medium = Arc::new(Watched { inner, hook: Mutex::new(None) });
+    let open =
+        |medium| Volume::open_after(medium, OpenOptions::default(), TestPlatform::new(), &[]);
+    let volume = Arc::new(open(medium.clone()).expect("it opens").0);
+    let caller = Caller::default();
+    volume.create(InodeNumber::ROOT, b"file", NewNode::Regular, 0o644, &caller).expect("made");
+    let left = Arc::new(Mutex::new((KeptDeltas::default(), Vec::new())));
+    let (taken, taker) = (left.clone(), volume.clone());
+    *medium.hook.lock().expect("the hook") = Some(Box::new(move |inner| {
+        let (kept, bytes) = &mut *taken.lock().expect("what is left");
+        kept.keep(taker.delta(0).expect("a delta").expect("one now")).expect("kept");
+        bytes.resize(1 << 20, 0);
+        inner.read(0, bytes).expect("read");
+    }));
+    volume.transact().expect("a point");
+    let (kept, bytes) = std::mem::take(&mut *left.lock().expect("what is left"));
+    let medium = MemoryMedium::new(1 << 20, 512).expect("a medium");
+    medium.write(0, &bytes).expect("written");
+    let opened = Volume::open_after(medium, OpenOptions::default(), TestPlatform::new(), &[kept]);
+    let (volume, has_all) = opened.expect("it opens");
+    has_all == [true] && volume.lookup(InodeNumber::ROOT, b"file").is_ok()
+}
+
+#[test]
+fn a_delta_lacks_no_change_whose_record_is_not_durable() {
+    assert!(a_delta_during_a_commit_is_whole());
+    assert!(!with(Sabotage::ForgetDeltasEarly, a_delta_during_a_commit_is_whole));
 }

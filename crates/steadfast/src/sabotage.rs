@@ -133,6 +133,20 @@ pub enum Sabotage {
     OverfillLeaf,
     /// What removes an extent after a hole names the key where the hole begins.
     RemoveAtHole,
+    /// A delta lacks the first batch after the last one.
+    DeltaSkipsBatch,
+    /// Blocks that a delta names count as named by nothing.
+    ReuseBlocksOfDelta,
+    /// A node never forgets a delta.
+    KeepOldDeltas,
+    /// A change counts as durable for deltas as soon as its record is sealed.
+    ForgetDeltasEarly,
+    /// Deltas count although the medium has a newer state.
+    TakeOldDeltas,
+    /// A replay takes blocks that only the deltas name for its nodes.
+    ReplayOverDeltas,
+    /// Deltas of changes that a rollback has dropped still count.
+    DeltasOutliveRollback,
     /// When the newest snapshot is deleted, a snapshot that is being deleted counts as the newest.
     NewestIsDeleting,
 }

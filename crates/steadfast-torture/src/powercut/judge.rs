@@ -10,7 +10,7 @@ use crate::operation::{Operation, Place};
 use crate::platform::Clock;
 use crate::random::Random;
 use crate::schedule::Scheduler;
-use crate::session::Session;
+use crate::session::{Brought, Session, Survivor, Tellings};
 use crate::subject::Subject;
 use crate::tape::Tape;
 use crate::world::World;
@@ -49,6 +49,7 @@ pub(super) struct Judge<'a> {
 struct Recorded {
     tape: Tape,
     ledger: Ledger,
+    tellings: Tellings,
     found: usize,
     tick: u64,
     operations: Vec<Operation>,
@@ -63,6 +64,20 @@ impl Recorded {
         let first = self.begun.partition_point(|begun| *begun <= cut).saturating_sub(1);
         &self.operations[first..self.operations.len().min(first + 2)]
     }
+}
+
+/// The points that a volume may be at which is opened with what a node keeps. Without the node it
+/// would be at one of those in `left`.
+fn allowed_after(told: &Survivor<'_>, left: &[Point]) -> Vec<Point> {
+    let Some(point) = told.point else { return left.to_vec() };
+    let at = point.begun;
+    if left.first().is_some_and(|acknowledged| acknowledged.begun >= at) {
+        return left.to_vec();
+    }
+    let later = left.iter().filter(|point| told.ending || point.begun >= at);
+    let mut allowed: Vec<Point> = later.cloned().collect();
+    allowed.insert(0, point.clone());
+    allowed
 }
 
 impl<'a> Judge<'a> {
@@ -82,16 +97,17 @@ impl<'a> Judge<'a> {
         self.tally.digest = self.tally.digest.wrapping_add(self.digest.value() as u64);
     }
 
-    /// Opens `image`, which is in one of the `allowed` states, works on it, and cuts the power
-    /// during that.
+    /// Opens `image` with what other nodes keep, works on it, and cuts the power during that. It is
+    /// in one of the `allowed` states then. Without the nodes it is in one of those beside them.
     pub fn run<S: Subject>(
         &mut self,
         image: Image,
         allowed: &[Point],
         tick: u64,
         stage: Stage<'_>,
+        brought: Option<Brought<'_>>,
     ) -> Result<(), Box<Violation>> {
-        let recorded = self.record::<S>(image.clone(), allowed, tick, stage)?;
+        let recorded = self.record::<S>(image.clone(), allowed, tick, stage, brought)?;
         let depth = stage.depth();
         let (cuts, survivals, first) = match stage {
             Stage::Sequence { from, .. } => {
@@ -135,8 +151,11 @@ impl<'a> Judge<'a> {
                 // During the opening that is the state that it finds: the result of a recovery must
                 // not depend on how often it was interrupted.
                 let left = recorded.ledger.allowed(cut);
+                let told = recorded.tellings.at(cut).filter(|_| self.random.chance(3, 4));
+                let with_told = told.as_ref().map(|told| allowed_after(told, left));
+                let allowed = with_told.as_deref().unwrap_or(left);
                 let image = cutter.image(survival);
-                if !self.seen.is_new(&image, &self.start.image, left) {
+                if !self.seen.is_new(&image, &self.start.image, allowed) {
                     self.tally.repeated += 1;
                     continue;
                 }
@@ -149,7 +168,11 @@ impl<'a> Judge<'a> {
                 }
                 self.digest.number(cut as u64).shown(&survival);
                 let stage = Stage::Recovery(depth + 1, recorded.interrupted(cut));
-                self.run::<S>(image, left, recorded.tick, stage).map_err(|mut violation| {
+                self.tally.told += u64::from(told.is_some());
+                let brought =
+                    told.as_ref().map(|told| Brought { deltas: &told.kept, without: left });
+                let run = self.run::<S>(image, allowed, recorded.tick, stage, brought);
+                run.map_err(|mut violation| {
                     violation.cuts.insert(0, (cut, survival));
                     violation.events.insert(0, events[..events.len().min(cut + 1)].to_vec());
                     violation.operations.splice(0..0, recorded.operations.iter().cloned());
@@ -166,18 +189,20 @@ impl<'a> Judge<'a> {
         allowed: &[Point],
         tick: u64,
         stage: Stage<'_>,
+        brought: Option<Brought<'_>>,
     ) -> Result<Recorded, Box<Violation>> {
         let mut operations = Vec::new();
         let before = image.clone();
-        let what =
-            match guard(|| self.record_inner::<S>(image, allowed, tick, stage, &mut operations)) {
-                Ok(Ok(mut recorded)) => {
-                    recorded.operations = operations;
-                    return Ok(recorded);
-                }
-                Ok(Err(what)) => what,
-                Err(panic) => format!("panic: {panic}"),
-            };
+        let what = match guard(|| {
+            self.record_inner::<S>(image, (allowed, brought), tick, stage, &mut operations)
+        }) {
+            Ok(Ok(mut recorded)) => {
+                recorded.operations = operations;
+                return Ok(recorded);
+            }
+            Ok(Err(what)) => what,
+            Err(panic) => format!("panic: {panic}"),
+        };
         self.digest.shown(&what);
         Err(Box::new(Violation { operations, image: Some(before), ..Violation::new(what) }))
     }
@@ -185,7 +210,7 @@ impl<'a> Judge<'a> {
     fn record_inner<S: Subject>(
         &mut self,
         image: Image,
-        allowed: &[Point],
+        (allowed, brought): (&[Point], Option<Brought<'_>>),
         tick: u64,
         stage: Stage<'_>,
         operations: &mut Vec<Operation>,
@@ -197,7 +222,8 @@ impl<'a> Judge<'a> {
             S::check(self.world, &tape, &clock)
                 .map_err(|what| format!("check after the cut: {what}"))?;
         }
-        let (mut session, found) = Session::<S>::open(self.world, &tape, &clock, tick, allowed)?;
+        let (mut session, found) =
+            Session::<S>::open_after(self.world, &tape, &clock, tick, allowed, brought)?;
         let mut begun = Vec::new();
         let mut step = |session: &mut Session<'_, S>, operation: Operation| {
             begun.push(tape.position());
@@ -264,12 +290,22 @@ impl<'a> Judge<'a> {
         }
         session.compare()?;
         let (tick, no_space, answers) = (session.tick(), session.no_space, session.digest.value());
+        let tellings = std::mem::take(&mut session.tellings);
         let ledger = session.abandon();
         S::check(self.world, &tape, &clock).map_err(|what| format!("check: {what}"))?;
         self.digest
             .number(found as u64)
             .bytes(&answers.to_le_bytes())
             .bytes(&tape.digest().to_le_bytes());
-        Ok(Recorded { tape, ledger, found, tick, operations: Vec::new(), begun, no_space })
+        Ok(Recorded {
+            tape,
+            ledger,
+            tellings,
+            found,
+            tick,
+            operations: Vec::new(),
+            begun,
+            no_space,
+        })
     }
 }

@@ -13,6 +13,8 @@ pub struct PowercutTally {
     pub recovery_cuts: u64,
     /// These cuts by depth: in the recovery, in the recovery from that, and so on.
     pub deep_cuts: [u64; 3],
+    /// Cuts after which another node had deltas, contained in `cuts`.
+    pub told: u64,
     /// Further cuts that left an image already judged against the same states.
     pub repeated: u64,
     /// Operations that found no space.
@@ -39,6 +41,7 @@ impl PowercutTally {
         for (sum, count) in self.deep_cuts.iter_mut().zip(other.deep_cuts) {
             *sum += count;
         }
+        self.told += other.told;
         self.repeated += other.repeated;
         self.no_space += other.no_space;
         self.later_points += other.later_points;
@@ -52,7 +55,7 @@ impl std::fmt::Display for PowercutTally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} sequences, {} operations ({} found no space), {} cuts ({} during recovery, {} during that, {} during that), \
+            "{} sequences, {} operations ({} found no space), {} cuts ({} during recovery, {} during that, {} during that; {} with deltas of a node), \
              {} more left an image judged before, {} left a point in flight, {} recoveries emptied to the block, \
              {} worlds too small, digest {:016x}",
             self.sequences,
@@ -62,6 +65,7 @@ impl std::fmt::Display for PowercutTally {
             self.deep_cuts[0],
             self.deep_cuts[1],
             self.deep_cuts[2],
+            self.told,
             self.repeated,
             self.later_points,
             self.emptied,

@@ -22,6 +22,7 @@ impl<S: Subject> Session<'_, S> {
 
     /// Opens the closed volume, and determines its state.
     pub(super) fn reopen(&mut self) -> Result<Verdict, String> {
+        self.begin_term();
         let strikes = self.tape.strikes(MediumOperation::Read);
         self.subject = self.open_subject()?;
         let limits = limits(&self.subject);

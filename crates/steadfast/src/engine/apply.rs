@@ -287,6 +287,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if let Origin::Operation(_) = origin {
             let size = payload::size_of(mutation.value.as_ref().map(Vec::len));
             working.pending.add(key, size, limit);
+            let sequence = working.sequence + 1;
+            if let Some(changed) = &mut working.changed {
+                changed.note(sequence, key);
+            }
         }
     }
 

@@ -24,6 +24,7 @@ mod budget;
 mod checkpoint;
 mod close;
 mod commit;
+pub(crate) mod deltas;
 mod info;
 mod inspect;
 pub(crate) mod keyspace;
@@ -86,6 +87,8 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     superblock_damaged: bool,
     /// Evidence that a newer state than the opened one was durable once.
     newer_state: Option<NewerState>,
+    /// Other nodes keep what is not durable, see [`deltas`].
+    keeps_deltas: bool,
     pub(crate) parameters: LiveParameters,
     incarnation: AtomicU32,
     pub(crate) repeated_reads: RepeatedReads,

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 use crate::engine::budget::futile::FutileCheckpoints;
+use crate::engine::deltas::changed_keys::ChangedKeys;
 use crate::engine::snapshots::pending_dead::PendingDead;
 use crate::error::Result;
 use crate::format::key::Key;
@@ -146,6 +147,8 @@ pub struct Working {
     pub needs_later: Option<u64>,
     /// Checkpoints that freed too little.
     pub futile: FutileCheckpoints,
+    /// What changed since the durable state, if other nodes keep it.
+    pub changed: Option<ChangedKeys>,
 }
 
 impl Working {
@@ -154,6 +157,14 @@ impl Working {
         let inode = InodeNumber(self.next_inode);
         self.next_inode += 1;
         inode
+    }
+
+    /// Raises the generation of a state without changes to at least `generation`. It advances by an
+    /// even number, because the generation chooses the slot: the next metaroot must overwrite the
+    /// older of the two.
+    pub fn raise_generation(&mut self, generation: Generation) {
+        let ahead = generation.0.saturating_sub(self.generation.0);
+        self.generation = Generation(self.generation.0 + ahead.next_multiple_of(2));
     }
 
     /// Whether a transaction point must store mask or timer.

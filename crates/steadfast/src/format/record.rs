@@ -70,6 +70,11 @@ impl RecordBuilder {
         &self.payload
     }
 
+    /// The payload, not packed.
+    pub fn into_payload(self) -> Vec<u8> {
+        self.payload
+    }
+
     /// The record with the present payload: packed, if that is shorter.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use crate::format::record::Header;
 pub use log_overlay::LogOverlay;
 pub use past::lsn_after_the_past;
 pub use record_group::Next;
-pub use scan::{LogContent, Stranded, scan, stranded};
+pub use scan::{LogContent, Stranded, data_is_there, scan, stranded};
 
 use alloc::vec::Vec;
 

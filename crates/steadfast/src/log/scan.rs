@@ -123,6 +123,35 @@ impl LogContent {
         record.ok_or(damaged)?.mutations()?.ok_or(damaged)
     }
 
+    /// Keeps the blocks of an extent for the replay.
+    fn keep_blocks<M: Medium, P: Platform>(
+        &mut self,
+        store: &Store<M, P>,
+        extent: &[u8],
+    ) -> Result<()> {
+        if let Some(run) = decode_run(extent).filter(|run| store.device.contains(*run)) {
+            self.runs.reserve(1)?;
+            self.runs.insert(run.start.0, run.end());
+        }
+        self.birth_max = self.birth_max.max(decode_birth(extent).unwrap_or_default());
+        Ok(())
+    }
+
+    /// Keeps the blocks that mutations name, which are applied with the records.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn keep_blocks_of<M: Medium, P: Platform>(
+        &mut self,
+        store: &Store<M, P>,
+        mutations: &[Mutation],
+    ) -> Result<()> {
+        let extents = mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent));
+        extents
+            .filter_map(|mutation| mutation.value.as_ref())
+            .try_for_each(|extent| self.keep_blocks(store, extent))
+    }
+
     /// Takes `record` as the counting record of the group at the end, and moves the end after it.
     #[inline(never)]
     fn accept<M: Medium, P: Platform>(
@@ -131,13 +160,7 @@ impl LogContent {
         found: FoundRecord,
         keep: &mut usize,
     ) -> Result<()> {
-        for extent in extents(found.record.payload()) {
-            if let Some(run) = decode_run(extent).filter(|run| store.device.contains(*run)) {
-                self.runs.reserve(1)?;
-                self.runs.insert(run.start.0, run.end());
-            }
-            self.birth_max = self.birth_max.max(decode_birth(extent).unwrap_or_default());
-        }
+        extents(found.record.payload()).try_for_each(|extent| self.keep_blocks(store, extent))?;
         let ring = store.device.superblock.log.count;
         let second = (self.end.block + 1) % ring;
         let spare = if found.place.block == second { self.end.block } else { second };
@@ -319,7 +342,7 @@ fn extents(payload: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether data written since the checkpoint of `generation` can be read and matches its checksums.
 /// It checks the data that the mutations name.
 #[inline(never)]
-fn data_is_there<M: Medium, P: Platform>(
+pub fn data_is_there<M: Medium, P: Platform>(
     store: &Store<M, P>,
     mutations: &[Mutation],
     generation: Generation,

@@ -26,6 +26,7 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 
 pub use self::transaction::Transaction;
+pub use crate::engine::deltas::{Delta, KeptDeltas, Place};
 pub use crate::engine::{Activity, CacheUse, SpaceUse, Statistics, VolumeInfo};
 
 /// Number of inode data locks; inodes share them by number.
@@ -59,6 +60,24 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `CorruptMetadata`, or the medium's error.
     pub fn open(medium: M, options: OpenOptions, platform: P) -> Result<Self> {
         Engine::open(medium, options, platform).map(Self::with_engine)
+    }
+
+    /// Opens a volume whose owner in a cluster has died, with what the other nodes keep of its
+    /// changes. The newest of these that lead on from the medium's state become part of it, and
+    /// durable. From now on the volume gives [deltas](Self::delta). Returns for each node whether
+    /// the state has all that the node was told of.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). `Poisoned`: what a node keeps is no work of an owner, and broke the
+    /// volume in memory. The volume opens without it.
+    pub fn open_after(
+        medium: M,
+        options: OpenOptions,
+        platform: P,
+        nodes: &[KeptDeltas],
+    ) -> Result<(Self, Vec<bool>)> {
+        let (engine, has_all) = Engine::open_after(medium, options, platform, nodes)?;
+        Ok((Self::with_engine(engine), has_all))
     }
 
     /// As [`open`](Self::open), with a superblock that was read already, and whether one copy of it

@@ -2,7 +2,7 @@
 
 use steadfast_media::Medium;
 
-use super::Volume;
+use super::{Delta, Volume};
 use crate::error::Result;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
@@ -32,6 +32,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// after that change, or a rollback has dropped it.
     pub fn progress(&self) -> (u64, u64) {
         self.engine.progress()
+    }
+
+    /// What has changed since batch `seen`, for another node of a cluster that keeps it until it is
+    /// durable. `None`: the volume gives no deltas now, because a caller alone decides what becomes
+    /// durable, or because it was not opened [for that](Volume::open_after).
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact): too much has changed, and a transaction point failed.
+    pub fn delta(&self, seen: u64) -> Result<Option<Delta>> {
+        self.engine.delta(seen)
     }
 
     /// The live transaction mask.

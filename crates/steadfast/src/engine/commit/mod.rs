@@ -109,8 +109,13 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                     let late = planted(Sabotage::CountLatecomers);
                     commit.committed =
                         if late { self.working.lock().sequence } else { record.sequence };
-                    if self.store.device.wants_discards_early() {
-                        self.working.lock().space.commit_is_durable();
+                    let early = self.store.device.wants_discards_early();
+                    if early || self.keeps_deltas {
+                        let mut working = self.working.lock();
+                        if early {
+                            working.space.commit_is_durable();
+                        }
+                        working.note_durable(record.sequence, record.next.lsn);
                     }
                     self.tally.lock().points += 1;
                     break;
@@ -198,6 +203,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.space.note_sealed();
         working.space.seal_discards();
         let next = working.log.position();
+        if planted(Sabotage::ForgetDeltasEarly) {
+            working.note_durable(working.sequence, next.lsn);
+        }
         CommitRecord { at, bytes, next, flush_data_first, sequence: working.sequence }
     }
 
@@ -259,6 +267,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     ) -> Result<()> {
         self.finish_checkpoint()?;
         commit.committed = sequence;
+        self.note_durable(sequence);
         self.tally.lock().points += 1;
         commit.last_ms = self.store.device.platform.monotonic_ms();
         Ok(())

@@ -12,6 +12,7 @@
 //! - where the log must be replayed and changes more nodes than the cache holds, the replay
 //!   [writes them out](Engine::throttle_replay) to free blocks.
 
+use alloc::vec::Vec;
 use core::sync::atomic::AtomicU32;
 
 use lock_api::{Mutex, RwLock};
@@ -31,7 +32,7 @@ use crate::engine::recovery::damaged_newest::find_newer_records;
 use crate::engine::snapshots::PendingDead;
 use crate::engine::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
-use crate::format::{FEATURES_READ_ONLY, Metaroot, Slots, Superblock};
+use crate::format::{FEATURES_READ_ONLY, Metaroot, Mutation, Slots, Superblock};
 use crate::io::retry::Retry;
 use crate::log::{Log, LogContent, scan};
 use crate::memory::Boxed;
@@ -73,8 +74,31 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         medium: M,
         options: OpenOptions,
         platform: P,
-        (superblock, damaged): (Superblock, bool),
+        superblock: (Superblock, bool),
     ) -> Result<Boxed<Self>> {
+        let (engine, found) = Self::read_state(medium, &options, platform, superblock)?;
+        engine.finish_open(found, &options)?;
+        Ok(engine)
+    }
+
+    /// Shows what the log has, or gives up what was damaged.
+    pub(in crate::engine) fn finish_open(
+        &self,
+        found: LogContent,
+        options: &OpenOptions,
+    ) -> Result<()> {
+        self.install_log(found)?;
+        if self.newer_state.is_some() && !options.read_only { self.give_up_newer() } else { Ok(()) }
+    }
+
+    /// The volume as its newest metaroot says, and the log after it.
+    #[inline(never)]
+    pub(in crate::engine) fn read_state(
+        medium: M,
+        options: &OpenOptions,
+        platform: P,
+        (superblock, damaged): (Superblock, bool),
+    ) -> Result<(Boxed<Self>, LogContent)> {
         let patient = Retry(&medium);
         let unknown = superblock.features_read_only & !FEATURES_READ_ONLY;
         if unknown != 0 && !options.read_only {
@@ -87,7 +111,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !SNAPSHOTS && !plain && !options.read_only {
             return Err(NO_SNAPSHOTS);
         }
-        let mut engine = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
+        let mut engine = Self::with_state(medium, platform, superblock, &metaroot, options)?;
         will_read_state(&engine.store, &metaroot);
         engine.superblock_damaged = damaged;
         let found = read_log(&engine.store, &metaroot)?;
@@ -117,11 +141,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         engine.commit.get_mut().last_ms = engine.store.device.platform.monotonic_ms();
         engine.continue_log_after(&mut engine.working.lock(), &found)?;
         engine.watch.begin(&engine.store, &engine.working.lock());
-        engine.install_log(found)?;
-        if engine.newer_state.is_some() && !options.read_only {
-            engine.give_up_newer()?;
-        }
-        Ok(engine)
+        Ok((engine, found))
     }
 
     /// The state of `metaroot` without the intent log, to examine a volume that does not open.
@@ -158,11 +178,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             replayed_records: 0,
             superblock_damaged: false,
             newer_state: None,
+            keeps_deltas: false,
             parameters: LiveParameters::of(metaroot),
             incarnation: AtomicU32::new(0),
             repeated_reads: RepeatedReads::default(),
             background: BackgroundWork::after_opening(),
-            pins: Mutex::new(alloc::vec::Vec::new()),
+            pins: Mutex::new(Vec::new()),
             committers: Committers::default(),
             commit: Mutex::new(CommitState::default()),
             checkpoint: Mutex::new(()),
@@ -197,6 +218,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Applies the records that [`read_log`] found. The checkpointed state stays as
     /// it is, so after an error the caller can go back to it.
     pub(crate) fn replay(&self, working: &mut Working, found: &LogContent) -> Result<()> {
+        self.replay_with(working, found, Vec::new())
+    }
+
+    /// As [`replay`](Self::replay), with [deltas](crate::engine::deltas) as one more record. No
+    /// commit record can hold these, so the next transaction point is a checkpoint.
+    pub(in crate::engine) fn replay_with(
+        &self,
+        working: &mut Working,
+        found: &LogContent,
+        deltas: Vec<Mutation>,
+    ) -> Result<()> {
         // What the log has is durable already, so it counts as no new batch.
         let sequence = working.sequence;
         working.space.keep_for_replay(&found.runs)?;
@@ -213,25 +245,28 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if planted(Sabotage::ReplayTwice) && found.len() > 1 {
             self.apply(working, found.mutations(&self.store, 0)?, Origin::Replay)?;
         }
+        let more = !deltas.is_empty();
+        self.apply(working, deltas, Origin::Replay)?;
         // Addresses in the pool were set aside with the rest and are returned with it.
         working.pool.drain();
         working.space.end_replay();
         working.sequence = sequence;
+        if more {
+            working.pending.set_overflow();
+            working.sequence += 1;
+        }
         Ok(())
     }
 }
 
 impl Working {
-    /// Advances the working generation so that no block is born after it. It advances by an even
-    /// number, because the generation chooses the slot: the next metaroot must overwrite the older
-    /// of the two.
+    /// Advances the working generation so that no block is born after it.
     fn pass_births(&mut self, superblock: &Superblock, birth: Generation) -> Result<()> {
         if birth.0 >= GENERATION_LIMIT {
             let address = superblock.log.start;
             return Err(Error::CorruptLog { address, reason: "extent born in the far future" });
         }
-        let ahead = birth.0.saturating_sub(self.generation.0);
-        self.generation = Generation(self.generation.0 + ahead.next_multiple_of(2));
+        self.raise_generation(birth);
         Ok(())
     }
 }
@@ -283,7 +318,7 @@ fn working_state<M: Medium, P: Platform>(
         pending: Pending::default(),
         sequence: 0,
         frozen: None,
-        leaving: alloc::vec::Vec::new(),
+        leaving: Vec::new(),
         checkpointed: *metaroot,
         parameters_changed: false,
         snapshots: metaroot.snapshots,
@@ -291,5 +326,6 @@ fn working_state<M: Medium, P: Platform>(
         pending_dead: PendingDead::default(),
         needs_later: None,
         futile: FutileCheckpoints::default(),
+        changed: None,
     })
 }

@@ -23,10 +23,11 @@ use steadfast_media::Medium;
 use crate::engine::Engine;
 use crate::engine::apply::check_recorded;
 use crate::engine::lifecycle::Lifecycle;
+use crate::engine::state::Working;
 use crate::error::Result;
 use crate::format::key::Key;
 use crate::log::{LogContent, LogOverlay};
-use crate::memory;
+use crate::memory::{self, Boxed};
 use crate::platform::Platform;
 use crate::profile::LOG_OVERLAY;
 
@@ -76,23 +77,29 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut working = self.working.lock();
         let Some(log) = self.view.read().log.clone() else { return Ok(()) };
         self.lifecycle.check_not_failed()?;
+        self.or_stay(&mut working, |working| self.replay(working, log.log()))?;
+        self.view.write().log = None;
+        self.lifecycle.enter(Lifecycle::Open);
+        self.store.reduce_capacity(0);
+        Ok(())
+    }
+
+    /// Runs `replay`, which changes the checkpointed state. After an error the state is the
+    /// checkpointed one again.
+    pub(in crate::engine) fn or_stay(
+        &self,
+        working: &mut Boxed<Working>,
+        replay: impl FnOnce(&mut Working) -> Result<()>,
+    ) -> Result<()> {
         let mut before = self.working_at(&working.checkpointed)?;
-        self.find_shared_data(&mut working);
-        match self.replay(&mut working, log.log()) {
-            Ok(()) => {
-                self.view.write().log = None;
-                self.lifecycle.enter(Lifecycle::Open);
-                self.store.reduce_capacity(0);
-                Ok(())
-            }
-            Err(error) => {
-                let mut view = self.view.write();
-                self.store.forget_all();
-                view.root = working.checkpointed.root();
-                core::mem::swap(&mut before.log, &mut working.log);
-                *working = before;
-                Err(error)
-            }
-        }
+        self.find_shared_data(working);
+        replay(working).inspect_err(|_| {
+            let mut view = self.view.write();
+            self.store.forget_all();
+            view.root = working.checkpointed.root();
+            core::mem::swap(&mut before.log, &mut working.log);
+            core::mem::swap(&mut before.changed, &mut working.changed);
+            *working = before;
+        })
     }
 }

@@ -43,10 +43,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !uncommitted {
             self.finish_checkpoint()?;
         }
-        let _nobody_finishes_it = self.checkpoint.lock();
+        let nobody_finishes_it = self.checkpoint.lock();
         self.restore_committed(commit)?;
         self.incarnation.fetch_add(1, Ordering::AcqRel);
-        Ok(())
+        drop(nobody_finishes_it);
+        self.drop_deltas(commit)
     }
 
     /// Makes the committed state the working one. The caller holds the inode locks and the commit
@@ -84,8 +85,12 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Err(error);
         }
         let mut restored = self.working_at(&metaroot)?;
-        let (epoch, sequence, next_inode) =
-            (working.log.position().epoch, working.sequence, working.next_inode);
+        let (epoch, sequence, next_inode, generation) = (
+            working.log.position().epoch,
+            working.sequence,
+            working.next_inode,
+            working.generation,
+        );
         {
             let mut view = self.view.write();
             self.lifecycle.begin_rollback();
@@ -94,12 +99,17 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             core::mem::swap(working, &mut *restored);
             drop(restored);
         }
+        if self.keeps_deltas {
+            working.raise_generation(generation);
+        }
         self.find_shared_data(working);
         let replayed =
             self.continue_log_after(working, &found).and_then(|()| self.replay(working, &found));
         working.log.raise_epoch(epoch);
         // The numbers of batches continue, so an old batch is never taken for a new one.
         working.sequence = sequence + 1;
+        working.begin_deltas_again(self.keeps_deltas);
+        working.note_durable(sequence + 1, found.end.lsn);
         // A caller may still hold the number of an inode that no longer exists. That number must
         // not be reused.
         working.next_inode = working.next_inode.max(next_inode);

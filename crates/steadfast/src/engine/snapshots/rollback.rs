@@ -71,6 +71,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // Groups that were full in the previous checkpointed state may no longer be full.
         self.working.lock().space.forget_full();
         commit.committed = sequence;
+        self.note_durable(sequence);
         self.tally.lock().points += 1;
         commit.last_ms = self.store.device.platform.monotonic_ms();
         self.background.wake_reclaim();
@@ -139,6 +140,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         now.checkpointed = working.checkpointed;
         now.shared_data = record.data_blocks(self.store.device.superblock.node_cost());
         core::mem::swap(working, &mut *now);
+        working.begin_deltas_again(self.keeps_deltas);
         drop(now);
         let root: Root = record.root;
         let mut again: Vec<SnapshotRecord> = Vec::new();

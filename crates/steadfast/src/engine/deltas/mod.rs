@@ -1,0 +1,259 @@
+//! What other nodes of a cluster keep of the changes that are not durable yet.
+//!
+//! The nodes of a cluster change a volume through its owner. When the owner dies, what it had
+//! accepted and not made durable would be lost, although the nodes that survive were told of it. So
+//! a node gets a [`Delta`] with each answer: the newest values of the keys that have changed since
+//! its last one. A node [keeps](KeptDeltas) its deltas until the changes are durable. The next
+//! owner [takes](Engine::open_after) the newest ones as one more record behind the log.
+//!
+//! Invariants:
+//! - the deltas that a node keeps lead from the durable state, or from any later one that the
+//!   medium may have, to the state of the last delta: they have every key that has changed between
+//!   the two, with its value in the last one;
+//! - what a delta names is not reused before the next checkpoint, as for a sealed commit record;
+//! - a state that the medium has and that is [newer](Place::is_after) than the deltas, or older
+//!   than what they begin with, is never changed by them. So a rollback ends in a checkpoint of a
+//!   later generation;
+//! - no delta is given while a caller alone decides when changes become durable: with an empty
+//!   mask, and in a transaction.
+//!
+//! See docs/decisions/0064-survivors-keep-the-record.md.
+
+pub(in crate::engine) mod changed_keys;
+mod kept;
+mod take;
+
+use steadfast_media::Medium;
+
+use crate::engine::Engine;
+use crate::engine::state::{CommitState, Frozen, Working};
+use crate::error::Result;
+use crate::format::RecordBuilder;
+use crate::format::key::Kind;
+use crate::mask::TransactionMask;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+use crate::types::{Generation, Lsn};
+
+use changed_keys::ChangedKeys;
+pub use kept::{Delta, KeptDeltas, Place};
+
+impl Working {
+    /// The generation of the newest state that a checkpoint has frozen, and the number of the
+    /// record after the last one that was sealed.
+    fn sealed(&self) -> Place {
+        Place { generation: Generation(self.generation.0 - 1), lsn: self.log.position().lsn }
+    }
+
+    /// Everything up to batch `sequence` is durable, and the log continues at `lsn`.
+    pub(in crate::engine) fn note_durable(&mut self, sequence: u64, lsn: Lsn) {
+        let generation = self.checkpointed.generation;
+        if let Some(changed) = &mut self.changed {
+            changed.note_durable(sequence, Place { generation, lsn });
+        }
+    }
+
+    /// Another state has taken the place of this one. No delta tells of that: the next one waits
+    /// until the new state is durable.
+    pub(in crate::engine) fn begin_deltas_again(&mut self, keeps_deltas: bool) {
+        self.changed = keeps_deltas.then(|| ChangedKeys::new(self.sequence));
+    }
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// What has changed since batch `seen`, for a node that keeps it: since the durable state if
+    /// `seen` is older than that. `None`: the volume gives no deltas now. If too much has changed
+    /// for a delta, this sets a transaction point.
+    pub(crate) fn delta(&self, seen: u64) -> Result<Option<Delta>> {
+        let given = || !self.lifecycle.is_held() && self.active_mask() != TransactionMask::MANUAL;
+        if !given() {
+            return Ok(None);
+        }
+        if let Some(delta) = self.delta_in(&mut self.working.lock(), seen)? {
+            return Ok(delta);
+        }
+        self.commit_for_event()?;
+        if given() {
+            Ok(self.delta_in(&mut self.working.lock(), seen)?.flatten())
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// `None`: too much has changed.
+    #[expect(clippy::option_option, reason = "no delta now, or none without a point")]
+    fn delta_in(&self, working: &mut Working, seen: u64) -> Result<Option<Option<Delta>>> {
+        self.lifecycle.check_not_failed()?;
+        let Some(changed) = &working.changed else { return Ok(Some(None)) };
+        let Some(keys) = changed.since(seen)? else { return Ok(None) };
+        let root = self.view.read().root;
+        let mut builder = RecordBuilder::new(0)?;
+        let mut names_blocks = false;
+        for key in &keys {
+            names_blocks |= key.kind() == Some(Kind::Extent);
+            match self.store.get_with(&root, key, |value| builder.add(key, Some(value)))? {
+                Some(added) => added?,
+                None => builder.add(key, None)?,
+            }
+        }
+        let delta = Delta {
+            begins_at: seen.max(changed.durable_sequence()),
+            sequence: working.sequence,
+            durable_sequence: changed.durable_sequence(),
+            durable: changed.durable(),
+            sealed: working.sealed(),
+            payload: builder.into_payload(),
+        };
+        if names_blocks && !planted(Sabotage::ReuseBlocksOfDelta) {
+            working.space.note_sealed();
+        }
+        Ok(Some(Some(delta)))
+    }
+
+    /// A checkpoint has made everything up to batch `sequence` durable. The caller holds the commit
+    /// lock.
+    pub(in crate::engine) fn note_durable(&self, sequence: u64) {
+        if self.keeps_deltas {
+            let mut working = self.working.lock();
+            let lsn = working.log.position().lsn;
+            working.note_durable(sequence, lsn);
+        }
+    }
+
+    /// After a rollback: makes a checkpoint, so that no delta of the dropped changes counts.
+    pub(in crate::engine) fn drop_deltas(&self, commit: &CommitState) -> Result<()> {
+        if self.keeps_deltas && !planted(Sabotage::DeltasOutliveRollback) {
+            let mut working = self.working.lock();
+            let (changed, metaroot) = (working.parameters_changed, working.checkpointed);
+            self.freeze(&mut working)?;
+            // A rollback is no transaction point, so it stores neither mask nor timer.
+            working.parameters_changed = changed;
+            if let Some(Frozen { metaroot: frozen, .. }) = &mut working.frozen {
+                (frozen.mask, frozen.timer_ms) = (metaroot.mask, metaroot.timer_ms);
+            }
+            drop(working);
+            self.finish_checkpoint()?;
+            self.note_durable(commit.committed);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+    use alloc::vec::Vec;
+
+    use steadfast_media::MemoryMedium;
+
+    use super::*;
+    use crate::fs::{Caller, NewNode};
+    use crate::options::{FormatOptions, OpenOptions};
+    use crate::testing::TestPlatform;
+    use crate::types::InodeNumber;
+    use crate::volume::Volume;
+
+    type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
+
+    fn medium() -> Arc<MemoryMedium> {
+        let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
+        let options = FormatOptions::default();
+        TestVolume::format(&medium, &options, &TestPlatform::new()).unwrap();
+        medium
+    }
+
+    fn open(medium: &Arc<MemoryMedium>, nodes: &[KeptDeltas]) -> (TestVolume, Vec<bool>) {
+        let (medium, options) = (medium.clone(), OpenOptions::default());
+        Volume::open_after(medium, options, TestPlatform::new(), nodes).unwrap()
+    }
+
+    fn make(volume: &TestVolume, name: &str, data: &[u8]) -> InodeNumber {
+        let (caller, name) = (Caller::default(), name.as_bytes());
+        let made = volume.create(InodeNumber::ROOT, name, NewNode::Regular, 0o644, &caller);
+        let inode = made.unwrap().inode;
+        volume.write(inode, 0, data, false).unwrap();
+        inode
+    }
+
+    fn content(volume: &TestVolume, name: &str) -> Option<Vec<u8>> {
+        let found = volume.lookup(InodeNumber::ROOT, name.as_bytes()).ok()?;
+        let mut bytes = alloc::vec![0; found.size as usize];
+        volume.read(found.inode, 0, &mut bytes).unwrap();
+        Some(bytes)
+    }
+
+    fn keep(volume: &TestVolume, kept: &mut KeptDeltas) {
+        kept.keep(volume.delta(kept.sequence).unwrap().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn the_next_owner_has_what_the_newest_deltas_tell() {
+        let medium = medium();
+        let (volume, _) = open(&medium, &[]);
+        let [mut first, mut second] = [KeptDeltas::default(), KeptDeltas::default()];
+        make(&volume, "a", &[1; 5000]);
+        keep(&volume, &mut first);
+        volume.transact().unwrap();
+        let inode = make(&volume, "b", &[2; 700]);
+        keep(&volume, &mut first);
+        keep(&volume, &mut second);
+        volume.write(inode, 0, &[3; 9000], false).unwrap();
+        volume.unlink(InodeNumber::ROOT, b"a").unwrap();
+        keep(&volume, &mut second);
+        make(&volume, "told to no node", b"");
+        assert_eq!(second.payloads.len(), 2);
+        drop(volume);
+        let (volume, has_all) = open(&medium, &[first.clone(), second.clone()]);
+        assert_eq!(has_all, [true, true]);
+        assert_eq!(content(&volume, "b"), Some(alloc::vec![3; 9000]));
+        assert_eq!((content(&volume, "a"), content(&volume, "told to no node")), (None, None));
+        drop(volume);
+        // It is durable, and the same deltas lead on from it no more.
+        let (volume, has_all) = open(&medium, &[first, KeptDeltas::default()]);
+        assert_eq!(has_all, [true, true]);
+        assert_eq!(content(&volume, "b"), Some(alloc::vec![3; 9000]));
+    }
+
+    #[test]
+    fn deltas_without_their_data_or_of_a_dropped_state_count_for_nothing() {
+        let medium = medium();
+        let (volume, _) = open(&medium, &[]);
+        let mut kept = KeptDeltas::default();
+        make(&volume, "a", &[1; 5000]);
+        keep(&volume, &mut kept);
+        volume.rollback().unwrap();
+        drop(volume);
+        let (volume, has_all) = open(&medium, &[kept]);
+        // The rollback's checkpoint is after what the node was told.
+        assert_eq!((content(&volume, "a"), has_all), (None, alloc::vec![true]));
+        let mut kept = KeptDeltas::default();
+        make(&volume, "b", &[7; 5000]);
+        keep(&volume, &mut kept);
+        drop(volume);
+        let size = 4 << 20;
+        let mut bytes = alloc::vec![0; size];
+        steadfast_media::Medium::read(&*medium, 0, &mut bytes).unwrap();
+        let at = bytes.windows(512).position(|window| window == [7; 512]).unwrap();
+        steadfast_media::Medium::write(&*medium, at as u64 / 512 * 512, &[8; 512]).unwrap();
+        let (volume, has_all) = open(&medium, &[kept]);
+        assert_eq!((content(&volume, "b"), has_all), (None, alloc::vec![false]));
+    }
+
+    #[test]
+    fn a_caller_that_decides_alone_what_is_durable_ends_deltas() {
+        let medium = medium();
+        let (volume, _) = open(&medium, &[]);
+        let mut kept = KeptDeltas::default();
+        let transaction = volume.begin().unwrap();
+        make(&volume, "a", b"1");
+        assert_eq!(volume.delta(0).unwrap(), None);
+        transaction.commit().unwrap();
+        keep(&volume, &mut kept);
+        assert_eq!(kept.payloads.len(), 0);
+        volume.set_mask(TransactionMask::MANUAL).unwrap();
+        make(&volume, "b", b"1");
+        assert_eq!(volume.delta(0).unwrap(), None);
+        let plain = Volume::open(self::medium(), OpenOptions::default(), TestPlatform::new());
+        assert_eq!(plain.unwrap().delta(0).unwrap(), None);
+    }
+}

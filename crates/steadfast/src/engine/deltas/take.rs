@@ -1,0 +1,110 @@
+//! Opening a volume after its owner in a cluster has died, with the deltas of the nodes that
+//! survive.
+
+use alloc::vec::Vec;
+
+use steadfast_media::Medium;
+
+use super::kept::{KeptDeltas, Place};
+use crate::engine::Engine;
+use crate::engine::apply::check_recorded;
+use crate::error::{Error, Result};
+use crate::format::{Mutation, Superblock};
+use crate::io::retry::Retry;
+use crate::log::{LogContent, data_is_there};
+use crate::memory::{self, Boxed};
+use crate::options::OpenOptions;
+use crate::platform::Platform;
+use crate::sabotage::{Sabotage, planted};
+
+/// The newest deltas that lead on from the state on the medium.
+struct Taken {
+    sequence: u64,
+    mutations: Vec<Mutation>,
+}
+
+impl<M: Medium, P: Platform> Engine<M, P> {
+    /// Opens a volume for writing, at the state that the newest deltas lead to, which becomes
+    /// durable. Returns for each node whether that state has all that it was told of. From now on
+    /// the volume [gives deltas](Self::delta).
+    ///
+    /// Deltas that do not lead on from the state on the medium, or whose data is not there, are
+    /// left out.
+    pub(crate) fn open_after(
+        medium: M,
+        options: OpenOptions,
+        platform: P,
+        nodes: &[KeptDeltas],
+    ) -> Result<(Boxed<Self>, Vec<bool>)> {
+        let superblock = Superblock::read(&Retry(&medium), &platform)?;
+        let options = OpenOptions { read_only: false, ..options };
+        let (mut engine, mut found) = Self::read_state(medium, &options, platform, superblock)?;
+        let generation = engine.working.lock().checkpointed.generation;
+        let at = Place { generation, lsn: found.end.lsn };
+        let mut reached = 0;
+        if engine.newer_state.is_none()
+            && let Some(taken) = engine.choose(nodes, at, &mut found)?
+        {
+            let taken_in = engine.or_stay(&mut engine.working.lock(), |working| {
+                engine.replay_with(working, &found, taken.mutations)
+            });
+            match taken_in {
+                Ok(()) => reached = taken.sequence,
+                // The volume opens without them. It has failed if the error is an internal one.
+                Err(_) => engine.lifecycle.check_not_failed()?,
+            }
+        }
+        match reached {
+            0 => engine.finish_open(found, &options)?,
+            _ => engine.commit_by_checkpoint(&mut engine.commit.lock())?,
+        }
+        engine.keeps_deltas = true;
+        let working = engine.working.get_mut();
+        working.begin_deltas_again(true);
+        let (sequence, lsn) = (working.sequence, working.log.position().lsn);
+        working.note_durable(sequence, lsn);
+        let has_all = |kept: &KeptDeltas| {
+            let changed = !kept.payloads.is_empty();
+            let reached =
+                if changed { kept.sequence <= reached } else { !kept.durable.is_after(&at) };
+            !kept.lacks_changes && (reached || at.is_after(&kept.sealed))
+        };
+        let has_all = memory::collect(nodes.iter().map(has_all))?;
+        Ok((engine, has_all))
+    }
+
+    /// The newest deltas of `nodes` that count for what was found on the medium.
+    fn choose(
+        &self,
+        nodes: &[KeptDeltas],
+        at: Place,
+        found: &mut LogContent,
+    ) -> Result<Option<Taken>> {
+        let mut order: Vec<&KeptDeltas> = memory::collect(nodes.iter().filter(|kept| {
+            let leads_on = !at.is_after(&kept.sealed) || planted(Sabotage::TakeOldDeltas);
+            leads_on && !kept.durable.is_after(&at) && !kept.payloads.is_empty()
+        }))?;
+        crate::sort::sort_by_key(&mut order, |kept| core::cmp::Reverse(kept.sequence));
+        for kept in order {
+            let Some(mutations) = kept.mutations()? else { continue };
+            let recorded = |mutation: &Mutation| {
+                let length = mutation.value.as_ref().map(Vec::len);
+                check_recorded(&self.store, &mutation.key, length).is_ok()
+            };
+            if !mutations.iter().all(recorded) {
+                continue;
+            }
+            let there = match data_is_there(&self.store, &mutations, at.generation, &mut None) {
+                Err(Error::CorruptLog { .. }) => false,
+                there => there?,
+            };
+            if there {
+                if !planted(Sabotage::ReplayOverDeltas) {
+                    found.keep_blocks_of(&self.store, &mutations)?;
+                }
+                return Ok(Some(Taken { sequence: kept.sequence, mutations }));
+            }
+        }
+        Ok(None)
+    }
+}
