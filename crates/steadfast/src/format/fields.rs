@@ -10,6 +10,7 @@ pub struct FieldReader<'a> {
 
 impl<'a> FieldReader<'a> {
     /// Starts at the front of `bytes`.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         FieldReader { bytes, at: 0, overrun: false }
     }
@@ -25,6 +26,7 @@ impl<'a> FieldReader<'a> {
     }
 
     /// The next `length` bytes, or `None` past the end. Then nothing is left to read.
+    #[inline]
     pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
         self.overrun |= end.is_none();
@@ -33,26 +35,31 @@ impl<'a> FieldReader<'a> {
     }
 
     /// The next `N` bytes.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         self.bytes(N).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
     }
 
     /// The next byte.
+    #[inline]
     pub fn u8(&mut self) -> u8 {
         self.array::<1>()[0]
     }
 
     /// The next two bytes.
+    #[inline]
     pub fn u16(&mut self) -> u16 {
         u16::from_le_bytes(self.array())
     }
 
     /// The next four bytes.
+    #[inline]
     pub fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
 
     /// The next eight bytes.
+    #[inline]
     pub fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
     }

@@ -79,11 +79,26 @@ impl Hash for Key {
 /// different inodes.
 #[inline]
 pub(crate) fn compare(key: &[u8; Key::LEN], other: &[u8; Key::LEN]) -> Ordering {
-    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap_or_default());
+    inode_part(key).cmp(&inode_part(other)).then_with(|| compare_within(key, other))
+}
+
+/// The inode of an encoded key, in the order of keys.
+#[inline]
+pub(crate) fn inode_part(key: &[u8; Key::LEN]) -> u64 {
     number(&key[..Key::KIND_AT])
-        .cmp(&number(&other[..Key::KIND_AT]))
-        .then_with(|| key[Key::KIND_AT].cmp(&other[Key::KIND_AT]))
+}
+
+/// The order of two encoded keys of one inode.
+#[inline]
+pub(crate) fn compare_within(key: &[u8; Key::LEN], other: &[u8; Key::LEN]) -> Ordering {
+    key[Key::KIND_AT]
+        .cmp(&other[Key::KIND_AT])
         .then_with(|| number(&key[Key::KIND_AT + 1..]).cmp(&number(&other[Key::KIND_AT + 1..])))
+}
+
+#[inline]
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes.try_into().unwrap_or_default())
 }
 
 impl Ord for Key {

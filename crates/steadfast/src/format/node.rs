@@ -11,7 +11,7 @@ use core::ops::Range;
 
 use crate::error::Error;
 use crate::format::NodePointer;
-use crate::format::key::{Key, compare};
+use crate::format::key::{Key, compare_within, inode_part};
 use crate::memory;
 use crate::types::{BlockAddress, Generation};
 
@@ -170,7 +170,7 @@ impl Node {
     /// Number of items.
     #[inline]
     pub fn count(&self) -> usize {
-        usize::from(u16::from_le_bytes([self.bytes[AT_COUNT], self.bytes[AT_COUNT + 1]]))
+        usize::from(self.u16(AT_COUNT))
     }
 
     /// Generation in which the node was written.
@@ -218,12 +218,26 @@ impl Node {
     #[inline]
     pub fn search(&self, key: &Key) -> Result<usize, usize> {
         let (slots, _) = self.bytes[HEADER..HEADER + self.count() * SLOT].as_chunks::<SLOT>();
+        let inode = key.inode_number().0;
         // The slots from `low` to `high` are not compared yet.
         let (mut low, mut high) = (0, slots.len());
         while low < high {
             let middle = (low + high) / 2;
-            let Some((other, _)) = slots[middle].split_first_chunk() else { break };
-            match compare(other, &key.0) {
+            let Some((other, _)) = slots.get(middle).and_then(|slot| slot.split_first_chunk())
+            else {
+                break;
+            };
+            // Most keys are of other inodes: their order needs no more than the number.
+            let number = inode_part(other);
+            if number < inode {
+                low = middle + 1;
+                continue;
+            }
+            if number > inode {
+                high = middle;
+                continue;
+            }
+            match compare_within(other, &key.0) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return Ok(middle),
                 Ordering::Greater => high = middle,
@@ -431,10 +445,10 @@ impl Node {
 
     #[inline]
     fn slot(&self, index: usize) -> (usize, usize) {
-        let at = HEADER + index * SLOT + Key::LEN;
-        let field =
-            |at: usize| usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]));
-        (field(at), field(at + 2))
+        // An index has 16 bits: the compiler then knows that one check of bounds is enough.
+        let at = HEADER + (index & usize::from(u16::MAX)) * SLOT + Key::LEN;
+        let fields = self.u32(at);
+        ((fields & 0xffff) as usize, (fields >> 16) as usize)
     }
 
     #[inline]
@@ -467,19 +481,24 @@ impl Node {
         self.put(AT_COUNT, &(count as u16).to_le_bytes());
     }
 
+    // The last byte comes first: its check of bounds is then the only one. A copy of a slice would be
+    // a call where the compiler makes code small.
+    #[inline]
+    fn u16(&self, at: usize) -> u16 {
+        let last = self.bytes[at + 1];
+        u16::from_le_bytes([self.bytes[at], last])
+    }
+
     #[inline]
     fn u32(&self, at: usize) -> u32 {
-        u32::from_le_bytes([
-            self.bytes[at],
-            self.bytes[at + 1],
-            self.bytes[at + 2],
-            self.bytes[at + 3],
-        ])
+        let last = self.bytes[at + 3];
+        u32::from_le_bytes([self.bytes[at], self.bytes[at + 1], self.bytes[at + 2], last])
     }
 
     #[inline]
     fn u64(&self, at: usize) -> u64 {
-        u64::from(self.u32(at)) | u64::from(self.u32(at + 4)) << 32
+        let high = u64::from(self.u32(at + 4));
+        u64::from(self.u32(at)) | high << 32
     }
 
     #[inline]

@@ -133,13 +133,18 @@ impl<M: Medium, P: Platform> Device<M, P> {
     }
 
     /// Whether a run lies wholly in the part of the volume that can be allocated.
+    #[inline]
     pub fn contains(&self, run: BlockRun) -> bool {
-        let below = |end: u64| run.start.0 < end && run.count <= end - run.start.0;
         // The volume only grows while it is open, so an address that was valid once needs no lock.
         run.count > 0
             && run.start.0 >= self.first_block
-            && (below(self.end_block)
-                || below(self.variable.read().blocks - self.superblock.head_blocks()))
+            && (is_below(run, self.end_block) || self.contains_by_now(run))
+    }
+
+    /// As [`contains`](Self::contains), for a run that does not lie in the volume as it was opened.
+    #[cold]
+    fn contains_by_now(&self, run: BlockRun) -> bool {
+        is_below(run, self.variable.read().blocks - self.superblock.head_blocks())
     }
 
     pub fn byte_offset(&self, address: BlockAddress) -> u64 {
@@ -219,6 +224,12 @@ impl<M: Medium, P: Platform> Device<M, P> {
     pub fn note_bad_copy(&self) {
         self.bad_copies.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// Whether a run ends at or before this block.
+#[inline]
+fn is_below(run: BlockRun, end: u64) -> bool {
+    run.start.0 < end && run.count <= end - run.start.0
 }
 
 #[cfg(test)]
