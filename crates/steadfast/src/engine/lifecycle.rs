@@ -89,8 +89,9 @@ impl<R: RawMutex> LifecycleCell<R> {
         LifecycleCell { state: AtomicU8::new(Lifecycle::Open as u8), failure: Mutex::new(None) }
     }
 
+    #[inline]
     pub fn now(&self) -> Lifecycle {
-        ALL[usize::from(self.state.load(Ordering::Acquire)) % ALL.len()]
+        *ALL.get(usize::from(self.state.load(Ordering::Acquire))).unwrap_or(&Lifecycle::Closed)
     }
 
     /// Whether the volume is held.

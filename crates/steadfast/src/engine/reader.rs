@@ -32,7 +32,6 @@ pub(crate) struct Reader<'a, M: Medium, P: Platform> {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     pub(crate) fn reader(&self) -> Result<Reader<'_, M, P>> {
-        self.lifecycle.check_not_closed()?;
         loop {
             let view = self.view.read();
             match self.lifecycle.now() {

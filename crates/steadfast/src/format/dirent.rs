@@ -19,10 +19,29 @@ const HEADER_LEN: usize = 9;
 
 /// Whether these bytes are a valid name in a directory, apart from the volume's length limit.
 pub(crate) fn is_name(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name != b"."
-        && name != b".."
-        && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
+    !name.is_empty() && name != b"." && name != b".." && !has_separator(name)
+}
+
+/// Whether there is a slash or a NUL in it.
+fn has_separator(name: &[u8]) -> bool {
+    let (words, rest) = name.as_chunks::<8>();
+    let in_word = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        has_zero(word) || has_zero(word ^ (ONES * u64::from(b'/')))
+    };
+    let in_rest = match name.last_chunk::<8>() {
+        Some(last) => !rest.is_empty() && in_word(last),
+        None => rest.iter().any(|byte| matches!(byte, 0 | b'/')),
+    };
+    in_rest || words.iter().any(in_word)
+}
+
+/// A one in each byte.
+const ONES: u64 = u64::MAX / 0xff;
+
+/// Whether a byte of the word is zero: subtracting one from each borrows there.
+fn has_zero(word: u64) -> bool {
+    word.wrapping_sub(ONES) & !word & (ONES << 7) != 0
 }
 
 /// A directory entry.
@@ -80,4 +99,29 @@ pub(crate) fn encode(inode: InodeNumber, kind: FileKind, name: &[u8]) -> Result<
     value.push(kind as u8);
     value.extend_from_slice(name);
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn a_separator_is_found_anywhere() {
+        for length in 1..30 {
+            // Some bytes differ from a separator in one bit.
+            for filler in [b'a', 0x2e, 0x30, 1, 0x80, 0xff] {
+                let name = vec![filler; length];
+                assert_eq!(is_name(&name), filler != b'.' || length > 2, "{name:?}");
+                for at in 0..length {
+                    for separator in [0, b'/'] {
+                        let mut name = name.clone();
+                        name[at] = separator;
+                        assert!(!is_name(&name), "{name:?}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -136,14 +136,17 @@ pub(crate) fn damaged(reason: &'static str) -> Error {
     Error::CorruptMetadata { address: BlockAddress::NONE, reason }
 }
 
+#[inline]
 fn u32_at(bytes: &[u8; INODE_LEN], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+#[inline]
 fn u64_at(bytes: &[u8; INODE_LEN], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
+#[inline]
 fn time_at(bytes: &[u8; INODE_LEN], at: usize) -> Result<Timestamp> {
     let nanoseconds = u32_at(bytes, at + 8);
     if nanoseconds >= 1_000_000_000 {
@@ -183,6 +186,7 @@ impl Inode {
     ///
     /// # Errors
     /// `CorruptMetadata` if a field is out of range.
+    #[inline]
     pub fn decode(value: &[u8]) -> Result<Inode> {
         let bytes: &[u8; INODE_LEN] =
             value.try_into().map_err(|_| damaged("inode: wrong length"))?;

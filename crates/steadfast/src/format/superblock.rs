@@ -406,6 +406,7 @@ impl Superblock {
     }
 
     /// Blocks of one copy of a node.
+    #[inline]
     pub fn node_blocks(&self) -> u64 {
         u64::from(self.node_size / self.block_size)
     }
@@ -433,21 +434,25 @@ impl Superblock {
     }
 
     /// Largest value that fits a node, bytes.
+    #[inline]
     pub fn value_len_max(&self) -> usize {
         crate::format::value_len_max(self.node_size as usize)
     }
 
     /// Unit of data checksums, bytes.
+    #[inline]
     pub fn checksum_granule(&self) -> u32 {
         self.block_size.min(4096)
     }
 
     /// Largest file stored in the tree, bytes.
+    #[inline]
     pub fn inline_max(&self) -> usize {
         self.inline_max as usize
     }
 
     /// Longest name, bytes: 255, or less in a small node.
+    #[inline]
     pub fn name_max(&self) -> usize {
         // An entry's value has up to 16 bytes beside the name.
         (self.value_len_max() - 16).min(255)

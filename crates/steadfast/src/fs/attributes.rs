@@ -45,7 +45,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `Stale`.
     pub fn attributes(&self, inode: InodeNumber) -> Result<Attributes> {
-        Ok(Inode::load(&self.engine.reader()?, inode)?.attributes(inode, &self.parameters()))
+        let parameters = self.parameters();
+        let reader = self.engine.reader()?;
+        Inode::load_with(&reader, inode, |found| Ok(found.attributes(inode, &parameters)))
     }
 
     /// Changes attributes in one operation. Reducing the size works on a full volume.

@@ -48,17 +48,32 @@ impl Inode {
         inode: InodeNumber,
         refused: fn(FileKind) -> Option<Error>,
     ) -> Result<Inode> {
-        if inode == InodeNumber::SYSTEM {
-            return Err(Error::Stale(inode));
+        Inode::load_with(view, inode, |found| match refused(found.kind) {
+            Some(error) => Err(error),
+            None => Ok(*found),
+        })
+    }
+
+    /// What `take` makes of an inode, without a copy of the inode.
+    ///
+    /// # Errors
+    /// `Stale` if no inode has this number; those of `take`.
+    #[inline]
+    pub fn load_with<T>(
+        view: &impl KeyspaceRead,
+        inode: InodeNumber,
+        take: impl FnOnce(&Inode) -> Result<T>,
+    ) -> Result<T> {
+        let mut taken = Err(Error::Stale(inode));
+        if inode != InodeNumber::SYSTEM {
+            view.get_with(&Key::inode(inode), |value| {
+                taken = match Inode::decode(value) {
+                    Ok(ref found) => take(found),
+                    Err(error) => Err(error),
+                };
+            })?;
         }
-        let take = |value: &[u8]| {
-            let found = Inode::decode(value);
-            match found.as_ref().ok().and_then(|found| refused(found.kind)) {
-                Some(error) => Err(error),
-                None => found,
-            }
-        };
-        view.get_with(&Key::inode(inode), take)?.ok_or(Error::Stale(inode))?
+        taken
     }
 
     /// Writes the inode.

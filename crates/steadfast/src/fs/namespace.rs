@@ -30,11 +30,34 @@ const COOKIE_SELF: u64 = 1;
 /// Cookie of `..`.
 const COOKIE_PARENT: u64 = 2;
 
-/// The inode that an entry names. Only damage can leave an entry without an inode.
-fn load_named(view: &impl KeyspaceRead, inode: InodeNumber) -> Result<Inode> {
-    match Inode::load(view, inode) {
+/// What `take` makes of the inode that an entry names. Only damage can leave an entry without an
+/// inode.
+fn load_named<T>(
+    view: &impl KeyspaceRead,
+    inode: InodeNumber,
+    take: impl FnOnce(&Inode) -> Result<T>,
+) -> Result<T> {
+    match Inode::load_with(view, inode, take) {
         Err(Error::Stale(_)) => Err(damaged("entry names an inode that does not exist")),
         other => other,
+    }
+}
+
+/// The number of the inode that `name` in a directory names; `.` and `..` work too.
+fn number_of(
+    view: &impl KeyspaceRead,
+    parameters: &Parameters,
+    (directory, parent): (InodeNumber, InodeNumber),
+    name: &[u8],
+) -> Result<InodeNumber> {
+    match name {
+        b"." => Ok(directory),
+        b".." => Ok(parent),
+        _ => {
+            crate::fs::name_hash::check(name, parameters)?;
+            let found = dirent::find(view, parameters, directory, name)?;
+            Ok(found.ok_or(Error::NotFound)?.1.inode)
+        }
     }
 }
 
@@ -45,15 +68,11 @@ pub(crate) fn look_up(
     directory: (InodeNumber, Inode),
     name: &[u8],
 ) -> Result<(InodeNumber, Inode)> {
-    let inode = match name {
-        b"." => return Ok(directory),
-        b".." => directory.1.parent,
-        _ => {
-            crate::fs::name_hash::check(name, parameters)?;
-            dirent::find(view, parameters, directory.0, name)?.ok_or(Error::NotFound)?.1.inode
-        }
-    };
-    Ok((inode, load_named(view, inode)?))
+    if name == b"." {
+        return Ok(directory);
+    }
+    let inode = number_of(view, parameters, (directory.0, directory.1.parent), name)?;
+    Ok((inode, load_named(view, inode, |found| Ok(*found))?))
 }
 
 /// Handles an error of an entry: it ends the list, or is returned if the list is still empty.
@@ -69,9 +88,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     pub fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Attributes> {
         let parameters = self.parameters();
         let reader = self.engine.reader()?;
-        let parent = Inode::load_directory(&reader, directory)?;
-        let (inode, found) = look_up(&reader, &parameters, (directory, parent), name)?;
-        Ok(found.attributes(inode, &parameters))
+        let parent = Inode::load_with(&reader, directory, |found| match found.kind {
+            FileKind::Directory => Ok(found.parent),
+            _ => Err(Error::NotADirectory),
+        })?;
+        let inode = number_of(&reader, &parameters, (directory, parent), name)?;
+        load_named(&reader, inode, |found| Ok(found.attributes(inode, &parameters)))
     }
 
     /// Up to `count` entries after `cookie` (0 starts). `.` and `..` come first with cookies 1 and
@@ -103,8 +125,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<Vec<(DirectoryEntry, Attributes)>> {
         let parameters = self.parameters();
         self.list(directory, cookie, count, |reader, entry| {
-            let attributes = load_named(reader, entry.inode)?.attributes(entry.inode, &parameters);
-            Ok((entry, attributes))
+            let inode = entry.inode;
+            let shown = |found: &Inode| Ok(found.attributes(inode, &parameters));
+            Ok((entry, load_named(reader, inode, shown)?))
         })
     }
 
