@@ -20,7 +20,7 @@ use crate::memory;
 use crate::platform::Platform;
 use crate::sort::sort_by_key;
 use crate::space::Roots;
-use crate::tree::{Plan, PlannedChange, Store, TreeWriter};
+use crate::tree::{FoundKey, Plan, PlannedChange, Store, TreeWriter};
 use crate::types::{BlockAddress, BlockRun};
 
 /// Where a batch comes from.
@@ -223,16 +223,23 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         // Excludes readers.
         let mut view = self.view.write();
         let Working { scratch, pool, .. } = working;
-        let (leaves, copies) = (&scratch.leaves, &mut scratch.copies);
+        let (found, copies) = (&scratch.found, &mut scratch.copies);
         self.store
             .make_copies(copies, &mut view.root, generation, pool)
             .map_err(|error| self.lifecycle.fail_with(HALF_CHANGED, error))?;
         let mut inodes = 0;
-        for (mutation, leaf) in batch.mutations.iter().zip(leaves) {
+        // Puts come in key order: those of new keys have moved the next ones of their leaf.
+        let (mut last, mut moved) = (BlockAddress::NONE, 0);
+        for (mutation, FoundKey { leaf, index }) in batch.mutations.iter().zip(found) {
+            let leaf = copies.address(*leaf);
+            if leaf != last {
+                (last, moved) = (leaf, 0);
+            }
             let there = self
                 .store
-                .change_leaf(copies.address(*leaf), &mutation.key, mutation.value.as_deref())
+                .change_leaf(leaf, index + moved, &mutation.key, mutation.value.as_deref())
                 .map_err(|error| self.lifecycle.fail_with(HALF_CHANGED, error))?;
+            moved += usize::from(!there);
             inodes += change_of_inodes(mutation, there);
         }
         copies.clear();

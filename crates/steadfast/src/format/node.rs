@@ -206,6 +206,12 @@ impl Node {
         &self.bytes[offset..offset + length]
     }
 
+    /// Length of the value at `index`, which is below `count`.
+    #[inline]
+    pub fn value_len(&self, index: usize) -> usize {
+        self.slot(index).1
+    }
+
     /// The child pointer at `index` of a branch.
     #[inline]
     pub fn child(&self, index: usize) -> NodePointer {
@@ -244,6 +250,21 @@ impl Node {
             }
         }
         Err(low)
+    }
+
+    /// As [`search`](Self::search), for a key that is probably at `near` or would go there.
+    #[inline]
+    pub fn search_near(&self, key: &Key, near: usize) -> Result<usize, usize> {
+        let count = self.count();
+        let order = if near < count { key.cmp(&self.key(near)) } else { Ordering::Less };
+        match order {
+            Ordering::Equal => return Ok(near),
+            Ordering::Less if near <= count && (near == 0 || self.key(near - 1) < *key) => {
+                return Err(near);
+            }
+            _ => {}
+        }
+        self.search(key)
     }
 
     /// Index of the child of a branch whose range holds `key`.
@@ -340,7 +361,21 @@ impl Node {
     /// where the item must go if there is no room; the old value is gone then.
     #[inline]
     pub fn put_key(&mut self, key: &Key, value: &[u8]) -> (bool, Option<usize>) {
-        let found = self.search(key);
+        self.put_found(self.search(key), key, value)
+    }
+
+    /// As [`put_key`](Self::put_key), for a key that is probably at `near` or would go there.
+    #[inline]
+    pub fn put_key_near(&mut self, near: usize, key: &Key, value: &[u8]) -> (bool, Option<usize>) {
+        self.put_found(self.search_near(key, near), key, value)
+    }
+
+    fn put_found(
+        &mut self,
+        found: Result<usize, usize>,
+        key: &Key,
+        value: &[u8],
+    ) -> (bool, Option<usize>) {
         let (Ok(index) | Err(index)) = found;
         if found.is_ok() {
             if self.replace(index, value) {
@@ -358,7 +393,16 @@ impl Node {
     /// Removes `key`. Returns whether it was there.
     #[inline]
     pub fn remove_key(&mut self, key: &Key) -> bool {
-        let found = self.search(key);
+        self.remove_found(self.search(key))
+    }
+
+    /// As [`remove_key`](Self::remove_key), for a key that is probably at `near`.
+    #[inline]
+    pub fn remove_key_near(&mut self, near: usize, key: &Key) -> bool {
+        self.remove_found(self.search_near(key, near))
+    }
+
+    fn remove_found(&mut self, found: Result<usize, usize>) -> bool {
         if let Ok(index) = found {
             self.remove(index);
         }
@@ -510,6 +554,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::key::Kind;
     use crate::types::InodeNumber;
     use alloc::collections::BTreeMap;
     use alloc::vec;
@@ -517,6 +562,26 @@ mod tests {
 
     fn key(number: u64) -> Key {
         Key::inode(InodeNumber(number))
+    }
+
+    #[test]
+    fn a_search_ends_at_the_same_index_wherever_it_begins() {
+        let key = |number| Key::new(InodeNumber(number / 6), Kind::Xattr, number % 6);
+        for count in [0, 1, 2, 25] {
+            let mut node = Node::new(1024, 0, Generation(1), 7, 9).unwrap();
+            for index in 0..count {
+                node.insert(index, &key(2 * index as u64 + 1), b"");
+            }
+            for number in 0..=2 * count as u64 {
+                let index = number as usize / 2;
+                let expected = if number % 2 == 1 { Ok(index) } else { Err(index) };
+                let key = key(number);
+                assert_eq!(node.search(&key), expected, "{key:?} of {count}");
+                for near in 0..count + 3 {
+                    assert_eq!(node.search_near(&key, near), expected, "{key:?} from {near}");
+                }
+            }
+        }
     }
 
     proptest! {

@@ -116,26 +116,38 @@ impl<P: Platform, T: Copy + Eq + Default, const N: usize> Table<P, T, N> {
         slots.get(at..at + WAYS)?.iter().find(|slot| slot.tag == tag).copied()
     }
 
-    fn put(&self, new: Slot<T, N>, hash: u64) {
+    /// Enters a value that is not longer than a slot, in place of the one that the key had.
+    #[inline]
+    fn put(&self, tag: T, hash: u64, probe: u8, value: &[u8]) {
         let Some((part, at)) = self.place(hash) else { return };
         let mut slots = part.slots.lock();
-        if slots.is_empty() {
-            let count = self.pairs * WAYS;
-            if slots.try_reserve_exact(count).is_err() {
-                return;
-            }
-            slots.resize(count, Slot { tag: T::default(), length: 0, probe: 0, value: [0; N] });
-            part.filled.store(true, Ordering::Relaxed);
+        if slots.is_empty() && !self.fill(part, &mut slots) {
+            return;
         }
         let Some([newer, older]) =
             slots.get_mut(at..at + WAYS).and_then(|pair| pair.as_mut_array())
         else {
             return;
         };
-        if newer.tag != new.tag {
+        if newer.tag != tag {
             *older = *newer;
         }
-        *newer = new;
+        (newer.tag, newer.length, newer.probe) = (tag, value.len() as u8, probe);
+        if let Some(bytes) = newer.value.get_mut(..value.len()) {
+            bytes.copy_from_slice(value);
+        }
+    }
+
+    /// Allocates a part. Returns whether there was memory for it.
+    #[cold]
+    fn fill(&self, part: &Shard<P, T, N>, slots: &mut Vec<Slot<T, N>>) -> bool {
+        let count = self.pairs * WAYS;
+        let filled = slots.try_reserve_exact(count).is_ok();
+        if filled {
+            slots.resize(count, Slot { tag: T::default(), length: 0, probe: 0, value: [0; N] });
+            part.filled.store(true, Ordering::Relaxed);
+        }
+        filled
     }
 
     fn remove(&self, tag: T, hash: u64) {
@@ -244,29 +256,30 @@ impl<P: Platform> DentryCache<P> {
         Some(CachedDentry::First(key, EntryValue { bytes: found.value, length: found.length }))
     }
 
-    /// Notes that the tree has this value under an inode's key.
-    pub fn note(&self, key: &Key, value: &[u8]) {
-        if let (Some(tag), Ok(value)) = (inode_of(key), value.try_into()) {
-            self.inodes.put(Slot { tag, length: ATTRIBUTES as u8, probe: 0, value }, tag);
-        }
+    /// Notes that the tree has this value under an inode's key. Returns whether that is kept, if
+    /// there is memory.
+    pub fn note(&self, key: &Key, value: &[u8]) -> bool {
+        let (Some(tag), Ok(value)) = (inode_of(key), <&[u8; ATTRIBUTES]>::try_from(value)) else {
+            return false;
+        };
+        self.inodes.put(tag, tag, 0, value);
+        true
     }
 
-    /// Notes that `key` is the first of its hash in the tree.
-    pub fn note_first(&self, key: &Key, value: &[u8]) {
-        let Some((tag, hash)) = names_of(key) else { return };
-        let mut bytes = [0; ENTRY];
-        match bytes.get_mut(..value.len()) {
-            Some(start) if !value.is_empty() => start.copy_from_slice(value),
-            _ => return,
+    /// Notes that `key` is the first of its hash in the tree. Returns as [`note`](Self::note).
+    pub fn note_first(&self, key: &Key, value: &[u8]) -> bool {
+        let Some((tag, hash)) = names_of(key) else { return false };
+        if value.is_empty() || value.len() > ENTRY {
+            return false;
         }
-        let probe = (key.suffix() - tag[1]) as u8;
-        self.names.put(Slot { tag, length: value.len() as u8, probe, value: bytes }, hash);
+        self.names.put(tag, hash, (key.suffix() - tag[1]) as u8, value);
+        true
     }
 
     /// Notes that there is no name with the hash of `first` in the tree.
     pub fn note_absent(&self, first: &Key) {
         let Some((tag, hash)) = names_of(first) else { return };
-        self.names.put(Slot { tag, length: 0, probe: 0, value: [0; ENTRY] }, hash);
+        self.names.put(tag, hash, 0, &[]);
     }
 
     /// Drops the entry of `key`, which changes in the tree.
@@ -286,13 +299,16 @@ impl<P: Platform> DentryCache<P> {
         }
     }
 
-    /// Notes the new value of `key` in the tree, after [`forget`](Self::forget).
+    /// Notes the new value of `key` in the tree, or drops the entry of the key.
     pub(super) fn changed(&self, key: &Key, value: &[u8]) {
-        match key.kind() {
+        let noted = match key.kind() {
             Some(Kind::Inode) if !planted(Sabotage::KeepOldAttributes) => self.note(key, value),
             // No key of the hash is lower.
             Some(Kind::Dirent) if key.is_first_slot() => self.note_first(key, value),
-            _ => {}
+            _ => false,
+        };
+        if !noted {
+            self.forget(key);
         }
     }
 
@@ -402,12 +418,21 @@ mod tests {
         recent.note_first(&name(5, 163), b"value");
         assert_eq!(found(&recent, &first), Some(Some((name(5, 163), b"value".to_vec()))));
         assert!(found(&recent, &name(6, 160)).is_none() && found(&recent, &name(5, 176)).is_none());
-        recent.forget(&first);
         recent.changed(&first, b"in front");
         assert_eq!(found(&recent, &first), Some(Some((first, b"in front".to_vec()))));
-        recent.forget(&first);
+        recent.changed(&first, b"short");
+        assert_eq!(found(&recent, &first), Some(Some((first, b"short".to_vec()))));
         recent.changed(&first, &[1; ENTRY + 1]);
         assert!(found(&recent, &first).is_none(), "too long to be kept");
+        recent.note_first(&first, b"once more");
+        recent.changed(&name(5, 163), b"after others, perhaps");
+        assert!(found(&recent, &first).is_none(), "one of the same hash has changed");
+        let key = Key::inode(InodeNumber(5));
+        recent.note(&key, &[1; ATTRIBUTES]);
+        recent.changed(&key, &[2; ATTRIBUTES]);
+        assert_eq!(value(&recent, &key), Some(vec![2; ATTRIBUTES]));
+        recent.changed(&key, &[3; ATTRIBUTES - 1]);
+        assert!(value(&recent, &key).is_none(), "of unusual length");
     }
 
     #[test]

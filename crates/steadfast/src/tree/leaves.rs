@@ -24,6 +24,15 @@ use crate::tree::store::{check_found, is_leaf_of};
 use crate::tree::{NodeCopies, PlannedChange, Scratch, Store};
 use crate::types::{BlockAddress, Generation};
 
+/// Where the key of a change is.
+#[derive(Debug, Clone, Copy)]
+pub struct FoundKey {
+    /// Its leaf.
+    pub leaf: NodePlace,
+    /// Its index there, or the one where it would go, before any change of the batch.
+    pub index: usize,
+}
+
 /// A leaf on the way through the changes of a batch.
 struct Leaf<'c> {
     place: NodePlace,
@@ -36,7 +45,7 @@ struct Leaf<'c> {
 }
 
 impl<M: Medium, P: Platform> Store<M, P> {
-    /// Whether all `changes` stay inside leaves. `scratch.leaves` then has the leaf of each, and
+    /// Whether all `changes` stay inside leaves. `scratch.found` then has the place of each, and
     /// `scratch.copies` the nodes that must be copied. Puts are in key order, followed by removals
     /// in key order.
     ///
@@ -50,8 +59,8 @@ impl<M: Medium, P: Platform> Store<M, P> {
         changes: impl Iterator<Item = PlannedChange>,
         scratch: &mut Scratch,
     ) -> Result<bool> {
-        let Scratch { leaves, copies, .. } = scratch;
-        leaves.clear();
+        let Scratch { found: places, copies, .. } = scratch;
+        places.clear();
         copies.clear();
         let mut cache = self.cache.lock();
         let (nodes, fingers) = cache.split();
@@ -67,14 +76,16 @@ impl<M: Medium, P: Platform> Store<M, P> {
                     },
                 },
             };
+            let at = leaf.node.search(&key);
             let fits = match value_len {
-                Some(length) => leaf.put(&key, length),
-                None => leaf.remove(&key, root.height == 1),
+                Some(length) => leaf.put(at.ok(), length),
+                None => leaf.remove(at.ok(), root.height == 1),
             };
             if !fits {
                 return Ok(false);
             }
-            memory::push(leaves, leaf.place)?;
+            let (Ok(index) | Err(index)) = at;
+            memory::push(places, FoundKey { leaf: leaf.place, index })?;
             found = Some(leaf);
         }
         Ok(true)
@@ -127,25 +138,29 @@ impl<M: Medium, P: Platform> Store<M, P> {
         }
     }
 
-    /// Sets or removes a key in the leaf that was [found](Self::find_leaves) for it. Returns
-    /// whether the key was there. Readers are excluded.
+    /// Sets or removes a key in the leaf that was [found](Self::find_leaves) for it, probably at
+    /// `index`. Returns whether the key was there. Readers are excluded.
     ///
     /// # Errors
     /// None, unless memory is damaged; nothing of this key has changed then.
     pub fn change_leaf(
         &self,
         address: BlockAddress,
+        index: usize,
         key: &Key,
         value: Option<&[u8]>,
     ) -> Result<bool> {
         let lost = Error::CorruptMetadata { address, reason: "cached leaf lost" };
-        self.dentries.forget(key);
         let mut cache = self.cache.lock();
         let leaf = cache.get_mut(address.0, |_| Ok(()))?.ok_or(lost)?;
-        let Some(value) = value else { return Ok(leaf.remove_key(key)) };
-        let (there, rest) = leaf.put_key(key, value);
+        let Some(value) = value else {
+            self.dentries.forget(key);
+            return Ok(leaf.remove_key_near(index, key));
+        };
+        let (there, rest) = leaf.put_key_near(index, key, value);
         drop(cache);
         if rest.is_some() {
+            self.dentries.forget(key);
             return Err(lost);
         }
         self.dentries.changed(key, value);
@@ -172,10 +187,11 @@ impl<'c> Leaf<'c> {
         Leaf { place, node, bounds, free: node.free(), used: node.used() }
     }
 
-    /// Whether there is room for a value of this length.
-    fn put(&mut self, key: &Key, length: usize) -> bool {
+    /// Whether there is room for a value of this length. `there`: the index of the key, if it is
+    /// there.
+    fn put(&mut self, there: Option<usize>, length: usize) -> bool {
         let size = item_size(length);
-        let old = self.node.search(key).map_or(0, |index| item_size(self.node.value(index).len()));
+        let old = there.map_or(0, |index| item_size(self.node.value_len(index)));
         match self.free.checked_sub(size.saturating_sub(old)) {
             Some(free) => {
                 self.free = free;
@@ -186,9 +202,9 @@ impl<'c> Leaf<'c> {
     }
 
     /// Whether the leaf need not be merged or removed afterwards.
-    fn remove(&mut self, key: &Key, is_root: bool) -> bool {
-        if let Ok(index) = self.node.search(key) {
-            self.used -= item_size(self.node.value(index).len());
+    fn remove(&mut self, there: Option<usize>, is_root: bool) -> bool {
+        if let Some(index) = there {
+            self.used -= item_size(self.node.value_len(index));
         }
         is_root || !self.node.is_sparse(self.used)
     }

@@ -27,6 +27,7 @@ pub use cache::CacheUse;
 pub use copies::NodeCopies;
 pub use dentry_cache::CachedDentry;
 pub use diff::{Difference, NextDifference};
+pub use leaves::FoundKey;
 pub use plan::{Plan, PlannedChange};
 pub use pool::NodePool;
 pub use seal::SealedNode;

@@ -19,8 +19,8 @@ use crate::format::{NodePointer, Root};
 use crate::memory;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
-use crate::tree::copies::NodePlace;
 use crate::tree::inserted::Inserted;
+use crate::tree::leaves::FoundKey;
 use crate::tree::{NodeCopies, NodePool, Store};
 use crate::types::{BlockRun, Generation};
 
@@ -48,8 +48,8 @@ pub struct Scratch {
     path: Vec<PathNode>,
     /// The parts of a split node, and those of the node above it.
     parts: [Vec<SplitPart>; 2],
-    /// The leaves of a batch that [stays inside them](Store::find_leaves).
-    pub leaves: Vec<NodePlace>,
+    /// The keys of a batch that [stays inside leaves](Store::find_leaves).
+    pub found: Vec<FoundKey>,
     /// The nodes that such a batch must copy.
     pub copies: NodeCopies,
     /// Runs of blocks whose bitmaps a change needs.
