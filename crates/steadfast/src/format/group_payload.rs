@@ -9,6 +9,7 @@
 //! is packed again only where one of these has changed.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::format::key::Key;
@@ -93,14 +94,31 @@ impl GroupPayload {
             item.form |= TAG_SETTLED;
             self.packed[item.at] |= TAG_SETTLED;
         }
+        if self.items.is_empty() {
+            // What the first record of a group needs, and no more.
+            self.values.try_reserve_exact(new.len()).map_err(|_| Error::OutOfMemory)?;
+        }
         for (key, form, value) in Encoded(new) {
             self.put(key, form, value)?;
         }
         Ok(self)
     }
 
+    /// This payload without mutations. Its memory stays for others.
+    pub fn cleared(mut self) -> GroupPayload {
+        self.items.clear();
+        self.values.clear();
+        self.packed.clear();
+        self.fresh.clear();
+        self.plain = 0;
+        self
+    }
+
     /// Adds a mutation. Its key is after those that were added before it.
     fn put(&mut self, key: Key, form: u8, value: Option<&[u8]>) -> Result<()> {
+        if self.items.last().is_none_or(|last| last.key < key) {
+            return self.append(key, form, value);
+        }
         let index = self.items.partition_point(|item| item.key < key);
         let replaced = self.items.get(index).filter(|item| item.key == key).copied();
         let free = replaced.map_or(ValueSpan::default(), |item| item.value);
@@ -137,6 +155,27 @@ impl GroupPayload {
         Ok(())
     }
 
+    /// Adds a mutation after all others: nothing is packed against it yet.
+    fn append(&mut self, key: Key, form: u8, value: Option<&[u8]>) -> Result<()> {
+        let mut item = GroupItem { key, form, at: self.packed.len(), value: ValueSpan::default() };
+        let base = self.base_of(self.items.len(), &item);
+        put_mutation(&mut self.packed, &key, form, value, (base.0, &self.values[base.1]))?;
+        item.value = self.store(value, ValueSpan::default())?;
+        self.plain += item.plain_len();
+        memory::push(&mut self.fresh, self.items.len())?;
+        memory::push(&mut self.items, item)
+    }
+
+    /// What an item at `index` is packed against: the inode number of the item before it, and where
+    /// the last value of its kind is.
+    fn base_of(&self, index: usize, item: &GroupItem) -> (u64, Range<usize>) {
+        let before = &self.items[..index];
+        let inode = before.last().map_or(0, |last| last.key.inode_number().0);
+        let is_like = |last: &&GroupItem| last.is_put() && last.kind() == item.kind();
+        let like = item.is_put().then(|| before.iter().rfind(is_like)).flatten();
+        (inode, like.map_or(0..0, |last| last.value.at..last.value.at + last.value.len))
+    }
+
     /// Where the packed form of an item begins, also of the one after the last.
     fn start_of(&self, index: usize) -> usize {
         self.items.get(index).map_or(self.packed.len(), |item| item.at)
@@ -166,11 +205,9 @@ impl GroupPayload {
     /// Packs an item. Its new form replaces the old one, which ends at `end`.
     fn pack_again(&mut self, index: usize, end: usize) -> Result<()> {
         let mut buffer = core::mem::take(&mut self.buffer);
-        let (before, item) = (&self.items[..index], self.items[index]);
-        let inode = before.last().map_or(0, |last| last.key.inode_number().0);
-        let is_like = |last: &&GroupItem| last.is_put() && last.kind() == item.kind();
-        let like = item.is_put().then(|| before.iter().rfind(is_like)).flatten();
-        let like = like.and_then(|last| self.value_of(last)).unwrap_or_default();
+        let item = self.items[index];
+        let (inode, like) = self.base_of(index, &item);
+        let like = &self.values[like];
         buffer.clear();
         put_mutation(&mut buffer, &item.key, item.form, self.value_of(&item), (inode, like))?;
         let (before, new_end) = (self.packed.len(), item.at + buffer.len());
@@ -236,11 +273,16 @@ mod tests {
                 all.extend(record.clone());
                 let payload = plain(&all, |key| !record.contains_key(key));
                 prop_assert_eq!(group.plain_len(), payload.len());
+                prop_assert_eq!(group.items.len(), all.len());
                 prop_assert_eq!(unpack(group.packed()).unwrap(), Some(payload.clone()));
                 if let Some(packed) = pack(&payload).unwrap() {
                     prop_assert_eq!(group.packed(), packed);
                 }
             }
+            let again = group.cleared().joined(&plain(&all, |_| false)).unwrap();
+            let anew = GroupPayload::default().joined(&plain(&all, |_| false)).unwrap();
+            prop_assert_eq!(again.packed(), anew.packed());
+            prop_assert_eq!(again.plain_len(), anew.plain_len());
         }
     }
 

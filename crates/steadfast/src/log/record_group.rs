@@ -72,34 +72,41 @@ impl Log {
     pub fn next(&mut self, builder: RecordBuilder) -> Result<Option<Next>> {
         let block_size = self.block_size as usize;
         let new = builder.payload();
-        if let Some(group) = self.group.take()
-            && group.may_take(new.len(), block_size)
-        {
-            let before = RECORD_HEADER + group.payload.packed().len();
-            let payload = group.payload.joined(new)?;
-            let length = RECORD_HEADER + payload.packed().len();
-            let blocks = u64::from(group.index == 0);
-            let index = group.index + 1;
-            // A reader of the log reads the second block of a group only if the newest record is
-            // not in the first. So a group should not end in the second block, as far as this can
-            // be predicted.
-            let grown = length.saturating_sub(before);
-            let ends_in_second =
-                index % 2 == 1 && length + grown > block_size && self.has_budget(1);
-            if length <= block_size && self.has_budget(blocks) && !ends_in_second {
-                let body = Body::of_group(&payload, block_size)?;
-                let turn =
-                    if planted(Sabotage::OverwriteNewestRecord) { 0 } else { u64::from(index % 2) };
-                let at = (group.start + turn) % self.region.count;
-                let (start, previous) = (group.start, group.previous);
-                let group = Some(RecordGroup { start, index, previous, payload });
-                return Ok(Some(Next { body, at, index, previous, blocks, group }));
+        // The memory of a group that ends is for the next one.
+        let ended = match self.group.take() {
+            Some(group) if group.may_take(new.len(), block_size) => {
+                let before = RECORD_HEADER + group.payload.packed().len();
+                let payload = group.payload.joined(new)?;
+                let length = RECORD_HEADER + payload.packed().len();
+                let blocks = u64::from(group.index == 0);
+                let index = group.index + 1;
+                // A reader of the log reads the second block of a group only if the newest record
+                // is not in the first. So a group should not end in the second block, as far as
+                // this can be predicted.
+                let grown = length.saturating_sub(before);
+                let ends_in_second =
+                    index % 2 == 1 && length + grown > block_size && self.has_budget(1);
+                if length <= block_size && self.has_budget(blocks) && !ends_in_second {
+                    let body = Body::of_group(&payload, block_size)?;
+                    let turn = if planted(Sabotage::OverwriteNewestRecord) {
+                        0
+                    } else {
+                        u64::from(index % 2)
+                    };
+                    let at = (group.start + turn) % self.region.count;
+                    let (start, previous) = (group.start, group.previous);
+                    let group = Some(RecordGroup { start, index, previous, payload });
+                    return Ok(Some(Next { body, at, index, previous, blocks, group }));
+                }
+                payload
             }
-        }
+            Some(group) => group.payload,
+            None => GroupPayload::default(),
+        };
         let (start, previous) = (self.position.block, self.position.previous);
         // The first record of a group, if it is short enough.
         if self.may_group && new.len() / PACKED <= block_size {
-            let payload = GroupPayload::default().joined(new)?;
+            let payload = ended.cleared().joined(new)?;
             if RECORD_HEADER + payload.packed().len() <= block_size {
                 if !self.has_budget(1) {
                     return Ok(None);
