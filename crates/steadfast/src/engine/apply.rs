@@ -113,6 +113,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.note(working, mutation, origin, record_limit);
         }
         working.sequence += 1;
+        working.spare.keep(mutations);
         Ok(())
     }
 

@@ -91,6 +91,16 @@ pub trait Keyspace: KeyspaceRead {
     /// `NoSpace` before anything has changed.
     fn apply(&self, mutations: Vec<Mutation>, class: SpaceClass) -> Result<()>;
 
+    /// An empty list of mutations, perhaps with memory.
+    fn blank_list(&self) -> Vec<Mutation> {
+        Vec::new()
+    }
+
+    /// An empty value, perhaps with memory.
+    fn blank_value(&self) -> Value {
+        Vec::new()
+    }
+
     /// A fresh inode number.
     fn allocate_inode(&self) -> Result<InodeNumber>;
 

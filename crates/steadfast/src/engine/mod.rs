@@ -42,6 +42,7 @@ mod reference_counts;
 mod sharing;
 mod size;
 mod snapshots;
+mod spare;
 mod state;
 #[cfg(test)]
 pub(crate) mod tests;

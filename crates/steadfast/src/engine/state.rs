@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use crate::engine::budget::futile::FutileCheckpoints;
 use crate::engine::deltas::changed_keys::ChangedKeys;
 use crate::engine::snapshots::pending_dead::PendingDead;
+use crate::engine::spare::SpareMemory;
 use crate::error::Result;
 use crate::format::key::Key;
 use crate::format::{Metaroot, NodePointer, Root, SnapshotCounts};
@@ -120,6 +121,8 @@ pub struct Working {
     pub pool: NodePool,
     /// The tree's memory to work with.
     pub scratch: Scratch,
+    /// Memory for the next batch.
+    pub spare: SpareMemory,
     pub space: Space,
     pub log: Log,
     pub pending: Pending,

@@ -188,6 +188,14 @@ impl<M: Medium, P: Platform> Keyspace for Writer<'_, M, P> {
         self.engine.apply(&mut self.working.borrow_mut(), mutations, Origin::Operation(class))
     }
 
+    fn blank_list(&self) -> Vec<Mutation> {
+        self.working.borrow_mut().spare.list()
+    }
+
+    fn blank_value(&self) -> Value {
+        self.working.borrow_mut().spare.value()
+    }
+
     fn allocate_inode(&self) -> Result<InodeNumber> {
         Ok(self.working.borrow_mut().take_inode_number())
     }

@@ -88,12 +88,16 @@ pub(crate) fn name_of(value: &[u8]) -> Option<&[u8]> {
     value.get(HEADER_LEN..)
 }
 
-/// The value of an entry.
+/// The value of an entry, in memory that is blank.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn encode(inode: InodeNumber, kind: FileKind, name: &[u8]) -> Result<Vec<u8>> {
-    let mut value = Vec::new();
+pub(crate) fn encode_in(
+    mut value: Vec<u8>,
+    inode: InodeNumber,
+    kind: FileKind,
+    name: &[u8],
+) -> Result<Vec<u8>> {
     value.try_reserve_exact(HEADER_LEN + name.len()).map_err(|_| Error::OutOfMemory)?;
     value.extend_from_slice(&inode.0.to_le_bytes());
     value.push(kind as u8);

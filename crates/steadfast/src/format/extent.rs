@@ -161,13 +161,19 @@ impl Extent {
     /// # Errors
     /// `OutOfMemory`.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+        self.encode_in(Vec::new())
+    }
+
+    /// The value, in memory that is blank.
+    pub fn encode_in(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
         let length = EXTENT_HEADER_LEN + 4 * self.checksums.len();
         bytes.try_reserve_exact(length).map_err(|_| Error::OutOfMemory)?;
-        bytes.extend_from_slice(&self.address.0.to_le_bytes());
-        bytes.extend_from_slice(&self.length.to_le_bytes());
-        bytes.push(if self.unwritten { FLAG_UNWRITTEN } else { 0 });
-        bytes.extend_from_slice(&self.birth.0.to_le_bytes());
+        let mut header = [0; EXTENT_HEADER_LEN];
+        header[..8].copy_from_slice(&self.address.0.to_le_bytes());
+        header[8..12].copy_from_slice(&self.length.to_le_bytes());
+        header[12] = if self.unwritten { FLAG_UNWRITTEN } else { 0 };
+        header[13..].copy_from_slice(&self.birth.0.to_le_bytes());
+        bytes.extend_from_slice(&header);
         for checksum in self.checksums.iter() {
             bytes.extend_from_slice(&checksum.to_le_bytes());
         }

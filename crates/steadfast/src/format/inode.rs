@@ -220,8 +220,11 @@ impl Inode {
         })
     }
 
-    /// The value.
-    pub fn encode(&self) -> Result<Vec<u8>> {
+    /// The value, in memory that is blank.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn encode_in(&self, mut blank: Vec<u8>) -> Result<Vec<u8>> {
         let mut bytes = [0; INODE_LEN];
         for (at, word) in [
             (0, self.kind.mode_bits() | self.permissions),
@@ -243,7 +246,8 @@ impl Inode {
             put(&mut bytes, at + 8, time.nanoseconds.to_le_bytes());
         }
         put(&mut bytes, 96, self.reserved);
-        memory::copy(&bytes)
+        memory::extend(&mut blank, &bytes)?;
+        Ok(blank)
     }
 
     /// Whether a flag is set.
@@ -289,7 +293,7 @@ pub(crate) fn root_value(uid: u32, gid: u32, permissions: u32, now: Timestamp) -
     let mut root = Inode::new(FileKind::Directory, permissions, uid, gid, now);
     root.links = 2;
     root.parent = InodeNumber::ROOT;
-    root.encode()
+    root.encode_in(Vec::new())
 }
 
 #[cfg(test)]
@@ -304,7 +308,7 @@ mod tests {
         inode.device = 0x501;
         inode.parent = InodeNumber(u64::MAX);
         inode.reserved = [9; 16];
-        let bytes = inode.encode().unwrap();
+        let bytes = inode.encode_in(Vec::new()).unwrap();
         assert_eq!(bytes.len(), INODE_LEN);
         assert_eq!(Inode::decode(&bytes).unwrap(), inode);
         assert!(Inode::decode(&bytes[1..]).is_err());

@@ -8,7 +8,7 @@
 
 use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
-use crate::format::dirent::{Dirent, Target, encode, name_of};
+use crate::format::dirent::{Dirent, Target, encode_in, name_of};
 use crate::format::inode::FileKind;
 use crate::format::key::{Key, Kind};
 use crate::fs::name_hash;
@@ -93,7 +93,7 @@ fn insert_at<K: Keyspace>(
         return Err(Error::DirectoryFull);
     }
     let key = Key::new(directory, Kind::Dirent, free);
-    tx.put(key, encode(inode, kind, name)?)
+    tx.put(key, encode_in(tx.blank(), inode, kind, name)?)
 }
 
 /// Makes the entry at `key`, called `name`, name another inode.
@@ -104,7 +104,7 @@ pub(crate) fn replace<K: Keyspace>(
     inode: InodeNumber,
     kind: FileKind,
 ) -> Result<()> {
-    tx.put(key, encode(inode, kind, name)?)
+    tx.put(key, encode_in(tx.blank(), inode, kind, name)?)
 }
 
 /// Passes the entries whose cookies are larger than `cookie` to `visit`, in order, until `visit`
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::engine::keyspace::SpaceClass;
     use crate::fs::tests::keyspace::{MemoryKeyspace, update};
-    use alloc::format;
+    use alloc::{format, vec};
 
     #[test]
     fn sixteen_names_share_a_hash() {
@@ -176,11 +176,11 @@ mod tests {
 
     #[test]
     fn damaged_entries_are_errors() {
-        let value = encode(InodeNumber(7), FileKind::Fifo, b"x").unwrap();
+        let value = encode_in(vec![], InodeNumber(7), FileKind::Fifo, b"x").unwrap();
         assert_eq!(Dirent::decode(&value).unwrap().name, b"x");
         assert!(Dirent::decode(&value[..8]).is_err());
         for bad in [&b""[..], b".", b"..", b"a/b", b"../../x", b"/", b"a\0b"] {
-            let value = encode(InodeNumber(7), FileKind::Regular, bad).unwrap();
+            let value = encode_in(vec![], InodeNumber(7), FileKind::Regular, bad).unwrap();
             assert!(Dirent::decode(&value).is_err(), "{bad:?}");
         }
         let mut bad = value;

@@ -148,7 +148,7 @@ pub(crate) fn clear<K: Keyspace>(
         };
         if mapped.index < at {
             let head = mapped.clip(mapped.index, at)?;
-            tx.put(Key::extent(inode, head.index), head.extent.encode()?)?;
+            tx.put(Key::extent(inode, head.index), head.extent.encode_in(tx.blank())?)?;
         } else {
             let index = if planted(Sabotage::RemoveAtHole) { at } else { mapped.index };
             tx.remove(&Key::extent(inode, index))?;
@@ -156,7 +156,7 @@ pub(crate) fn clear<K: Keyspace>(
         changed += 1;
         if mapped.end() > end {
             let tail = mapped.clip(end, mapped.end())?;
-            tx.put(Key::extent(inode, tail.index), tail.extent.encode()?)?;
+            tx.put(Key::extent(inode, tail.index), tail.extent.encode_in(tx.blank())?)?;
             changed += 1;
         }
         let next = mapped.end().min(end);
@@ -190,9 +190,9 @@ pub(crate) fn insert<K: Keyspace>(
         && before.extent.length.saturating_add(new.extent.length) <= length_max
     {
         before.extent.join(&new.extent)?;
-        return tx.put(Key::extent(inode, before.index), before.extent.encode()?);
+        return tx.put(Key::extent(inode, before.index), before.extent.encode_in(tx.blank())?);
     }
-    tx.put(Key::extent(inode, new.index), new.extent.encode()?)
+    tx.put(Key::extent(inode, new.index), new.extent.encode_in(tx.blank())?)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl Inode {
 
     /// Writes the inode.
     pub fn store<K: Keyspace>(&self, tx: &mut Tx<'_, K>, inode: InodeNumber) -> Result<()> {
-        tx.put(Key::inode(inode), self.encode()?)
+        tx.put(Key::inode(inode), self.encode_in(tx.blank())?)
     }
 
     /// The attributes that `stat` shows.

@@ -42,7 +42,9 @@ pub(crate) fn record<K: Keyspace>(tx: &mut Tx<'_, K>, inode: InodeNumber) -> Res
     if planted(Sabotage::ForgetOrphan) {
         return Ok(());
     }
-    tx.put(Key::orphan(inode), memory::copy(&[0])?)
+    let mut value = tx.blank();
+    memory::push(&mut value, 0)?;
+    tx.put(Key::orphan(inode), value)
 }
 
 /// The first orphan with a number above `after`.

@@ -24,7 +24,7 @@ pub(crate) struct Tx<'k, K: Keyspace> {
 impl<'k, K: Keyspace> Tx<'k, K> {
     /// An empty batch.
     pub fn new(keyspace: &'k K, class: SpaceClass) -> Self {
-        Tx { keyspace, class, writes: Vec::new() }
+        Tx { keyspace, class, writes: keyspace.blank_list() }
     }
 
     /// The keyspace below, for numbers, time and birth stamps.
@@ -50,6 +50,11 @@ impl<'k, K: Keyspace> Tx<'k, K> {
     fn writes_within(&self, from: &Key, to: &Key) -> bool {
         let (Ok(first) | Err(first)) = self.position(from);
         self.writes.get(first).is_some_and(|write| write.key <= *to)
+    }
+
+    /// An empty value, perhaps with memory.
+    pub fn blank(&self) -> Value {
+        self.keyspace.blank_value()
     }
 
     /// Sets `key`.

@@ -30,6 +30,7 @@ use crate::engine::reader::View;
 use crate::engine::reads::{AccessTimes, RepeatedReads};
 use crate::engine::recovery::damaged_newest::find_newer_records;
 use crate::engine::snapshots::PendingDead;
+use crate::engine::spare::SpareMemory;
 use crate::engine::state::{CommitState, Pending, Working};
 use crate::error::{Error, Result};
 use crate::format::{FEATURES_READ_ONLY, Metaroot, Mutation, Slots, Superblock};
@@ -313,6 +314,7 @@ fn working_state<M: Medium, P: Platform>(
         next_inode: metaroot.next_inode,
         pool: NodePool::default(),
         scratch: Scratch::default(),
+        spare: SpareMemory::default(),
         space,
         log: Log::new(superblock, store.device.medium.geometry().atomic_unit, metaroot.log, 0),
         pending: Pending::default(),

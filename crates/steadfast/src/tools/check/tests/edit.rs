@@ -17,7 +17,7 @@ pub(super) fn inode(forge: &mut Forge, number: InodeNumber, change: impl FnOnce(
     forge.item(&Key::inode(number), |value| {
         let mut inode = Inode::decode(&value.unwrap()).unwrap();
         change(&mut inode);
-        Some(inode.encode().unwrap())
+        Some(inode.encode_in(Vec::new()).unwrap())
     });
 }
 
