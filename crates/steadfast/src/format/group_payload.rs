@@ -29,8 +29,19 @@ pub struct GroupPayload {
     plain: usize,
     /// Indices of the items that only the last record has.
     fresh: Vec<usize>,
-    /// For one packed mutation.
-    buffer: Vec<u8>,
+}
+
+/// What a record does to an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ItemState {
+    /// Nothing, or it is packed already.
+    Kept,
+    /// It is new.
+    Inserted,
+    /// It has replaced a removal.
+    ReplacedRemoval,
+    /// It has replaced a value.
+    ReplacedPut,
 }
 
 /// One mutation.
@@ -38,21 +49,32 @@ pub struct GroupPayload {
 struct GroupItem {
     key: Key,
     form: u8,
-    /// Where its packed form begins.
-    at: usize,
+    state: ItemState,
+    /// Its packed form.
+    packed: ValueSpan,
     value: ValueSpan,
 }
 
-/// A value in `values`.
+/// A value in `values`, or a packed form in `packed`.
 #[derive(Debug, Clone, Copy, Default)]
 struct ValueSpan {
     at: usize,
     len: usize,
 }
 
+impl ValueSpan {
+    fn range(self) -> Range<usize> {
+        self.at..self.at + self.len
+    }
+}
+
 impl GroupItem {
     fn is_put(&self) -> bool {
         self.form & TAG_PUT != 0
+    }
+
+    fn inode(&self) -> u64 {
+        self.key.inode_number().0
     }
 
     fn kind(&self) -> u8 {
@@ -92,15 +114,16 @@ impl GroupPayload {
         for index in self.fresh.drain(..) {
             let item = &mut self.items[index];
             item.form |= TAG_SETTLED;
-            self.packed[item.at] |= TAG_SETTLED;
+            self.packed[item.packed.at] |= TAG_SETTLED;
         }
         if self.items.is_empty() {
             // What the first record of a group needs, and no more.
             self.values.try_reserve_exact(new.len()).map_err(|_| Error::OutOfMemory)?;
         }
         for (key, form, value) in Encoded(new) {
-            self.put(key, form, value)?;
+            self.enter(key, form, value)?;
         }
+        self.pack_entered()?;
         Ok(self)
     }
 
@@ -115,116 +138,115 @@ impl GroupPayload {
     }
 
     /// Adds a mutation. Its key is after those that were added before it.
-    fn put(&mut self, key: Key, form: u8, value: Option<&[u8]>) -> Result<()> {
-        if self.items.last().is_none_or(|last| last.key < key) {
-            return self.append(key, form, value);
-        }
-        let index = self.items.partition_point(|item| item.key < key);
+    fn enter(&mut self, key: Key, form: u8, value: Option<&[u8]>) -> Result<()> {
+        let index = match self.items.last() {
+            Some(last) if last.key >= key => self.items.partition_point(|item| item.key < key),
+            _ => self.items.len(),
+        };
         let replaced = self.items.get(index).filter(|item| item.key == key).copied();
         let free = replaced.map_or(ValueSpan::default(), |item| item.value);
-        let item =
-            GroupItem { key, form, at: self.start_of(index), value: self.store(value, free)? };
+        let state = match replaced {
+            None => ItemState::Inserted,
+            Some(old) if old.is_put() => ItemState::ReplacedPut,
+            Some(_) => ItemState::ReplacedRemoval,
+        };
+        let value = self.store(value, free)?;
+        let item = GroupItem { key, form, state, packed: ValueSpan::default(), value };
         self.plain += item.plain_len();
         memory::push(&mut self.fresh, index)?;
         match replaced {
             Some(old) => {
                 self.plain -= old.plain_len();
-                let end = self.start_of(index + 1);
                 self.items[index] = item;
-                self.pack_again(index, end)?;
             }
-            None => {
-                self.items.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-                self.items.insert(index, item);
-                self.pack_again(index, item.at)?;
-            }
-        }
-        // The mutation after it is packed against its inode number, and the next value of the kind
-        // against its value.
-        let before = index.checked_sub(1).map_or(0, |last| self.inode_of(last));
-        let following = replaced.is_none() && before != self.inode_of(index);
-        let following = (following && index + 1 < self.items.len()).then_some(index + 1);
-        let is_base = item.is_put() || replaced.is_some_and(|old| old.is_put());
-        let is_next = |next: &GroupItem| next.is_put() && next.kind() == item.kind();
-        let next = self.items[index + 1..].iter().position(is_next);
-        let next = next.filter(|_| is_base && !planted(Sabotage::PackAgainstOldValue));
-        let next = next.map(|distance| index + 1 + distance);
-        for changed in [following.filter(|item| Some(*item) != next), next].into_iter().flatten() {
-            self.pack_again(changed, self.start_of(changed + 1))?;
+            None => memory::insert(&mut self.items, index, item)?,
         }
         Ok(())
     }
 
-    /// Adds a mutation after all others: nothing is packed against it yet.
-    fn append(&mut self, key: Key, form: u8, value: Option<&[u8]>) -> Result<()> {
-        let mut item = GroupItem { key, form, at: self.packed.len(), value: ValueSpan::default() };
-        let base = self.base_of(self.items.len(), &item);
-        put_mutation(&mut self.packed, &key, form, value, (base.0, &self.values[base.1]))?;
-        item.value = self.store(value, ValueSpan::default())?;
-        self.plain += item.plain_len();
-        memory::push(&mut self.fresh, self.items.len())?;
-        memory::push(&mut self.items, item)
-    }
-
-    /// What an item at `index` is packed against: the inode number of the item before it, and where
-    /// the last value of its kind is.
-    fn base_of(&self, index: usize, item: &GroupItem) -> (u64, Range<usize>) {
-        let before = &self.items[..index];
-        let inode = before.last().map_or(0, |last| last.key.inode_number().0);
-        let is_like = |last: &&GroupItem| last.is_put() && last.kind() == item.kind();
-        let like = item.is_put().then(|| before.iter().rfind(is_like)).flatten();
-        (inode, like.map_or(0..0, |last| last.value.at..last.value.at + last.value.len))
-    }
-
-    /// Where the packed form of an item begins, also of the one after the last.
-    fn start_of(&self, index: usize) -> usize {
-        self.items.get(index).map_or(self.packed.len(), |item| item.at)
-    }
-
-    fn inode_of(&self, index: usize) -> u64 {
-        self.items[index].key.inode_number().0
+    /// Packs what was entered, in one pass. An item after it is packed again if the inode number of
+    /// the item before it, or the last value of its kind, is another one than before.
+    fn pack_entered(&mut self) -> Result<()> {
+        let Some(first) = self.fresh.first().copied() else { return Ok(()) };
+        let last = first.checked_sub(1).map(|last| &self.items[last]);
+        let start = last.map_or(0, |last| last.packed.range().end);
+        let mut inode = last.map_or(0, GroupItem::inode);
+        let mut old_inode = inode;
+        // Where all items from there on are packed again, their old form is not needed.
+        let all = self.fresh.len() == self.items.len() - first;
+        let old = memory::copy(if all { &[] } else { &self.packed[start..] })?;
+        self.packed.truncate(start);
+        // A bit for each kind whose last value is another one than before.
+        let mut changed_kinds = 0_u32;
+        let (mut index, mut entered) = (first, 0);
+        while index < self.items.len() {
+            if inode == old_inode && changed_kinds == 0 {
+                let next = self.fresh.get(entered).copied().unwrap_or(self.items.len());
+                if let [first, .., last] = &self.items[index..next] {
+                    inode = last.inode();
+                    old_inode = inode;
+                    let from = first.packed.at;
+                    let to = self.packed.len();
+                    let same = &old[from - start..last.packed.range().end - start];
+                    memory::extend(&mut self.packed, same)?;
+                    for item in &mut self.items[index..next] {
+                        item.packed.at = item.packed.at - from + to;
+                    }
+                    index = next;
+                    continue;
+                }
+            }
+            let (before, rest) = self.items.split_at_mut(index);
+            let Some(item) = rest.first_mut() else { break };
+            let (is_put, kind) = (item.is_put(), 1_u32.wrapping_shl(u32::from(item.kind())));
+            let at = self.packed.len();
+            let is_kept = item.state == ItemState::Kept;
+            if is_kept && inode == old_inode && !(is_put && changed_kinds & kind != 0) {
+                let from = item.packed.at - start;
+                memory::extend(&mut self.packed, &old[from..from + item.packed.len])?;
+            } else {
+                let value = is_put.then(|| &self.values[item.value.range()]);
+                let like = &self.values[base_of(before, item)];
+                put_mutation(&mut self.packed, &item.key, item.form, value, (inode, like))?;
+            }
+            inode = item.inode();
+            if item.state != ItemState::Inserted {
+                old_inode = inode;
+            }
+            if is_kept {
+                changed_kinds &= !if is_put { kind } else { 0 };
+            } else {
+                entered += 1;
+                let is_base = is_put || item.state == ItemState::ReplacedPut;
+                if is_base && !planted(Sabotage::PackAgainstOldValue) {
+                    changed_kinds |= kind;
+                }
+                item.state = ItemState::Kept;
+            }
+            item.packed = ValueSpan { at, len: self.packed.len() - at };
+            index += 1;
+        }
+        Ok(())
     }
 
     /// Stores a value: in the place of the value that it replaces, if that is just as long.
     fn store(&mut self, value: Option<&[u8]>, free: ValueSpan) -> Result<ValueSpan> {
         let Some(value) = value else { return Ok(ValueSpan::default()) };
         if value.len() == free.len {
-            self.values[free.at..free.at + free.len].copy_from_slice(value);
+            self.values[free.range()].copy_from_slice(value);
             return Ok(free);
         }
         let at = self.values.len();
         memory::extend(&mut self.values, value)?;
         Ok(ValueSpan { at, len: value.len() })
     }
+}
 
-    fn value_of(&self, item: &GroupItem) -> Option<&[u8]> {
-        let place = item.value;
-        item.is_put().then(|| &self.values[place.at..place.at + place.len])
-    }
-
-    /// Packs an item. Its new form replaces the old one, which ends at `end`.
-    fn pack_again(&mut self, index: usize, end: usize) -> Result<()> {
-        let mut buffer = core::mem::take(&mut self.buffer);
-        let item = self.items[index];
-        let (inode, like) = self.base_of(index, &item);
-        let like = &self.values[like];
-        buffer.clear();
-        put_mutation(&mut buffer, &item.key, item.form, self.value_of(&item), (inode, like))?;
-        let (before, new_end) = (self.packed.len(), item.at + buffer.len());
-        if new_end > end {
-            let more = new_end - end;
-            self.packed.try_reserve(more).map_err(|_| Error::OutOfMemory)?;
-            self.packed.resize(before + more, 0);
-        }
-        self.packed.copy_within(end..before, new_end);
-        self.packed.truncate(before - end + new_end);
-        self.packed[item.at..new_end].copy_from_slice(&buffer);
-        self.buffer = buffer;
-        for item in &mut self.items[index + 1..] {
-            item.at = item.at - end + new_end;
-        }
-        Ok(())
-    }
+/// Where the value is that an item is packed against: the last one of its kind before it.
+fn base_of(before: &[GroupItem], item: &GroupItem) -> Range<usize> {
+    let is_like = |last: &&GroupItem| last.is_put() && last.kind() == item.kind();
+    let like = item.is_put().then(|| before.iter().rfind(is_like)).flatten();
+    like.map_or(0..0, |last| last.value.range())
 }
 
 #[cfg(test)]
