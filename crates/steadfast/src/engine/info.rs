@@ -142,7 +142,14 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// The numbers of the last accepted batch and of the last committed one.
     pub(crate) fn progress(&self) -> (u64, u64) {
-        let accepted = self.working.lock().sequence;
+        let accepted = {
+            let working = self.working.lock();
+            // Without the commit lock, which is held while a record is written.
+            if let Some(changed) = &working.changed {
+                return (working.sequence, changed.durable_sequence());
+            }
+            working.sequence
+        };
         (accepted, self.commit.lock().committed)
     }
 

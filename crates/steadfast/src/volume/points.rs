@@ -35,8 +35,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// What has changed since batch `seen`, for another node of a cluster that keeps it until it is
-    /// durable. `None`: the volume gives no deltas now, because a caller alone decides what becomes
-    /// durable, or because it was not opened [for that](Volume::open_after).
+    /// durable. `None`: the volume gives no deltas now. It was not opened [for
+    /// that](Volume::open_after), a transaction is open, or the mask has no timer. If too much has
+    /// changed for a delta, this sets a transaction point.
     ///
     /// # Errors
     /// As [`transact`](Self::transact): too much has changed, and a transaction point failed.

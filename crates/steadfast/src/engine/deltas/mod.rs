@@ -14,8 +14,8 @@
 //! - a state that the medium has and that is [newer](Place::is_after) than the deltas, or older
 //!   than what they begin with, is never changed by them. So a rollback ends in a checkpoint of a
 //!   later generation;
-//! - no delta is given while a caller alone decides when changes become durable: with an empty
-//!   mask, and in a transaction.
+//! - deltas are given while a transaction point may come at any moment: with the timer in the mask,
+//!   and outside transactions. Otherwise callers decide what becomes durable together.
 //!
 //! See docs/decisions/0064-survivors-keep-the-record.md.
 
@@ -37,6 +37,9 @@ use crate::types::{Generation, Lsn};
 
 use changed_keys::ChangedKeys;
 pub use kept::{Delta, KeptDeltas, Place};
+
+/// Longest payload of a delta, bytes.
+const DELTA_MAX: usize = 1 << 20;
 
 impl Working {
     /// The generation of the newest state that a checkpoint has frozen, and the number of the
@@ -65,7 +68,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// `seen` is older than that. `None`: the volume gives no deltas now. If too much has changed
     /// for a delta, this sets a transaction point.
     pub(crate) fn delta(&self, seen: u64) -> Result<Option<Delta>> {
-        let given = || !self.lifecycle.is_held() && self.active_mask() != TransactionMask::MANUAL;
+        let given =
+            || !self.lifecycle.is_held() && self.active_mask().contains(TransactionMask::TIMER);
         if !given() {
             return Ok(None);
         }
@@ -95,6 +99,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 Some(added) => added?,
                 None => builder.add(key, None)?,
             }
+        }
+        if builder.payload().len() > DELTA_MAX {
+            return Ok(None);
         }
         let delta = Delta {
             begins_at: seen.max(changed.durable_sequence()),
