@@ -106,6 +106,8 @@ struct sfk_attributes {
     uint32_t device;
     // Preferred I/O size in bytes.
     uint32_t block_size;
+    // Flags that users set, with the numbers of FS_IOC_GETFLAGS.
+    uint32_t flags;
     // `allocated` still falls without a call: background work frees the blocks.
     bool shrinking;
 };
@@ -266,6 +268,12 @@ int sfk_attributes_set(const struct sfk_volume *volume,
                        uint64_t inode,
                        const struct sfk_change *change,
                        struct sfk_attributes *out);
+
+// Gives a file or directory these flags in place of those that it has, and returns its attributes.
+int sfk_flags_set(const struct sfk_volume *volume,
+                  uint64_t inode,
+                  uint32_t flags,
+                  struct sfk_attributes *out);
 
 // Fills `buffer` from `offset`. Returns the number of bytes, smaller at the end of the file only.
 // The access time is the kernel's.

@@ -118,6 +118,7 @@ def rich(root, rng):
                           (["-d", "-m", "u:1000:rx"], at(b"acl.d"))):
         subprocess.run(["setfacl", *options, path], check=True)
     write(at(b"acl.d/heir"), b"inherits")
+    subprocess.run(["chattr", "+dA", at(b"hard"), at(b"many")], check=True)
     settle(root)
 
 def records(root, rng):

@@ -8,6 +8,8 @@ GROUP, ORPHAN, SHARED, DEAD, SNAPSHOT = 16, 17, 18, 19, 20
 UNLOGGED = GROUP, SHARED, DEAD, SNAPSHOT
 (F_INLINE, F_TAIL_STALE, F_TRUNCATING, F_RECLAIMING, F_UNNAMED, F_ACL_ACCESS,
  F_ACL_DEFAULT) = (1 << i for i in range(7))
+F_USER = 0b1111 << 7
+FEATURE_FILE_FLAGS = 1 << 1
 TYPES = {1: "fifo", 2: "char", 4: "dir", 6: "block", 8: "file", 10: "symlink", 12: "socket"}
 
 

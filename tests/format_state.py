@@ -3,8 +3,8 @@ import hashlib
 
 from format_encoding import (
     DIRENT, EXTENT, F_ACL_ACCESS, F_ACL_DEFAULT, F_INLINE, F_RECLAIMING, F_TAIL_STALE,
-    F_TRUNCATING, INLINE, INODE, ORPHAN, SYMLINK, TYPES, UNLOGGED, XATTR, Damaged, Inode, escape,
-    line, siphash24)
+    F_TRUNCATING, F_USER, FEATURE_FILE_FLAGS, INLINE, INODE, ORPHAN, SYMLINK, TYPES, UNLOGGED,
+    XATTR, Damaged, Inode, escape, line, siphash24)
 
 
 class State:
@@ -149,6 +149,9 @@ class State:
                 bad("%s: %d links, but %d names" % (i.what, i.links, len(names)))
             if i.type == 10 and i.size != len(self.targets.get(ino, b"") or b"") and i.links:
                 bad("%s: size is not the length of the target" % i.what)
+            if i.flags & F_USER and (
+                    i.type not in (4, 8) or not self.volume.features & FEATURE_FILE_FLAGS):
+                bad("%s: flags of users without the feature, or of another type" % i.what)
             acls = {name for name, _ in self.xattrs.get(ino, [])}
             for flag, name in ((F_ACL_ACCESS, b"system.posix_acl_access"),
                                (F_ACL_DEFAULT, b"system.posix_acl_default")):

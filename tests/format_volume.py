@@ -128,6 +128,7 @@ class Volume:
             else:
                 raise Damaged("not a Steadfast volume: %s, and no second copy at the end" % first)
         self.uuid = raw[16:32]
+        self.features, = struct.unpack_from("<Q", raw, 40)
         self.label, given = raw[128:160].rstrip(b"\0"), raw[172:188]
         self.known_uuid = given if any(given) else self.uuid
         (self.blocks, self.block_size, self.node_size, self.copies, self.group_blocks,

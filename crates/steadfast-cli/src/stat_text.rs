@@ -163,6 +163,7 @@ mod tests {
             modified: Timestamp::default(),
             changed: Timestamp::default(),
             created: Timestamp::default(),
+            flags: steadfast::fs::FileFlags::NONE,
         };
         assert_eq!(mode_text(&attributes), "drwxrwxrwt");
         (attributes.kind, attributes.permissions) = (FileKind::Regular, 0o6744);

@@ -65,6 +65,17 @@ pub(crate) fn only_looks(request: &Request<'_>) -> bool {
     request.arguments().take::<IoctlIn>().is_ok_and(|wanted| looks.contains(&wanted.cmd))
 }
 
+/// `FS_IOC_GETFLAGS` of the kernel, on a file or directory: returns its flags, as lsattr(1) asks
+/// for them.
+pub const FLAGS_GET: u32 = 0x8008_6601;
+/// `FS_IOC_SETFLAGS` of the kernel, on a file or directory: sets its flags, as chattr(1) asks for
+/// it. The kernel checks who may do that.
+pub const FLAGS_SET: u32 = 0x4008_6602;
+/// `FS_IOC_FSGETXATTR` of the kernel: like [`FLAGS_GET`], with other numbers.
+pub const XFLAGS_GET: u32 = 0x801c_581f;
+/// `FS_IOC_FSSETXATTR` of the kernel: like [`FLAGS_SET`], with other numbers.
+pub const XFLAGS_SET: u32 = 0x401c_5820;
+
 /// `_IO(TYPE, 32)`, on an open [`CONTROL_FILE`]: sets a transaction point and holds the volume.
 /// Until [`ATOMIC_COMMIT`] or [`ATOMIC_ABORT`] no change becomes durable, and no other process can
 /// make one durable. When the last descriptor of this open of the control file is closed, for any

@@ -170,6 +170,7 @@ pub(crate) fn tag_of(nodeid: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use steadfast::Timestamp;
+    use steadfast::fs::FileFlags;
 
     use super::*;
 
@@ -191,6 +192,7 @@ mod tests {
             modified: time,
             changed: time,
             created: time,
+            flags: FileFlags::NONE,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use steadfast::fs::{Attributes, SetAttributes, SetTime};
+use steadfast::fs::{Attributes, FileFlags, SetAttributes, SetTime};
 use steadfast::{InodeNumber, Timestamp};
 
 use crate::Core;
@@ -47,6 +47,8 @@ pub struct sfk_attributes {
     pub device: u32,
     /// Preferred I/O size in bytes.
     pub block_size: u32,
+    /// Flags that users set, with the numbers of FS_IOC_GETFLAGS.
+    pub flags: u32,
     /// `allocated` still falls without a call: background work frees the blocks.
     pub shrinking: bool,
 }
@@ -115,6 +117,7 @@ impl From<&Attributes> for sfk_attributes {
             gid: found.gid,
             device: found.device,
             block_size: found.block_size,
+            flags: found.flags.0,
             shrinking: found.shrinking,
         }
     }
@@ -167,7 +170,21 @@ pub unsafe extern "C" fn sfk_attributes_set(
         modified: wanted(SFK_SET_MODIFIED).then(|| SetTime::At(change.modified.into())),
         changed: wanted(SFK_SET_CHANGED).then(|| change.changed.into()),
         drop_privileges: false,
+        // The VFS has checked the flags, and stores times that it keeps.
+        unchecked: true,
     };
     // SAFETY: `out` is valid.
     unsafe { give(volume.set_attributes(InodeNumber(inode), &set), out) }
+}
+
+/// Gives a file or directory these flags in place of those that it has, and returns its attributes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sfk_flags_set(
+    volume: &Core,
+    inode: u64,
+    flags: u32,
+    out: *mut sfk_attributes,
+) -> c_int {
+    // SAFETY: `out` is valid.
+    unsafe { give(volume.set_flags(InodeNumber(inode), FileFlags(flags)), out) }
 }

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use steadfast::fs::{Attributes, DirectoryEntry, SeekTo, Statistics};
+use steadfast::fs::{Attributes, DirectoryEntry, FileFlags, SeekTo, Statistics};
 use steadfast::{Error, InodeNumber, TransactionMask};
 use steadfast_media::Medium;
 
@@ -201,6 +201,7 @@ fn attributes(inode: InodeNumber, node: &Node) -> Attributes {
         modified: node.modified,
         changed: node.changed,
         created: node.created,
+        flags: FileFlags::NONE,
     }
 }
 

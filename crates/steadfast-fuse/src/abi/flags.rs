@@ -39,6 +39,7 @@ pub(crate) mod setattr {
     pub(crate) const ATIME: u32 = 1 << 4;
     pub(crate) const MTIME: u32 = 1 << 5;
     pub(crate) const FH: u32 = 1 << 6;
+    pub(crate) const ATIME_NOW: u32 = 1 << 7;
     pub(crate) const CTIME: u32 = 1 << 10;
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }

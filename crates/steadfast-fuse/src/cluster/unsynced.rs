@@ -18,6 +18,7 @@ use super::frame::{AnswerFrame, Progress};
 use crate::abi::input::{CopyFileRangeIn, LinkIn, OpenIn, RenameIn};
 use crate::abi::opcode;
 use crate::abi::output::EntryOut;
+use crate::filesystem::flags::sets_flags;
 use crate::ioctl;
 use crate::node;
 use crate::request::Request;
@@ -147,6 +148,10 @@ fn changes(request: &Request<'_>, answer: &[u8]) -> [Option<u64>; 2] {
         }
         opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => {
             [arguments.take::<CopyFileRangeIn>().ok().map(|copy| copy.nodeid_out), None]
+        }
+        opcode::IOCTL => {
+            let wanted = arguments.take::<crate::abi::input::IoctlIn>();
+            [wanted.is_ok_and(|wanted| sets_flags(wanted.cmd)).then_some(nodeid), None]
         }
         _ => [None, None],
     }

@@ -7,6 +7,7 @@ use steadfast::{InodeNumber, Platform};
 use steadfast_media::Medium;
 
 use super::Filesystem;
+use super::flags::sets_flags;
 use crate::abi::input::{CopyFileRangeIn, CreateIn, IoctlIn, LinkIn, OpenIn, Rename2In, RenameIn};
 use crate::abi::opcode;
 use crate::errno::Errno;
@@ -84,10 +85,18 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 // Within a directory a name has the delegation that it had.
                 found.own = here != to;
             }
-            opcode::IOCTL if arguments.take::<IoctlIn>()?.cmd == ioctl::MASK_SET => {
-                found.inodes.push(CLOSES);
-                found.own = true;
-            }
+            opcode::IOCTL => match arguments.take::<IoctlIn>()?.cmd {
+                ioctl::MASK_SET => {
+                    found.inodes.push(CLOSES);
+                    found.own = true;
+                }
+                // The change time.
+                command if sets_flags(command) => {
+                    found.add(here);
+                    found.own = true;
+                }
+                _ => {}
+            },
             _ => {}
         }
         Ok(found)

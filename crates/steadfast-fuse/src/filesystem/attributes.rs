@@ -4,7 +4,7 @@
 //! memory. It ignores the daemon's values, and sends its own with SETATTR when it writes back the
 //! inode.
 
-use steadfast::fs::{Attributes, FileKind, SetAttributes, SetTime};
+use steadfast::fs::{Attributes, FileFlags, FileKind, SetAttributes, SetTime};
 use steadfast::{InodeNumber, Platform, Timestamp};
 use steadfast_media::Medium;
 
@@ -129,7 +129,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 nanoseconds: change.ctime_nsec,
             }),
             drop_privileges: has(valid::KILL_SUIDGID),
+            unchecked: false,
         };
+        self.check_times(request.header.nodeid, inode, change, &mut set)?;
         // A change of the owner clears the set-id bits of executables, for every caller.
         if has(valid::UID | valid::GID) && !has(valid::MODE) && !set.drop_privileges {
             let before = self.volume.attributes(inode)?;
@@ -148,6 +150,32 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             self.files.times_told(request.header.nodeid, modified, set.changed);
         }
         Ok(self.volume.set_attributes(inode, &set)?)
+    }
+
+    /// Whether the inode's flags refuse times. The kernel stores the times that it keeps at any
+    /// moment, and that must not fail. While no handle writes, it has the modification time of the
+    /// volume, so another one comes from a program.
+    fn check_times(
+        &self,
+        nodeid: u64,
+        inode: InodeNumber,
+        change: &SetattrIn,
+        set: &mut SetAttributes,
+    ) -> Result<(), Errno> {
+        let touches = change.valid & valid::ATIME_NOW != 0;
+        if !touches && !is_time_update(change) {
+            return Ok(());
+        }
+        let before = self.volume.attributes(inode)?;
+        set.unchecked = match touches {
+            // touch(1) wants what a write does.
+            true => !before.flags.intersects(FileFlags::IMMUTABLE),
+            false => {
+                self.files.is_written(nodeid)
+                    || set.modified.is_none_or(|time| time == SetTime::At(before.modified))
+            }
+        };
+        Ok(())
     }
 
     /// Clears the set-id bits of a file after a change by a caller that may not keep them.

@@ -14,11 +14,12 @@ use crate::buffer::AnswerBuffer;
 use crate::errno::Errno;
 use crate::ioctl::snapshot::text;
 use crate::ioctl::{
-    ACCESS_TIMES, ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FRAGMENTATION,
-    FragmentationArgument, GROW, INFO, InfoArgument, LOST_WRITES, LOST_WRITES_NEW, MASK_GET,
-    MASK_SET, MaskArgument, ROLLBACK, RollbackArgument, SNAPSHOT_CREATE, SNAPSHOT_DELETE,
+    ACCESS_TIMES, ATOMIC_STATUS, CHECKPOINT, DEFRAGMENT, DefragmentArgument, FLAGS_GET, FLAGS_SET,
+    FRAGMENTATION, FragmentationArgument, GROW, INFO, InfoArgument, LOST_WRITES, LOST_WRITES_NEW,
+    MASK_GET, MASK_SET, MaskArgument, ROLLBACK, RollbackArgument, SNAPSHOT_CREATE, SNAPSHOT_DELETE,
     SNAPSHOT_DIFF, SNAPSHOT_DIFF_MAX, SNAPSHOT_LIST, SNAPSHOT_ROLLBACK, SnapshotArgument,
-    SnapshotDiffArgument, SnapshotListArgument, TRANSACT, TRIM, TrimArgument, snapshot_flag,
+    SnapshotDiffArgument, SnapshotListArgument, TRANSACT, TRIM, TrimArgument, XFLAGS_GET,
+    XFLAGS_SET, snapshot_flag,
 };
 use crate::jobs::{Command, Job, Trim};
 use crate::node;
@@ -165,6 +166,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 ready(out.put(&IoctlOut::default()))
             }
             scrub::STATUS => give(&self.kernels.scrubber.status(), &wanted, out),
+            FLAGS_GET | FLAGS_SET | XFLAGS_GET | XFLAGS_SET => {
+                self.flags_command(request, &wanted, &mut arguments, out)
+            }
             _ => self.watch(&wanted, &mut arguments, out),
         }
     }
@@ -238,7 +242,7 @@ fn name(argument: &SnapshotArgument) -> Result<String, Errno> {
     text(&argument.name).map(str::to_owned).ok_or(Errno(libc::EINVAL))
 }
 
-fn argument<T: FromBytes + KnownLayout + Immutable>(
+pub(super) fn argument<T: FromBytes + KnownLayout + Immutable>(
     arguments: &mut Arguments<'_>,
     wanted: &IoctlIn,
 ) -> Result<T, Errno> {
@@ -248,7 +252,11 @@ fn argument<T: FromBytes + KnownLayout + Immutable>(
     arguments.take::<T>()
 }
 
-fn give<T: IntoBytes + Immutable>(value: &T, wanted: &IoctlIn, out: &mut AnswerBuffer) -> Outcome {
+pub(super) fn give<T: IntoBytes + Immutable>(
+    value: &T,
+    wanted: &IoctlIn,
+    out: &mut AnswerBuffer,
+) -> Outcome {
     if (wanted.out_size as usize) < size_of::<T>() {
         return Err(Errno(libc::EINVAL));
     }

@@ -3,7 +3,9 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use steadfast::fs::{AllocateMode, Attributes, FileKind, NewNode, SeekTo, SetAttributes};
+use steadfast::fs::{
+    AllocateMode, Attributes, FileFlags, FileKind, NewNode, SeekTo, SetAttributes,
+};
 use steadfast::{Error, InodeNumber, Platform};
 use steadfast_media::Medium;
 
@@ -55,6 +57,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             return;
         }
         let Ok(before) = self.volume.attributes(inode) else { return };
+        if before.flags.intersects(FileFlags::NO_ACCESS_TIME) {
+            return;
+        }
         let now = self.volume.platform().now().seconds;
         let due = before.accessed <= before.modified
             || before.accessed <= before.changed
@@ -137,6 +142,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         open_flags: u32,
         out: &mut AnswerBuffer,
     ) -> Outcome {
+        if let Err(errno) = self.check_open(inode, flags as i32) {
+            self.volume.release(inode);
+            return Err(errno);
+        }
         if flags as i32 & libc::O_TRUNC != 0 {
             let drop_privileges = open_flags & OPEN_KILL_SUIDGID != 0;
             let cut = SetAttributes { size: Some(0), drop_privileges, ..Default::default() };
@@ -163,6 +172,16 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             open_flags |= fopen::NOFLUSH;
         }
         ready(out.put(&OpenOut { fh: handle.0, open_flags, backing_id: 0 }))
+    }
+
+    /// The kernel does not know the flags of the inode, so they are checked here.
+    fn check_open(&self, inode: InodeNumber, flags: i32) -> Result<(), Errno> {
+        let (appends, truncates) = (flags & libc::O_APPEND != 0, flags & libc::O_TRUNC != 0);
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        if writes || truncates {
+            self.volume.attributes(inode)?.flags.check_open(writes, appends, truncates)?;
+        }
+        Ok(())
     }
 
     pub(super) fn release(&self, request: &Request<'_>) -> Outcome {

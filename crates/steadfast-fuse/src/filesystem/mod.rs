@@ -16,6 +16,7 @@ mod commands;
 pub(crate) mod delegations;
 pub(crate) mod directories;
 mod files;
+pub(crate) mod flags;
 pub(crate) mod kernels;
 pub(crate) mod lease;
 mod locking;

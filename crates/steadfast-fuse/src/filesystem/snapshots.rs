@@ -1,16 +1,17 @@
 //! Requests about snapshots: the read-only directory `.snapshots` and everything below it.
 
-use steadfast::fs::{Attributes, DirectoryEntry, FileKind, SeekTo};
+use steadfast::fs::{Attributes, DirectoryEntry, FileFlags, FileKind, SeekTo};
 use steadfast::{Error, InodeNumber, Platform, Timestamp};
 use steadfast_media::Medium;
 
 use super::attributes::{attr, statx};
 use super::directories::list;
+use super::flags::{answer_flags, sets_flags};
 use super::xattrs::{give, known, visible};
 use super::{Answer, Filesystem, Outcome, VALID_SECONDS, ready};
 use crate::abi::ROOT_ID;
 use crate::abi::flags::fopen;
-use crate::abi::input::{GetxattrIn, LseekIn, OpenIn, ReadIn};
+use crate::abi::input::{GetxattrIn, IoctlIn, LseekIn, OpenIn, ReadIn};
 use crate::abi::opcode;
 use crate::abi::output::{AttrOut, EntryOut, LseekOut, OpenOut, StatxOut};
 use crate::buffer::AnswerBuffer;
@@ -49,8 +50,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             | opcode::FALLOCATE => return Err(Errno(libc::EROFS)),
             // With EXDEV the kernel copies by itself.
             opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => return Err(Errno(libc::EXDEV)),
-            opcode::IOCTL => return Err(Errno(libc::ENOTTY)),
             _ => {}
+        }
+        if request.header.opcode == opcode::IOCTL {
+            return self.command_in_snapshots(request, out);
         }
         if request.header.nodeid == DIRECTORY_ID {
             return self.in_directory_of_snapshots(request, out);
@@ -106,6 +109,23 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             }
             _ => Err(Errno(libc::ENOSYS)),
         }
+    }
+
+    /// The flags of a file can be read, and nothing else.
+    fn command_in_snapshots(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
+        let wanted = request.arguments().take::<IoctlIn>()?;
+        if sets_flags(wanted.cmd) {
+            return Err(Errno(libc::EROFS));
+        }
+        let nodeid = request.header.nodeid;
+        let flags = || match nodeid {
+            DIRECTORY_ID => Ok(FileFlags::NONE),
+            _ => {
+                let place = self.kernels.snapshots.place(nodeid)?;
+                Ok(place.view.attributes(place.inode)?.flags)
+            }
+        };
+        answer_flags(&wanted, flags, out)
     }
 
     /// The answer to a lookup of `.snapshots` in the root directory.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use steadfast::fs::{Attributes, DirectoryEntry, FileKind};
+use steadfast::fs::{Attributes, DirectoryEntry, FileFlags, FileKind};
 use steadfast::{InodeNumber, Timestamp};
 
 use crate::abi::ROOT_ID;
@@ -105,6 +105,7 @@ impl Tree {
             modified: now,
             changed: now,
             created: now,
+            flags: FileFlags::NONE,
         };
         let id = self.next;
         self.next += 1;

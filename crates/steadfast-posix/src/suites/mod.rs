@@ -13,6 +13,7 @@ mod copies;
 mod directories;
 mod errors;
 mod fallocate;
+mod flags;
 mod io;
 mod links;
 mod locks;
@@ -60,6 +61,7 @@ pub fn all() -> Vec<Check> {
         acls::add,
         tmpfile::add,
         fallocate::add,
+        flags::add,
         copies::add,
         maps::add,
         locks::add,

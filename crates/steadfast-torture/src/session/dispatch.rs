@@ -322,5 +322,6 @@ fn set_attributes(change: &Change) -> SetAttributes {
         modified: change.modified.map(time),
         changed: change.changed.map(|(seconds, nanoseconds)| Timestamp { seconds, nanoseconds }),
         drop_privileges: change.drop_privileges,
+        unchecked: false,
     }
 }

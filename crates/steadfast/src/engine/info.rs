@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::engine::budget::Pieces;
 use crate::engine::keyspace::SpaceClass;
 use crate::error::Result;
+use crate::format::Superblock;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
 
@@ -135,6 +136,28 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let (store, old) = (&self.store, self.store.device.superblock_now());
         let mut new = old.clone();
         new.set_label(label)?;
+        new.replace(&old, &store.device.medium, &store.device.platform)?;
+        store.device.set_superblock(&new);
+        Ok(())
+    }
+
+    /// Notes in the superblock that the volume uses a read-only-compatible feature. It is durable
+    /// when this returns. No transaction point is needed, and none is set.
+    pub(crate) fn use_feature(&self, feature: u64) -> Result<()> {
+        let used = |superblock: &Superblock| superblock.features_read_only & feature == feature;
+        self.ensure_writable()?;
+        if used(&self.store.device.superblock_now()) {
+            return Ok(());
+        }
+        let _commit = self.commit.lock();
+        self.ensure_writable()?;
+        let (store, old) = (&self.store, self.store.device.superblock_now());
+        if used(&old) {
+            return Ok(());
+        }
+        self.check_other_writer(true)?;
+        let mut new = old.clone();
+        new.features_read_only |= feature;
         new.replace(&old, &store.device.medium, &store.device.platform)?;
         store.device.set_superblock(&new);
         Ok(())

@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 use crate::format::inode::root_value;
 use crate::format::key::Key;
 use crate::format::{
-    ERASED, FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, LogPosition, Metaroot,
-    Node, NodePointer, SnapshotCounts, Superblock, VERSION, blocks_min, cell_size, digest_of,
-    reserve_blocks, value_len_max,
+    ERASED, FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, LogPosition, Metaroot, Node, NodePointer,
+    SnapshotCounts, Superblock, VERSION, blocks_min, cell_size, digest_of, reserve_blocks,
+    value_len_max,
 };
 use crate::io::retry::Retry;
 use crate::log::lsn_after_the_past;
@@ -199,7 +199,7 @@ fn superblock_for(
         version: VERSION,
         uuid: options.uuid,
         features_compatible: FEATURES_COMPATIBLE,
-        features_read_only: FEATURES_READ_ONLY,
+        features_read_only: 0,
         features_incompatible: FEATURES_INCOMPATIBLE,
         blocks,
         block_size,

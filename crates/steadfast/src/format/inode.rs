@@ -30,9 +30,14 @@
 //! | 4 | UNNAMED | made without a name (O_TMPFILE) and may be given one |
 //! | 5 | ACL_ACCESS | has the attribute `system.posix_acl_access` |
 //! | 6 | ACL_DEFAULT | has the attribute `system.posix_acl_default` |
+//! | 7 | IMMUTABLE | a file or directory that cannot change |
+//! | 8 | APPEND_ONLY | a file that can only become longer, a directory that can only get names |
+//! | 9 | NO_DUMP | programs that make backups leave it out |
+//! | 10 | NO_ACCESS_TIME | reading does not change the access time |
 //!
 //! Invariants: an orphan key exists exactly if links is 0 or TRUNCATING is set. INLINE and extents
-//! exclude each other. The field "blocks" is the sum of the lengths of the extents.
+//! exclude each other. The field "blocks" is the sum of the lengths of the extents. With one of the
+//! bits 7 to 10 in any inode the superblock has the feature FILE_FLAGS.
 
 use alloc::vec::Vec;
 
@@ -103,6 +108,10 @@ pub(crate) const FLAG_RECLAIMING: u32 = 1 << 3;
 pub(crate) const FLAG_UNNAMED: u32 = 1 << 4;
 pub(crate) const FLAG_ACL_ACCESS: u32 = 1 << 5;
 pub(crate) const FLAG_ACL_DEFAULT: u32 = 1 << 6;
+/// The bits of [`FileFlags`](crate::fs::FileFlags).
+pub(crate) const FILE_FLAGS: u32 = 0b1111 << 7;
+/// How far [`FileFlags`](crate::fs::FileFlags) are shifted to become these bits.
+pub(crate) const FILE_FLAGS_SHIFT: u32 = 3;
 
 /// Set-group-id in the permission bits.
 pub(crate) const SET_GROUP_ID: u32 = 0o2000;

@@ -42,8 +42,8 @@ pub use slots::{ERASED, Slots};
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::{GENERATION_MAX, SnapshotRecord, check_name};
 pub use superblock::{
-    FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY, RESERVE_NODES_MIN, Superblock,
-    VERSION, blocks_min, reserve_blocks,
+    FEATURE_FILE_FLAGS, FEATURES_COMPATIBLE, FEATURES_INCOMPATIBLE, FEATURES_READ_ONLY,
+    RESERVE_NODES_MIN, Superblock, VERSION, blocks_min, reserve_blocks,
 };
 
 /// Size of superblock and metaroot in bytes, whatever the block size.

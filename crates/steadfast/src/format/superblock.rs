@@ -19,7 +19,10 @@ pub const VERSION: u32 = 1;
 pub const FEATURES_COMPATIBLE: u64 = 0;
 /// Read-only-compatible features known to this code. With unknown ones the volume can be read but
 /// not written.
-pub const FEATURES_READ_ONLY: u64 = 0;
+pub const FEATURES_READ_ONLY: u64 = FEATURE_FILE_FLAGS;
+/// A read-only-compatible feature: inodes may have flags that users set. Format leaves it out, and
+/// the first flag sets it.
+pub const FEATURE_FILE_FLAGS: u64 = 1 << 1;
 /// Incompatible features known to this code. With unknown ones the volume cannot be opened.
 pub const FEATURES_INCOMPATIBLE: u64 = 0;
 

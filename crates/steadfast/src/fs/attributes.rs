@@ -6,9 +6,11 @@ use steadfast_media::Medium;
 
 use crate::engine::keyspace::SpaceClass;
 use crate::error::{Error, Result};
+use crate::format::FEATURE_FILE_FLAGS;
 use crate::format::inode::{FILE_SIZE_MAX, Inode};
+use crate::fs::flags::FileFlags;
 use crate::fs::parameters::Parameters;
-use crate::fs::set_attributes::set_attributes;
+use crate::fs::set_attributes::{set_attributes, set_flags};
 use crate::fs::stat::{Attributes, SetAttributes, SetXattrMode};
 use crate::fs::xattr;
 use crate::mask::TransactionMask;
@@ -53,7 +55,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Changes attributes in one operation. Reducing the size works on a full volume.
     ///
     /// # Errors
-    /// `Stale`; with a size: `IsADirectory`, `NotARegularFile`, `FileTooLarge` (over 2^63 − 1).
+    /// `Stale`, `NotPermitted` (the inode's flags). With a size: `IsADirectory`, `NotARegularFile`,
+    /// `FileTooLarge` (over 2^63 − 1).
     pub fn set_attributes(&self, inode: InodeNumber, set: &SetAttributes) -> Result<Attributes> {
         let parameters = self.parameters();
         // The new value replaces one of the same length.
@@ -65,8 +68,10 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     return Err(Error::FileTooLarge);
                 }
                 let guard = self.inode_lock(inode);
-                let old = Inode::load_regular(&self.engine.reader()?, inode)?.size;
-                if size > old {
+                let old = Inode::load_regular(&self.engine.reader()?, inode)?;
+                // Before anything is written for it.
+                set.check(old.file_flags())?;
+                if size > old.size {
                     self.prepare_write(inode, size, None)?;
                 } else {
                     class = SpaceClass::Freeing;
@@ -83,6 +88,30 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(changed.attributes(inode, &parameters))
     }
 
+    /// Gives a file or directory these flags in place of those that it has. The caller checks who
+    /// may do that: the owner, and for [`FileFlags::PROTECTING`] a caller with the right for it.
+    ///
+    /// The first flag of a volume also sets a feature bit in the superblock. The bit is durable
+    /// before the flag is, and a rollback leaves it. Programs that do not know the flags then open
+    /// the volume for reading only.
+    ///
+    /// # Errors
+    /// `Unsupported`: an unknown flag, an inode that is neither a file nor a directory, or a medium
+    /// that tears 512 bytes and is longer than the volume. `Stale`, `ReadOnly`, `Poisoned`,
+    /// `NoSpace`, `Medium`.
+    pub fn set_flags(&self, inode: InodeNumber, flags: FileFlags) -> Result<Attributes> {
+        if flags.0 & !FileFlags::ALL.0 != 0 {
+            return Err(Error::Unsupported("this flag"));
+        }
+        if flags != FileFlags::NONE {
+            self.engine.use_feature(FEATURE_FILE_FLAGS)?;
+        }
+        let parameters = self.parameters();
+        let changed = self.update(SpaceClass::Rewrite, |tx| set_flags(tx, inode, flags))?;
+        self.engine.event(TransactionMask::ATTRIBUTE)?;
+        Ok(changed.attributes(inode, &parameters))
+    }
+
     /// The value of an extended attribute.
     ///
     /// # Errors
@@ -96,8 +125,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// `AlreadyExists` and `NoAttribute` as `mode` requires; `Unsupported` (namespace);
-    /// `NotPermitted` (on this type); `InvalidArgument` (not an ACL); `NameTooLong`;
-    /// `ValueTooLong`; `NoSpace`; `Stale`.
+    /// `NotPermitted` (on this type, or by the flags); `InvalidArgument` (not an ACL);
+    /// `NameTooLong`; `ValueTooLong`; `NoSpace`; `Stale`.
     pub fn set_xattr(
         &self,
         inode: InodeNumber,
@@ -118,7 +147,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// `NoAttribute`, `Unsupported` (namespace), `Stale`.
+    /// `NoAttribute`, `Unsupported` (namespace), `NotPermitted` (the flags), `Stale`.
     pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
         if !XATTRS {
             return Err(NO_XATTRS);
@@ -140,6 +169,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// succeeded.
     pub(crate) fn note_access(&self, inode: InodeNumber, seen: &Inode) {
         let now = self.platform().now();
+        if seen.file_flags().intersects(FileFlags::NO_ACCESS_TIME) {
+            return;
+        }
         if !self.engine.access_times.are_stored() || !access_is_due(seen, now) {
             return;
         }

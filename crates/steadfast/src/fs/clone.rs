@@ -55,7 +55,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// `InvalidArgument` for a range that is not aligned, ends past the source's end, or
-    /// overlaps; `NoSpace`, `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`, `Medium`.
+    /// overlaps; `NotPermitted` (flags of the target), `NoSpace`, `FileTooLarge`, `IsADirectory`,
+    /// `NotARegularFile`, `Stale`, `Medium`.
     /// Blocks shared before the error stay shared.
     pub fn clone_range(
         &self,
@@ -101,6 +102,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let reader = self.engine.reader()?;
             (Inode::load_regular(&reader, from.0)?, Inode::load_regular(&reader, to.0)?)
         };
+        target.file_flags().check_change()?;
         let length = match length {
             0 => source.size.saturating_sub(from.1),
             length => length,

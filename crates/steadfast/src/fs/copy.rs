@@ -31,8 +31,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// whole copy is one event for the transaction mask.
     ///
     /// # Errors
-    /// `InvalidArgument` if source and target overlap in one file. If nothing was copied yet, those
-    /// of [`read`](Self::read), [`write`](Self::write) and [`clone_range`](Self::clone_range).
+    /// `InvalidArgument` if source and target overlap in one file; `NotPermitted`: flags of the
+    /// target. If nothing was copied yet, those of [`read`](Self::read), [`write`](Self::write) and
+    /// [`clone_range`](Self::clone_range).
     pub fn copy_range(
         &self,
         from: InodeNumber,
@@ -43,7 +44,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ) -> Result<u64> {
         let size = {
             let reader = self.engine.reader()?;
-            Inode::load_regular(&reader, to)?;
+            Inode::load_regular(&reader, to)?.file_flags().check_change()?;
             Inode::load_regular(&reader, from)?.size
         };
         let length = length.min(size.saturating_sub(from_offset));

@@ -61,7 +61,7 @@ fn new_inode<K: Keyspace>(
 /// # Errors
 /// `InvalidName`, `NameTooLong`, `AlreadyExists`, `NotADirectory`, `NotFound` (the directory was
 /// removed, or the target of a symbolic link is empty), `ValueTooLong` (target), `TooManyLinks`,
-/// `DirectoryFull`.
+/// `DirectoryFull`, `NotPermitted` (flags of the directory).
 #[inline(never)]
 pub(crate) fn create<K: Keyspace>(
     tx: &mut Tx<'_, K>,
@@ -82,6 +82,7 @@ pub(crate) fn create<K: Keyspace>(
         new_inode(tx, parameters, (directory, &parent), kind, permissions, caller)?;
     // First, because an existing name is the most important error.
     dirent::insert(tx, parameters, directory, name, inode, kind)?;
+    parent.file_flags().check_add()?;
     attributes.links = 1;
     match node {
         NewNode::Directory => {
@@ -115,7 +116,7 @@ pub(crate) fn create<K: Keyspace>(
 /// Creates a regular file without a name, as an orphan from the start.
 ///
 /// # Errors
-/// `NotADirectory`, `NotFound` (the directory was removed).
+/// `NotADirectory`, `NotFound` (the directory was removed), `NotPermitted` (its flags).
 pub(crate) fn create_unnamed<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -127,6 +128,7 @@ pub(crate) fn create_unnamed<K: Keyspace>(
     if parent.links == 0 {
         return Err(Error::NotFound);
     }
+    parent.file_flags().check_add()?;
     let (inode, mut attributes) =
         new_inode(tx, parameters, (directory, &parent), FileKind::Regular, permissions, caller)?;
     attributes.set(FLAG_UNNAMED, true);

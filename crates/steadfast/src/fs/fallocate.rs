@@ -30,8 +30,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// `InvalidArgument` (length 0), `FileTooLarge`, `IsADirectory`, `NotARegularFile`, `Stale`;
-    /// `NoSpace`. On `NoSpace` a reader sees no change, unless the range to be zeroed is in more
-    /// than about 48 extents.
+    /// `NotPermitted` (the file's flags); `NoSpace`. On `NoSpace` a reader sees no change, unless
+    /// the range to be zeroed is in more than about 48 extents.
     pub fn allocate(
         &self,
         inode: InodeNumber,
@@ -48,7 +48,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             .ok_or(Error::FileTooLarge)?;
         {
             let _guard = self.inode_lock(inode);
-            let size = Inode::load_regular(&self.engine.reader()?, inode)?.size;
+            let size = self.size_to_allocate(inode, mode)?;
             match mode {
                 AllocateMode::Allocate { keep_size } => {
                     self.fill_holes(inode, offset, end)?;
@@ -62,6 +62,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             }
         }
         self.engine.event(TransactionMask::TRUNCATE)
+    }
+
+    /// The size of a file whose flags let its allocation change.
+    // Its variables must not stay on the stack of the caller.
+    #[inline(never)]
+    fn size_to_allocate(&self, inode: InodeNumber, mode: AllocateMode) -> Result<u64> {
+        let found = Inode::load_regular(&self.engine.reader()?, inode)?;
+        match mode {
+            AllocateMode::Allocate { .. } => found.file_flags().check_add()?,
+            _ => found.file_flags().check_change()?,
+        }
+        Ok(found.size)
     }
 
     fn punch_hole(&self, inode: InodeNumber, offset: u64, end: u64, size: u64) -> Result<()> {

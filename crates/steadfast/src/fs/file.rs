@@ -6,6 +6,7 @@ use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
 use crate::format::inode::FileKind;
+use crate::fs::flags::FileFlags;
 use crate::fs::stat::{Attributes, Caller, NewNode, SetAttributes};
 use crate::memory;
 use crate::platform::Platform;
@@ -102,6 +103,8 @@ pub struct File<'v, M: Medium, P: Platform> {
     inode: InodeNumber,
     read: bool,
     write: bool,
+    /// Flags refuse changes of what the file has.
+    append_only: bool,
     sync: bool,
     closed: bool,
 }
@@ -130,8 +133,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     ///
     /// # Errors
     /// `NotFound`, `AlreadyExists`, `IsADirectory`, `NotARegularFile`, `InvalidArgument` (neither
-    /// `read` nor `write`, or `truncate` without `write`), those of [`resolve`](Self::resolve) and
-    /// [`create`](Self::create).
+    /// `read` nor `write`, or `truncate` without `write`), `NotPermitted` (the file's flags), those
+    /// of [`resolve`](Self::resolve) and [`create`](Self::create).
     pub fn open_file(
         &self,
         path: impl AsRef<[u8]>,
@@ -143,13 +146,16 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if options.truncate && !options.write {
             return Err(Error::InvalidArgument("truncate needs write"));
         }
-        let inode = self.find_or_create(path.as_ref(), options)?;
+        let (inode, flags) = self.find_or_create(path.as_ref(), options)?;
+        // A handle can append, so it needs no option for that.
+        flags.check_open(options.write, true, options.truncate)?;
         self.acquire(inode)?;
         let file = File {
             volume: self,
             inode,
             read: options.read,
             write: options.write,
+            append_only: flags.intersects(FileFlags::APPEND_ONLY),
             sync: options.sync,
             closed: false,
         };
@@ -159,14 +165,18 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         Ok(file)
     }
 
-    fn find_or_create(&self, path: &[u8], options: &FileOptions) -> Result<InodeNumber> {
+    fn find_or_create(
+        &self,
+        path: &[u8],
+        options: &FileOptions,
+    ) -> Result<(InodeNumber, FileFlags)> {
         loop {
             let walked = self.walk(path, !options.create_new)?;
             match walked.found {
                 Some(_) if options.create_new => return Err(Error::AlreadyExists),
                 Some(found) => {
                     return match found.kind {
-                        FileKind::Regular => Ok(found.inode),
+                        FileKind::Regular => Ok((found.inode, found.flags)),
                         FileKind::Directory => Err(Error::IsADirectory),
                         _ => Err(Error::NotARegularFile),
                     };
@@ -184,7 +194,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
                     match made {
                         // Another caller created the file first: open that file.
                         Err(Error::AlreadyExists) if !options.create_new => {}
-                        made => return Ok(made?.inode),
+                        made => return Ok((made?.inode, FileFlags::NONE)),
                     }
                 }
             }
@@ -210,8 +220,12 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
         if self.read { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
-    fn check_write(&self) -> Result<()> {
+    fn check_append(&self) -> Result<()> {
         if self.write { Ok(()) } else { Err(Error::NotPermitted) }
+    }
+
+    fn check_write(&self) -> Result<()> {
+        if self.append_only { Err(Error::NotPermitted) } else { self.check_append() }
     }
 
     /// Fills the start of `buffer` from byte `offset`; see [`Volume::read`].
@@ -239,7 +253,8 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
     /// Writes all of `data` at byte `offset`; see [`Volume::write`].
     ///
     /// # Errors
-    /// `NotPermitted` if it is not open for writing, and those of [`Volume::write`].
+    /// `NotPermitted` if it is not open for writing, or was append-only when it was opened, and
+    /// those of [`Volume::write`].
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_write()?;
         self.volume.write(self.inode, offset, data, self.sync)
@@ -248,16 +263,16 @@ impl<M: Medium, P: Platform> File<'_, M, P> {
     /// Writes all of `data` at the end. Returns the offset used.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// `NotPermitted` if it is not open for writing, and those of [`Volume::append`].
     pub fn append(&self, data: &[u8]) -> Result<u64> {
-        self.check_write()?;
+        self.check_append()?;
         self.volume.append(self.inode, data, self.sync)
     }
 
     /// Sets the size, bytes: a smaller size truncates, a larger one leaves a hole.
     ///
     /// # Errors
-    /// `NotPermitted` if it is not open for writing; `FileTooLarge`.
+    /// `NotPermitted` if it is not open for writing, or by the file's flags; `FileTooLarge`.
     pub fn set_size(&self, size: u64) -> Result<()> {
         self.check_write()?;
         let set = SetAttributes { size: Some(size), ..SetAttributes::default() };

@@ -106,6 +106,7 @@ impl Inode {
             modified: self.modified,
             changed: self.changed,
             created: self.created,
+            flags: self.file_flags(),
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::types::InodeNumber;
 /// Gives an inode another name, or an unnamed inode its first name.
 ///
 /// # Errors
-/// `NotPermitted` for a directory; `AlreadyExists`, `TooManyLinks`, `NotFound` (the directory or
-/// the inode was removed), and those of an invalid name.
+/// `NotPermitted` for a directory, or by flags; `AlreadyExists`, `TooManyLinks`, `NotFound` (the
+/// directory or the inode was removed), and those of an invalid name.
 #[inline(never)]
 pub(crate) fn link<K: Keyspace>(
     tx: &mut Tx<'_, K>,
@@ -43,6 +43,8 @@ pub(crate) fn link<K: Keyspace>(
     }
     attributes.add_link()?;
     dirent::insert(tx, parameters, directory, name, inode, attributes.kind)?;
+    parent.file_flags().check_add()?;
+    attributes.file_flags().check_change()?;
     let now = tx.now();
     attributes.changed = now;
     attributes.store(tx, inode)?;
@@ -56,7 +58,8 @@ pub(crate) fn link<K: Keyspace>(
 /// as an orphan.
 ///
 /// # Errors
-/// `NotFound`, `IsADirectory`, `NotADirectory`, and those of an invalid name.
+/// `NotFound`, `IsADirectory`, `NotADirectory`, `NotPermitted` (flags), and those of an invalid
+/// name.
 #[inline(never)]
 pub(crate) fn unlink<K: Keyspace>(
     tx: &mut Tx<'_, K>,
@@ -71,6 +74,7 @@ pub(crate) fn unlink<K: Keyspace>(
     if entry.kind == FileKind::Directory {
         return Err(Error::IsADirectory);
     }
+    parent.file_flags().check_change()?;
     let now = tx.now();
     tx.remove(&key)?;
     parent.size = parent.size.saturating_sub(1);
@@ -82,7 +86,8 @@ pub(crate) fn unlink<K: Keyspace>(
 /// Removes an empty directory.
 ///
 /// # Errors
-/// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, and those of an invalid name.
+/// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, `NotPermitted` (flags), and those of an
+/// invalid name.
 #[inline(never)]
 pub(crate) fn remove_directory<K: Keyspace>(
     tx: &mut Tx<'_, K>,
@@ -97,6 +102,7 @@ pub(crate) fn remove_directory<K: Keyspace>(
     if entry.kind != FileKind::Directory {
         return Err(Error::NotADirectory);
     }
+    parent.file_flags().check_change()?;
     check_empty(tx, entry.inode)?;
     let now = tx.now();
     tx.remove(&key)?;
@@ -117,8 +123,8 @@ pub(crate) fn check_empty<K: Keyspace>(tx: &Tx<'_, K>, directory: InodeNumber) -
     dirent::following(tx, directory, 0, &mut |_, entry| entry.and(Err(Error::DirectoryNotEmpty)))
 }
 
-/// Removes one link from an inode (all from a directory). With the last link the inode is deleted,
-/// at once if it is small and not open.
+/// Removes one link from an inode (all from a directory), unless its flags refuse that. With the
+/// last link the inode is deleted, at once if it is small and not open.
 pub(crate) fn drop_link<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     inode: InodeNumber,
@@ -128,6 +134,7 @@ pub(crate) fn drop_link<K: Keyspace>(
         Err(Error::Stale(_)) => return Ok(()),
         other => other?,
     };
+    attributes.file_flags().check_change()?;
     attributes.links = match attributes.kind {
         FileKind::Directory => 0,
         _ => attributes.links.saturating_sub(1),

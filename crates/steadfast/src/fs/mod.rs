@@ -16,6 +16,7 @@ pub(crate) mod extent_map;
 mod extents;
 mod fallocate;
 mod file;
+mod flags;
 pub(crate) mod inode;
 mod link;
 mod long_value;
@@ -50,6 +51,7 @@ pub use crate::engine::Statistics;
 pub use crate::format::inode::FileKind;
 pub use extents::FileExtent;
 pub use file::{File, FileOptions};
+pub use flags::FileFlags;
 pub use path::LINKS_MAX;
 pub use relocate::{DefragmentCursor, Fragmentation};
 pub use stat::{

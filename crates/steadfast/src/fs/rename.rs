@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::dirent::Target;
 use crate::format::inode::{FileKind, Inode, damaged};
 use crate::format::key::Key;
+use crate::fs::flags::FileFlags;
 use crate::fs::link::{check_empty, drop_link};
 use crate::fs::parameters::Parameters;
 use crate::fs::stat::{Caller, RenameMode};
@@ -27,7 +28,8 @@ pub(crate) struct Side<'a> {
 ///
 /// # Errors
 /// `NotFound`, `AlreadyExists` (NoReplace), `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty`,
-/// `MoveIntoSelf`, `TooManyLinks`, `DirectoryFull`, and those of an invalid name.
+/// `MoveIntoSelf`, `TooManyLinks`, `DirectoryFull`, `NotPermitted` (flags), and those of an invalid
+/// name.
 pub(crate) fn rename<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -38,10 +40,13 @@ pub(crate) fn rename<K: Keyspace>(
 ) -> Result<()> {
     name_hash::check(from.name, parameters)?;
     name_hash::check(to.name, parameters)?;
-    for directory in [from.directory, to.directory] {
-        if Inode::load_directory(tx, directory)?.links == 0 {
+    let mut flags = [FileFlags::NONE; 2];
+    for (directory, flags) in [from.directory, to.directory].into_iter().zip(&mut flags) {
+        let found = Inode::load_directory(tx, directory)?;
+        if found.links == 0 {
             return Err(Error::NotFound);
         }
+        *flags = found.file_flags();
     }
     let source = dirent::find(tx, parameters, from.directory, from.name)?.ok_or(Error::NotFound)?;
     let target = dirent::find(tx, parameters, to.directory, to.name)?;
@@ -51,6 +56,7 @@ pub(crate) fn rename<K: Keyspace>(
         }
         (RenameMode::Exchange, None) => Err(Error::NotFound),
         (_, Some(target)) if target.1.inode == source.1.inode => Ok(()),
+        _ if let Err(error) = check_flags(flags, target.is_some()) => Err(error),
         (RenameMode::Exchange, Some(target)) => exchange(tx, (from, source), (to, target)),
         (mode, target) => {
             let whiteout = match mode {
@@ -60,6 +66,12 @@ pub(crate) fn rename<K: Keyspace>(
             replace(tx, parameters, (from, source), (to, target), whiteout.as_ref(), acquired)
         }
     }
+}
+
+/// Whether the directories' flags let a name leave the first one and arrive in the second one.
+fn check_flags([from, to]: [FileFlags; 2], replaces: bool) -> Result<()> {
+    from.check_change()?;
+    to.check_target(replaces)
 }
 
 fn is_directory(entry: &Target) -> bool {
@@ -104,13 +116,14 @@ fn update_directory<K: Keyspace>(
     attributes.store(tx, directory)
 }
 
-/// Updates the inode of `entry`, which is now in `directory`.
+/// Updates the inode of `entry`, which is now in `directory`, unless its flags refuse that.
 fn update_moved<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     entry: &Target,
     directory: InodeNumber,
 ) -> Result<()> {
     let mut attributes = Inode::load(tx, entry.inode)?;
+    attributes.file_flags().check_change()?;
     attributes.changed = tx.now();
     if attributes.kind == FileKind::Directory {
         attributes.parent = directory;

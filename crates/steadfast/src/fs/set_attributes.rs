@@ -1,8 +1,11 @@
-//! Changing attributes: mode, owner, size, times.
+//! Changing attributes: mode, owner, size, times, flags.
 
 use crate::engine::keyspace::Keyspace;
-use crate::error::Result;
-use crate::format::inode::{FileKind, Inode, SET_GROUP_ID, SET_USER_ID};
+use crate::error::{Error, Result};
+use crate::format::inode::{
+    FILE_FLAGS, FILE_FLAGS_SHIFT, FileKind, Inode, SET_GROUP_ID, SET_USER_ID,
+};
+use crate::fs::flags::FileFlags;
 use crate::fs::parameters::Parameters;
 use crate::fs::stat::{SetAttributes, SetTime};
 use crate::fs::tx::Tx;
@@ -12,7 +15,8 @@ use crate::types::{InodeNumber, Timestamp};
 /// Changes the attributes in `set` in one batch. A new size also sets the modification time.
 ///
 /// # Errors
-/// `Stale`; for a size: `IsADirectory`, `NotARegularFile`, and those of [`truncate::set_size`].
+/// `Stale`; `NotPermitted`: flags of the inode refuse it. For a size: `IsADirectory`,
+/// `NotARegularFile`, and those of [`truncate::set_size`].
 pub(crate) fn set_attributes<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -23,6 +27,7 @@ pub(crate) fn set_attributes<K: Keyspace>(
         Some(_) => Inode::load_regular(tx, inode)?,
         None => Inode::load(tx, inode)?,
     };
+    set.check(attributes.file_flags())?;
     let now = tx.now();
     if let Some(uid) = set.uid {
         attributes.uid = uid;
@@ -52,6 +57,25 @@ pub(crate) fn set_attributes<K: Keyspace>(
         attributes.modified = time(modified);
     }
     attributes.changed = set.changed.map_or(now, normal);
+    attributes.store(tx, inode)?;
+    Ok(attributes)
+}
+
+/// Gives an inode these flags in place of those that it has.
+///
+/// # Errors
+/// `Unsupported` where it is neither a file nor a directory; `Stale`.
+pub(crate) fn set_flags<K: Keyspace>(
+    tx: &mut Tx<'_, K>,
+    inode: InodeNumber,
+    flags: FileFlags,
+) -> Result<Inode> {
+    let mut attributes = Inode::load(tx, inode)?;
+    if !matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
+        return Err(Error::Unsupported("flags of anything but files and directories"));
+    }
+    attributes.flags = attributes.flags & !FILE_FLAGS | flags.0 << FILE_FLAGS_SHIFT;
+    attributes.changed = tx.now();
     attributes.store(tx, inode)?;
     Ok(attributes)
 }

@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
+use crate::error::Result;
 use crate::format::inode::FileKind;
+use crate::fs::flags::FileFlags;
 use crate::types::{InodeNumber, Timestamp};
 
 /// Attributes of an inode, as `stat` shows them.
@@ -38,6 +40,8 @@ pub struct Attributes {
     pub changed: Timestamp,
     /// Creation.
     pub created: Timestamp,
+    /// Flags that users set.
+    pub flags: FileFlags,
 }
 
 impl Attributes {
@@ -106,6 +110,28 @@ pub struct SetAttributes {
     /// Clear set-user-id, and set-group-id of a group-executable file, as a write by an
     /// unprivileged user does.
     pub drop_privileges: bool,
+    /// The flags of the inode refuse nothing: a kernel has checked them, or stores times that it
+    /// keeps itself.
+    pub unchecked: bool,
+}
+
+impl SetAttributes {
+    /// Whether an inode with these flags may change so. A time that a program names is refused where
+    /// "now" is not, which any write sets.
+    pub(super) fn check(&self, flags: FileFlags) -> Result<()> {
+        if self.unchecked {
+            return Ok(());
+        }
+        let named = |time| matches!(time, Some(SetTime::At(_)));
+        let now = self.accessed.is_some() || self.modified.is_some();
+        let other = self.permissions.is_some()
+            || self.uid.is_some()
+            || self.gid.is_some()
+            || self.size.is_some()
+            || named(self.accessed)
+            || named(self.modified);
+        flags.check_attributes(now, other)
+    }
 }
 
 /// One entry of a directory.

@@ -40,18 +40,20 @@ impl Unflushed {
     }
 }
 
-/// The fields of a superblock that change while the volume is open: its size and its label.
+/// The fields of a superblock that change while the volume is open: its size, its label, and the
+/// features that are used.
 #[derive(Debug, Clone, Copy)]
 struct Variable {
     blocks: u64,
     reserve_blocks: u64,
     label: [u8; 32],
+    features_read_only: u64,
 }
 
 impl Variable {
     fn of(superblock: &Superblock) -> Variable {
-        let Superblock { blocks, reserve_blocks, label, .. } = *superblock;
-        Variable { blocks, reserve_blocks, label }
+        let Superblock { blocks, reserve_blocks, label, features_read_only, .. } = *superblock;
+        Variable { blocks, reserve_blocks, label, features_read_only }
     }
 }
 
@@ -103,8 +105,8 @@ impl<M: Medium, P: Platform> Device<M, P> {
 
     /// The superblock with the present size and label of the volume.
     pub fn superblock_now(&self) -> Superblock {
-        let Variable { blocks, reserve_blocks, label } = *self.variable.read();
-        Superblock { blocks, reserve_blocks, label, ..self.superblock.clone() }
+        let Variable { blocks, reserve_blocks, label, features_read_only } = *self.variable.read();
+        Superblock { blocks, reserve_blocks, label, features_read_only, ..self.superblock.clone() }
     }
 
     /// Number of blocks that files cannot take, at the present size.
@@ -112,7 +114,8 @@ impl<M: Medium, P: Platform> Device<M, P> {
         self.variable.read().reserve_blocks
     }
 
-    /// The volume has grown, or has another label; `superblock` is the new one.
+    /// The volume has grown, has another label or uses a further feature; `superblock` is the new
+    /// one.
     pub fn set_superblock(&self, superblock: &Superblock) {
         *self.variable.write() = Variable::of(superblock);
     }

@@ -1,6 +1,7 @@
 //! Tests of the semantics over a real volume in memory, in several geometries.
 
 mod data;
+mod flags;
 pub(crate) mod keyspace;
 mod names;
 mod namespace;

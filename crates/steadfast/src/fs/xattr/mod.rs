@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use crate::engine::keyspace::{Keyspace, KeyspaceRead};
 use crate::error::{Error, Result};
 use crate::format::inode::{FLAG_ACL_ACCESS, FLAG_ACL_DEFAULT, FileKind, Inode};
+use crate::fs::flags::FileFlags;
 use crate::fs::parameters::Parameters;
 use crate::fs::permissions;
 use crate::fs::stat::SetXattrMode;
@@ -20,6 +21,8 @@ use crate::types::InodeNumber;
 pub(crate) use store::{ACL_ACCESS, ACL_DEFAULT, erase, find, list, store};
 
 const NAME_MAX: usize = 255;
+/// Rights that a program gets from its file.
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// Checks the namespace of `name` against the type of the inode.
 fn check_name(name: &[u8], kind: FileKind) -> Result<()> {
@@ -77,7 +80,8 @@ pub(crate) fn get(
 ///
 /// # Errors
 /// `AlreadyExists` and `NoAttribute` as `mode` requires; `Unsupported` namespace. `NotPermitted`:
-/// `user.` on something other than a file or directory, or a default ACL on a non-directory.
+/// `user.` on something other than a file or directory, a default ACL on a non-directory, or flags
+/// of the inode.
 /// `ValueTooLong`: over 64 KiB or 48 items.
 pub(crate) fn set<K: Keyspace>(
     tx: &mut Tx<'_, K>,
@@ -89,6 +93,7 @@ pub(crate) fn set<K: Keyspace>(
 ) -> Result<()> {
     let mut attributes = Inode::load(tx, inode)?;
     check_name(name, attributes.kind)?;
+    attributes.file_flags().check_change()?;
     if name == ACL_ACCESS || name == ACL_DEFAULT {
         permissions::set_acl(tx, parameters, (inode, &mut attributes), name, value, mode)?;
     } else {
@@ -101,7 +106,7 @@ pub(crate) fn set<K: Keyspace>(
 /// Removes an attribute. Removing an access ACL leaves the permission bits unchanged.
 ///
 /// # Errors
-/// `NoAttribute`; `Unsupported` namespace.
+/// `NoAttribute`; `Unsupported` namespace; `NotPermitted`: flags of the inode refuse it.
 pub(crate) fn remove<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
@@ -110,6 +115,11 @@ pub(crate) fn remove<K: Keyspace>(
 ) -> Result<()> {
     let mut attributes = Inode::load(tx, inode)?;
     check_name(name, attributes.kind)?;
+    let flags = attributes.file_flags();
+    // A write takes these rights from the file, also one that appends.
+    if name != CAPABILITY || flags.intersects(FileFlags::IMMUTABLE) {
+        flags.check_change()?;
+    }
     if !erase(tx, parameters, inode, name)? {
         return Err(Error::NoAttribute);
     }

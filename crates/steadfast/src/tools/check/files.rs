@@ -8,12 +8,13 @@ use hashbrown::HashMap;
 use steadfast_media::Medium;
 
 use crate::error::{Error, Result};
+use crate::format::FEATURE_FILE_FLAGS;
 use crate::format::Root;
 use crate::format::dirent::Dirent;
 use crate::format::extent::Extent;
-use crate::format::inode::{FLAG_INLINE, FLAG_RECLAIMING, FLAG_TRUNCATING, Inode};
+use crate::format::inode::{FILE_FLAGS, FLAG_INLINE, FLAG_RECLAIMING, FLAG_TRUNCATING, Inode};
 use crate::format::key::{Key, Kind};
-use crate::fs::{FileKind, dirent, xattr};
+use crate::fs::{FileFlags, FileKind, dirent, xattr};
 use crate::platform::Platform;
 use crate::tools::check::paths::{Name, Names};
 use crate::tools::check::reason;
@@ -192,6 +193,7 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
                 return;
             }
         };
+        self.check_file_flags(number, &inode, reporter);
         reporter.report.inodes += 1;
         reporter.report.directories += u64::from(inode.kind == FileKind::Directory);
         let known = Known {
@@ -216,6 +218,22 @@ impl<'a, M: Medium, P: Platform> Files<'a, M, P> {
             symlink: 0,
             xattrs: false,
         });
+    }
+
+    /// Flags of users are those of files and directories, and the superblock says that there are
+    /// some.
+    fn check_file_flags(&self, number: InodeNumber, inode: &Inode, reporter: &mut Reporter<'_>) {
+        if inode.flags & FILE_FLAGS == 0 {
+            return;
+        }
+        let features = self.volume.engine.superblock().features_read_only;
+        let but = match inode.file_flags() {
+            FileFlags::NONE => "it is neither a file nor a directory",
+            _ if features & FEATURE_FILE_FLAGS != 0 => return,
+            _ => "the superblock has no feature for them",
+        };
+        let text = format!("inode {} has flags of users, but {but}", number.0);
+        reporter.damaged_at(At::inode(number), text);
     }
 
     /// A key of the current inode other than its attributes.

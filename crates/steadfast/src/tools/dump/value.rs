@@ -9,6 +9,7 @@ use crate::format::dirent::Dirent;
 use crate::format::extent::Extent;
 use crate::format::inode::Inode;
 use crate::format::key::{Key, Kind};
+use crate::fs::FileFlags;
 use crate::tools::dump::hex;
 use crate::tools::dump::structures::time_text;
 
@@ -55,6 +56,17 @@ fn inode_text(inode: &Inode) -> String {
         time_text(&inode.changed),
         time_text(&inode.created),
     );
+    let names = [
+        (FileFlags::IMMUTABLE, " immutable"),
+        (FileFlags::APPEND_ONLY, " append-only"),
+        (FileFlags::NO_DUMP, " no-dump"),
+        (FileFlags::NO_ACCESS_TIME, " no-access-time"),
+    ];
+    for (flag, name) in names {
+        if inode.file_flags().intersects(flag) {
+            text += name;
+        }
+    }
     if inode.device != 0 {
         text += &format!(" device {:#x}", inode.device);
     }

@@ -12,6 +12,7 @@ use steadfast_media::MemoryMedium;
 
 use crate::engine::tests::TestPlatform;
 use crate::format::extent::Checksums;
+use crate::format::inode::FILE_FLAGS;
 use crate::format::key::{Key, Kind};
 use crate::tools::check::tests::edit::{
     address, bitmap, entry, extent, extent_key, inode, leaf, name, rot_node, rot_slot,
@@ -319,6 +320,18 @@ pub(super) const CLASSES: &[Class] = &[
         |f| inode(f, SMALL, |inode| inode.links = 2),
         "counts 2 links and has 1 names",
         "/small",
+    ),
+    damaged(
+        "flags of users without the feature",
+        |f| inode(f, SMALL, |inode| inode.flags |= FILE_FLAGS),
+        "has flags of users, but the superblock has no feature for them",
+        "/small",
+    ),
+    damaged(
+        "flags of users of a symbolic link",
+        |f| inode(f, LINK, |inode| inode.flags |= FILE_FLAGS),
+        "has flags of users, but it is neither a file nor a directory",
+        "",
     ),
     damaged(
         "link count of a directory",
