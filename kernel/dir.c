@@ -301,6 +301,8 @@ const struct inode_operations sf_dir_inode_operations = {
 	.getattr = sf_getattr,
 	.setattr = sf_setattr,
 	.listxattr = sf_listxattr,
+	.fileattr_get = sf_fileattr_get,
+	.fileattr_set = sf_fileattr_set,
 	SF_GET_ACL = sf_get_acl,
 	.set_acl = sf_set_acl,
 };

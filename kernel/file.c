@@ -220,6 +220,9 @@ static ssize_t sf_write_iter(struct kiocb *iocb, struct iov_iter *from)
 
 	inode_lock(inode);
 	result = sf_is_cut_off(inode) ? -ESTALE : generic_write_checks(iocb, from);
+	/* A file that was open for writing when it became immutable. */
+	if (result > 0 && IS_IMMUTABLE(inode))
+		result = -EPERM;
 	if (result > 0) {
 		result = file_modified(file);
 		if (!result && iocb->ki_pos > i_size_read(inode))
@@ -312,6 +315,8 @@ const struct inode_operations sf_file_inode_operations = {
 	.setattr = sf_setattr,
 	.listxattr = sf_listxattr,
 	.fiemap = sf_fiemap,
+	.fileattr_get = sf_fileattr_get,
+	.fileattr_set = sf_fileattr_set,
 	SF_GET_ACL = sf_get_acl,
 	.set_acl = sf_set_acl,
 };

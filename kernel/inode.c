@@ -67,6 +67,7 @@ static void take(struct inode *inode, const struct sfk_attributes *found)
 	i_size_write(inode, found->size);
 	inode->i_blocks = found->allocated >> 9;
 	inode->i_blkbits = ilog2(found->block_size);
+	sf_take_flags(inode, found->flags);
 	sf_set_atime(inode, sf_timespec(found->accessed));
 	sf_set_mtime(inode, sf_timespec(found->modified));
 	sf_set_ctime(inode, sf_timespec(found->changed));
@@ -299,6 +300,7 @@ int sf_getattr(SF_IDMAP idmap, const struct path *path, struct kstat *stat, u32 
 	sf_fillattr(idmap, mask, inode, stat);
 	stat->btime = sf_inode(inode)->created;
 	stat->result_mask |= STATX_BTIME;
+	sf_fill_flags(inode, stat);
 	return 0;
 }
 
@@ -333,6 +335,9 @@ int sf_setattr(SF_IDMAP idmap, struct dentry *dentry, struct iattr *attr)
 
 	if (result)
 		return result;
+	/* As for a write. */
+	if (IS_IMMUTABLE(inode) && attr->ia_valid & ATTR_SIZE)
+		return -EPERM;
 	/* truncate(2) leaves the times to the file system, and wants none if the size stays. */
 	if ((attr->ia_valid & ATTR_SIZE) && attr->ia_size != i_size_read(inode) &&
 	    !(attr->ia_valid & ATTR_MTIME)) {

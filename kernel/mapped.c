@@ -15,6 +15,8 @@ static vm_fault_t sf_page_mkwrite(struct vm_fault *fault)
 	bool promised = false;
 	int result;
 
+	if (unlikely(IS_IMMUTABLE(inode)))
+		return VM_FAULT_SIGBUS;
 	sb_start_pagefault(inode->i_sb);
 	file_update_time(fault->vma->vm_file);
 	/* A page that is dirty has its promise; whether it still has is seen under its lock. */

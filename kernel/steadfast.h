@@ -72,6 +72,7 @@ struct sf_inode {
 	struct timespec64 created;
 	atomic_t promised; /* pages with a promise of room */
 	bool acquired; /* keeps its data although its last name is gone */
+	u32 flags; /* flags.c: those of FS_IOC_GETFLAGS */
 	enum sf_fate fate; /* i_lock protects it */
 	/* Bytes on the medium, as they were after so many changes. */
 	u64 allocated;
@@ -192,6 +193,12 @@ long sf_snapshot_delete(struct sf_info *info, void __user *argument);
 long sf_snapshot_rollback(struct sf_info *info, void __user *argument);
 long sf_snapshot_list(struct sf_info *info, void __user *argument);
 long sf_snapshot_diff(struct sf_info *info, void __user *argument);
+
+/* flags.c */
+void sf_take_flags(struct inode *inode, u32 flags);
+void sf_fill_flags(struct inode *inode, struct kstat *stat);
+int sf_fileattr_get(struct dentry *dentry, struct fileattr *to);
+int sf_fileattr_set(SF_IDMAP idmap, struct dentry *dentry, struct fileattr *wanted);
 
 /* export.c */
 extern const struct export_operations sf_export_operations;

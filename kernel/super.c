@@ -19,6 +19,7 @@ static struct inode *sf_alloc_inode(struct super_block *sb)
 	if (!inode)
 		return NULL;
 	inode->acquired = false;
+	inode->flags = 0;
 	inode->fate = SF_STAYS;
 	inode->allocated_at = 0;
 	atomic64_set(&inode->changes, 1);

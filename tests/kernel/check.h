@@ -51,6 +51,9 @@ static inline int same(int fd, off_t at, const char *data, size_t length)
 int race(void);
 /* rollback.c */
 int rollback(void);
+/* flags.c */
+int flags(void);
+int flags_again(void);
 /* load.c */
 int fill_up(void);
 void write_for_ever(int n);

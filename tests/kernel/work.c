@@ -8,7 +8,8 @@
 // - `work panic DIR` makes the core panic while others use it;
 // - `work memory DIR` takes memory until the caches shrink.
 //
-// The last four are in load.c. What several processes do to one name is in race.c.
+// The last four are in load.c. What several processes do to one name is in race.c, and what flags
+// (chattr) refuse to descriptors and maps in flags.c.
 #include "check.h"
 
 static ino_t number(const char *name)
@@ -311,7 +312,7 @@ static int handle_again(void)
     char got[FSLABEL_MAX];
     CHECK(ioctl(dir, FS_IOC_GETFSLABEL, got) == 0 && !strcmp(got, "kernel"));
     FAILS(ioctl(dir, FS_IOC_SETFSLABEL, "read-only"), EROFS);
-    return failures;
+    return failures + flags_again();
 }
 
 static void sharing(void)
@@ -515,5 +516,5 @@ int main(int argc, char **argv)
     synchronous();
     label();
     where();
-    return failures + race() + rollback();
+    return failures + flags() + race() + rollback();
 }
