@@ -117,8 +117,11 @@ impl<'w, S: Subject> Session<'w, S> {
     ) -> Result<(Self, usize), String> {
         clock.set_tick(tick);
         let kept = brought.map_or(&[][..], |brought| brought.deltas);
-        let subject = S::open_after(world, tape, clock, kept)
+        let (subject, has_all) = S::open_after(world, tape, clock, kept)
             .map_err(|error| format!("the volume does not open: {error}"))?;
+        if brought.is_some_and(|brought| brought.all) && has_all.last() == Some(&false) {
+            return Err("the volume says that it lacks what a node was told".to_owned());
+        }
         let opened = tape.position();
         let limits = limits(&subject);
         let mut differences = String::new();
@@ -288,7 +291,7 @@ impl<'w, S: Subject> Session<'w, S> {
         let begun = self.tape.position();
         let verdict = self.dispatch(operation);
         self.digest.shown(operation).shown(&verdict);
-        let told = self.tell(operation, begun);
+        let told = self.tell(operation, begun, matches!(verdict, Ok(Verdict::Done)));
         verdict
             .and_then(|verdict| told.map(|()| verdict))
             .map_err(|what| format!("at {operation:?}: {what}"))

@@ -207,7 +207,8 @@ pub trait Subject: Sized {
     /// As `Volume::open`.
     fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error>;
 
-    /// Opens the volume after a power cut that other nodes have survived.
+    /// Opens the volume after a power cut that other nodes have survived. Returns for each node
+    /// whether the volume has all that it was told of.
     ///
     /// # Errors
     /// As `Volume::open_after`.
@@ -216,8 +217,8 @@ pub trait Subject: Sized {
         tape: &Tape,
         clock: &Clock,
         _kept: &[KeptDeltas],
-    ) -> Result<Self, Error> {
-        Self::open(world, tape, clock)
+    ) -> Result<(Self, Vec<bool>), Error> {
+        Ok((Self::open(world, tape, clock)?, Vec::new()))
     }
 
     /// What has changed since batch `seen`, for another node.
@@ -371,7 +372,7 @@ impl Subject for LabVolume {
     }
 
     fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error> {
-        <Self as Subject>::open_after(world, tape, clock, &[])
+        Ok(<Self as Subject>::open_after(world, tape, clock, &[])?.0)
     }
 
     fn open_after(
@@ -379,7 +380,7 @@ impl Subject for LabVolume {
         tape: &Tape,
         clock: &Clock,
         kept: &[KeptDeltas],
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, Vec<bool>), Error> {
         let options = OpenOptions {
             read_only: false,
             cache_size: world.cache_size,
@@ -388,8 +389,8 @@ impl Subject for LabVolume {
         };
         let (medium, platform) = (tape.clone(), LabPlatform::new(clock.clone()));
         match world.extras.deltas {
-            true => Volume::open_after(medium, options, platform, kept).map(|(volume, _)| volume),
-            false => Volume::open(medium, options, platform),
+            true => Volume::open_after(medium, options, platform, kept),
+            false => Ok((Volume::open(medium, options, platform)?, Vec::new())),
         }
     }
 

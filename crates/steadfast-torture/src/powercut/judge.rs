@@ -155,7 +155,8 @@ impl<'a> Judge<'a> {
                 let with_told = told.as_ref().map(|told| allowed_after(told, left));
                 let allowed = with_told.as_deref().unwrap_or(left);
                 let image = cutter.image(survival);
-                if !self.seen.is_new(&image, &self.start.image, allowed) {
+                let kept = told.as_ref().map_or(&[][..], |told| &told.kept);
+                if !self.seen.is_new(&image, &self.start.image, allowed, kept) {
                     self.tally.repeated += 1;
                     continue;
                 }
@@ -169,8 +170,11 @@ impl<'a> Judge<'a> {
                 self.digest.number(cut as u64).shown(&survival);
                 let stage = Stage::Recovery(depth + 1, recorded.interrupted(cut));
                 self.tally.told += u64::from(told.is_some());
-                let brought =
-                    told.as_ref().map(|told| Brought { deltas: &told.kept, without: left });
+                let brought = told.as_ref().map(|told| Brought {
+                    deltas: kept,
+                    without: left,
+                    all: told.point.is_some() && !told.ending,
+                });
                 let run = self.run::<S>(image, allowed, recorded.tick, stage, brought);
                 run.map_err(|mut violation| {
                     violation.cuts.insert(0, (cut, survival));

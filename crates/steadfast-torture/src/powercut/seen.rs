@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use steadfast::volume::KeptDeltas;
+
 use crate::digest::Digest;
 use crate::image::Image;
 use crate::ledger::Point;
@@ -15,13 +17,25 @@ pub struct JudgedImages(HashSet<u128>);
 const SEEN_MAX: usize = 4 << 20;
 
 impl JudgedImages {
-    /// Whether this image, a written copy of `origin`, is new for these states. It counts as known
-    /// afterwards.
-    pub fn is_new(&mut self, image: &Image, origin: &Image, allowed: &[Point]) -> bool {
+    /// Whether this image, a written copy of `origin`, is new for these states and for what nodes
+    /// keep. It counts as known afterwards.
+    pub fn is_new(
+        &mut self,
+        image: &Image,
+        origin: &Image,
+        allowed: &[Point],
+        kept: &[KeptDeltas],
+    ) -> bool {
         let mut key = Digest::default();
         key.bytes(&image.digest_since(origin).to_le_bytes());
         for point in allowed {
             key.bytes(&point.digest().to_le_bytes());
+        }
+        for kept in kept {
+            key.number(kept.sequence).shown(&(kept.durable, kept.sealed));
+            for (_, payload) in &kept.payloads {
+                key.bytes(payload);
+            }
         }
         if self.0.len() >= SEEN_MAX {
             self.0.clear();

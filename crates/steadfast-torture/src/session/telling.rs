@@ -51,6 +51,8 @@ pub struct Brought<'a> {
     pub deltas: &'a [KeptDeltas],
     /// The states that the volume may be in without them.
     pub without: &'a [Point],
+    /// The volume must have all that the node of the last ones was told of.
+    pub all: bool,
 }
 
 impl Tellings {
@@ -77,15 +79,21 @@ impl<S: Subject> Session<'_, S> {
         self.tellings.0.push(Told { begun: at, at, kept: self.kept.clone(), point: None });
     }
 
-    /// After an operation that began at event `begun`.
-    pub(super) fn tell(&mut self, operation: &Operation, begun: usize) -> Result<(), String> {
+    /// After an operation that began at event `begun`, and was done or refused.
+    pub(super) fn tell(
+        &mut self,
+        operation: &Operation,
+        begun: usize,
+        done: bool,
+    ) -> Result<(), String> {
         if !self.world.extras.deltas {
             return Ok(());
         }
-        if matches!(
+        let drops = matches!(
             operation,
             Operation::Rollback | Operation::Abort | Operation::SnapshotRollback { .. }
-        ) {
+        );
+        if drops && done {
             let at = self.tape.position();
             self.tellings.0.push(Told { begun, at, kept: self.kept.clone(), point: None });
         }

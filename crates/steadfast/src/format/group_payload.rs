@@ -117,7 +117,7 @@ impl GroupPayload {
             self.packed[item.packed.at] |= TAG_SETTLED;
         }
         if self.items.is_empty() {
-            // What the first record of a group needs, and no more.
+            // What the first record of a new group needs, and no more.
             self.values.try_reserve_exact(new.len()).map_err(|_| Error::OutOfMemory)?;
         }
         for (key, form, value) in Encoded(new) {
@@ -164,8 +164,8 @@ impl GroupPayload {
         Ok(())
     }
 
-    /// Packs what was entered, in one pass. An item after it is packed again if the inode number of
-    /// the item before it, or the last value of its kind, is another one than before.
+    /// Packs what was entered, in one pass. An item after it is packed again if what it is packed
+    /// against has changed: the inode number of the item before it, or the last value of its kind.
     fn pack_entered(&mut self) -> Result<()> {
         let Some(first) = self.fresh.first().copied() else { return Ok(()) };
         let last = first.checked_sub(1).map(|last| &self.items[last]);

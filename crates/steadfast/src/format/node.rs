@@ -525,8 +525,8 @@ impl Node {
         self.put(AT_COUNT, &(count as u16).to_le_bytes());
     }
 
-    // The last byte comes first: its check of bounds is then the only one. A copy of a slice would be
-    // a call where the compiler makes code small.
+    // The last byte comes first: its check of bounds is then the only one. A copy of a slice would
+    // be a call where the compiler makes code small.
     #[inline]
     fn u16(&self, at: usize) -> u16 {
         let last = self.bytes[at + 1];

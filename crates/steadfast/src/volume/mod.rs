@@ -65,11 +65,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// Opens a volume whose owner in a cluster has died, with what the other nodes keep of its
     /// changes. The newest of these that lead on from the medium's state become part of it, and
     /// durable. From now on the volume gives [deltas](Self::delta). Returns for each node whether
-    /// the state has all that the node was told of.
+    /// the state has all that the node was told of; what a rollback has dropped does not count.
+    ///
+    /// All deltas must be of the owner before. A node forgets them when another one serves it.
     ///
     /// # Errors
     /// As [`open`](Self::open). `Poisoned`: what a node keeps is no work of an owner, and broke the
-    /// volume in memory. The volume opens without it.
+    /// volume in memory. The volume opens without it. `OutOfMemory`, `NoSpace`: another try, or
+    /// another machine, may succeed with the deltas.
     pub fn open_after(
         medium: M,
         options: OpenOptions,
@@ -140,7 +143,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Held`, `ReadOnly`, `Poisoned`, or the medium's error. If the metaroot or the log cannot be
     /// read, nothing has changed. If a part of the tree that the log changes cannot be read, the
     /// volume shows and accepts nothing. That lasts until a rollback succeeds or the volume is
-    /// opened again.
+    /// opened again. If the volume gives [deltas](Self::delta), also those of a checkpoint: the
+    /// changes are dropped then, but the next owner in a cluster might take them from a node.
     pub fn rollback(&self) -> Result<()> {
         self.engine.lifecycle.check_not_held()?;
         self.engine.check_rollback()?;

@@ -132,6 +132,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(CommitStep::Wait);
         }
         if working.pending.is_empty() && !working.parameters_changed {
+            let (sequence, lsn) = (working.sequence, working.log.position().lsn);
+            working.note_durable(sequence, lsn);
             return Ok(CommitStep::Nothing);
         }
         // A unit of deleting a snapshot waits for a transaction point.

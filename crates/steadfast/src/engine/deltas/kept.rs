@@ -51,23 +51,27 @@ pub struct KeptDeltas {
     pub durable: Place,
     /// A medium after this has all their changes.
     pub sealed: Place,
-    /// The node was told of changes without a delta since.
+    /// The node was told of changes that are in no delta.
     pub lacks_changes: bool,
     /// The batch up to which each payload has all changes since the one before, oldest first.
     pub payloads: Vec<(u64, Vec<u8>)>,
 }
 
 impl KeptDeltas {
-    /// Keeps one more delta, and drops those whose changes are durable. Without memory for it
-    /// nothing is kept: the caller asks for a delta from the beginning.
+    /// Keeps one more delta of the same owner, and drops those whose changes are durable. A delta
+    /// that comes late or twice changes nothing.
     ///
     /// # Errors
     /// `OutOfMemory`. `InvalidArgument`: the changes between the last delta and this one are
-    /// missing.
+    /// missing. Nothing is kept then, and it [lacks changes](Self::lacks_changes).
     pub fn keep(&mut self, delta: Delta) -> Result<()> {
         let Delta { begins_at, sequence, durable_sequence, durable, sealed, payload } = delta;
+        if sequence < self.sequence {
+            return Ok(());
+        }
+        let nothing = || KeptDeltas { lacks_changes: true, ..KeptDeltas::default() };
         if begins_at > self.sequence.max(durable_sequence) {
-            *self = KeptDeltas::default();
+            *self = nothing();
             return Err(Error::InvalidArgument("changes between two deltas are missing"));
         }
         if begins_at <= durable_sequence {
@@ -79,7 +83,7 @@ impl KeptDeltas {
         if !payload.is_empty()
             && let Err(error) = memory::push(&mut self.payloads, (sequence, payload))
         {
-            *self = KeptDeltas::default();
+            *self = nothing();
             return Err(error);
         }
         Ok(())
@@ -161,11 +165,27 @@ mod tests {
     }
 
     #[test]
+    fn a_delta_that_comes_late_or_twice_changes_nothing() {
+        let deltas = [
+            delta(0, 3, 0, payload(&[(1, Some(b"a"))])),
+            delta(3, 5, 0, payload(&[(1, Some(b"b"))])),
+            delta(3, 9, 0, payload(&[(1, Some(b"c")), (2, Some(b"d"))])),
+        ];
+        let mut kept = KeptDeltas::default();
+        for at in [0, 1, 2, 1, 0] {
+            kept.keep(deltas[at].clone()).unwrap();
+        }
+        assert_eq!((kept.sequence, kept.payloads.len()), (9, 3));
+        let newest = kept.mutations().unwrap().unwrap();
+        assert_eq!(newest[0].value.as_deref(), Some(&b"c"[..]));
+    }
+
+    #[test]
     fn a_gap_and_a_malformed_payload_are_noticed() {
         let mut kept = KeptDeltas::default();
         kept.keep(delta(0, 3, 0, payload(&[(1, Some(b"a"))]))).unwrap();
         assert!(kept.keep(delta(4, 5, 2, payload(&[(2, None)]))).is_err());
-        assert_eq!(kept, KeptDeltas::default());
+        assert_eq!(kept, KeptDeltas { lacks_changes: true, ..KeptDeltas::default() });
         kept.keep(delta(0, 3, 0, b"no record".to_vec())).unwrap();
         assert_eq!(kept.mutations().unwrap(), None);
     }

@@ -7,13 +7,15 @@
 //! owner [takes](Engine::open_after) the newest ones as one more record behind the log.
 //!
 //! Invariants:
-//! - the deltas that a node keeps lead from the durable state, or from any later one that the
-//!   medium may have, to the state of the last delta: they have every key that has changed between
-//!   the two, with its value in the last one;
+//! - the deltas that a node keeps lead to the state of the last one, from the durable state and from
+//!   any later one that the medium may have. They have every key that has changed since, with its
+//!   value in the last one;
 //! - what a delta names is not reused before the next checkpoint, as for a sealed commit record;
-//! - a state that the medium has and that is [newer](Place::is_after) than the deltas, or older
-//!   than what they begin with, is never changed by them. So a rollback ends in a checkpoint of a
-//!   later generation;
+//! - deltas never change a state that is [newer](Place::is_after) than they are, or older than what
+//!   they begin with. So a rollback ends in a checkpoint of a later generation, and so does an
+//!   opening with deltas that might count again;
+//! - all deltas are of one owner, the one before. Callers see to that: batches of two owners have
+//!   the same numbers;
 //! - deltas are given while a transaction point may come at any moment: with the timer in the mask,
 //!   and outside transactions. Otherwise callers decide what becomes durable together.
 //!
@@ -26,7 +28,7 @@ mod take;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
-use crate::engine::state::{CommitState, Frozen, Working};
+use crate::engine::state::{Frozen, Working};
 use crate::error::Result;
 use crate::format::RecordBuilder;
 use crate::format::key::Kind;
@@ -42,8 +44,7 @@ pub use kept::{Delta, KeptDeltas, Place};
 const DELTA_MAX: usize = 1 << 20;
 
 impl Working {
-    /// The generation of the newest state that a checkpoint has frozen, and the number of the
-    /// record after the last one that was sealed.
+    /// Where the medium is at most: no later generation is frozen, and no later record is sealed.
     fn sealed(&self) -> Place {
         Place { generation: Generation(self.generation.0 - 1), lsn: self.log.position().lsn }
     }
@@ -68,27 +69,24 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// `seen` is older than that. `None`: the volume gives no deltas now. If too much has changed
     /// for a delta, this sets a transaction point.
     pub(crate) fn delta(&self, seen: u64) -> Result<Option<Delta>> {
-        let given =
-            || !self.lifecycle.is_held() && self.active_mask().contains(TransactionMask::TIMER);
-        if !given() {
-            return Ok(None);
-        }
         if let Some(delta) = self.delta_in(&mut self.working.lock(), seen)? {
             return Ok(delta);
         }
         self.commit_for_event()?;
-        if given() {
-            Ok(self.delta_in(&mut self.working.lock(), seen)?.flatten())
-        } else {
-            Ok(None)
-        }
+        Ok(self.delta_in(&mut self.working.lock(), seen)?.flatten())
     }
 
     /// `None`: too much has changed.
     #[expect(clippy::option_option, reason = "no delta now, or none without a point")]
     fn delta_in(&self, working: &mut Working, seen: u64) -> Result<Option<Option<Delta>>> {
         self.lifecycle.check_not_failed()?;
+        // Under the writer's lock: a transaction that has begun has changed nothing yet.
+        if self.lifecycle.is_held() || !self.active_mask().contains(TransactionMask::TIMER) {
+            return Ok(Some(None));
+        }
         let Some(changed) = &working.changed else { return Ok(Some(None)) };
+        // Batches of another owner say nothing here.
+        let seen = if seen > working.sequence { 0 } else { seen };
         let Some(keys) = changed.since(seen)? else { return Ok(None) };
         let root = self.view.read().root;
         let mut builder = RecordBuilder::new(0)?;
@@ -99,9 +97,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                 Some(added) => added?,
                 None => builder.add(key, None)?,
             }
-        }
-        if builder.payload().len() > DELTA_MAX {
-            return Ok(None);
+            if builder.payload().len() > DELTA_MAX {
+                return Ok(None);
+            }
         }
         let delta = Delta {
             begins_at: seen.max(changed.durable_sequence()),
@@ -127,20 +125,18 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
     }
 
-    /// After a rollback: makes a checkpoint, so that no delta of the dropped changes counts.
-    pub(in crate::engine) fn drop_deltas(&self, commit: &CommitState) -> Result<()> {
-        if self.keeps_deltas && !planted(Sabotage::DeltasOutliveRollback) {
-            let mut working = self.working.lock();
-            let (changed, metaroot) = (working.parameters_changed, working.checkpointed);
-            self.freeze(&mut working)?;
-            // A rollback is no transaction point, so it stores neither mask nor timer.
-            working.parameters_changed = changed;
-            if let Some(Frozen { metaroot: frozen, .. }) = &mut working.frozen {
-                (frozen.mask, frozen.timer_ms) = (metaroot.mask, metaroot.timer_ms);
-            }
-            drop(working);
-            self.finish_checkpoint()?;
-            self.note_durable(commit.committed);
+    /// After a rollback, still under the writer's lock: begins a checkpoint, so that no delta of the
+    /// dropped changes counts once it is done. A rollback is no transaction point, so the
+    /// checkpoint stores neither mask nor timer.
+    pub(in crate::engine) fn freeze_to_drop_deltas(&self, working: &mut Working) -> Result<()> {
+        if !self.keeps_deltas || planted(Sabotage::DeltasOutliveRollback) {
+            return Ok(());
+        }
+        let (changed, metaroot) = (working.parameters_changed, working.checkpointed);
+        self.freeze(working)?;
+        working.parameters_changed = changed;
+        if let Some(Frozen { metaroot: frozen, .. }) = &mut working.frozen {
+            (frozen.mask, frozen.timer_ms) = (metaroot.mask, metaroot.timer_ms);
         }
         Ok(())
     }
@@ -231,7 +227,7 @@ mod tests {
         volume.rollback().unwrap();
         drop(volume);
         let (volume, has_all) = open(&medium, &[kept]);
-        // The rollback's checkpoint is after what the node was told.
+        // The rollback's checkpoint is after what the node was told, and the rollback has dropped it.
         assert_eq!((content(&volume, "a"), has_all), (None, alloc::vec![true]));
         let mut kept = KeptDeltas::default();
         make(&volume, "b", &[7; 5000]);

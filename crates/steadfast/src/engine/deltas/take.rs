@@ -8,6 +8,7 @@ use steadfast_media::Medium;
 use super::kept::{KeptDeltas, Place};
 use crate::engine::Engine;
 use crate::engine::apply::check_recorded;
+use crate::engine::recovery::open::{GENERATION_LIMIT, read_log};
 use crate::error::{Error, Result};
 use crate::format::{Mutation, Superblock};
 use crate::io::retry::Retry;
@@ -16,6 +17,7 @@ use crate::memory::{self, Boxed};
 use crate::options::OpenOptions;
 use crate::platform::Platform;
 use crate::sabotage::{Sabotage, planted};
+use crate::types::Generation;
 
 /// The newest deltas that lead on from the state on the medium.
 struct Taken {
@@ -25,8 +27,8 @@ struct Taken {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Opens a volume for writing, at the state that the newest deltas lead to, which becomes
-    /// durable. Returns for each node whether that state has all that it was told of. From now on
-    /// the volume [gives deltas](Self::delta).
+    /// durable. Returns for each node whether that state has all that it was told of; what a
+    /// rollback has dropped does not count. From now on the volume [gives deltas](Self::delta).
     ///
     /// Deltas that do not lead on from the state on the medium, or whose data is not there, are
     /// left out.
@@ -39,24 +41,39 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let superblock = Superblock::read(&Retry(&medium), &platform)?;
         let options = OpenOptions { read_only: false, ..options };
         let (mut engine, mut found) = Self::read_state(medium, &options, platform, superblock)?;
-        let generation = engine.working.lock().checkpointed.generation;
-        let at = Place { generation, lsn: found.end.lsn };
+        let metaroot = engine.working.get_mut().checkpointed;
+        let at = Place { generation: metaroot.generation, lsn: found.end.lsn };
+        let possible = |kept: &&KeptDeltas| {
+            kept.sealed.generation < GENERATION_LIMIT && !at.is_after(&kept.sealed)
+        };
+        // The next checkpoint is after all of them, whether they count now or not.
+        let newest = nodes.iter().filter(possible).map(|kept| kept.sealed.generation).max();
+        if let Some(Generation(newest)) = newest {
+            engine.working.get_mut().raise_generation(Generation(newest + 1));
+        }
         let mut reached = 0;
         if engine.newer_state.is_none()
             && let Some(taken) = engine.choose(nodes, at, &mut found)?
         {
-            let taken_in = engine.or_stay(&mut engine.working.lock(), |working| {
+            let applied = engine.or_stay(&mut engine.working.lock(), |working| {
                 engine.replay_with(working, &found, taken.mutations)
             });
-            match taken_in {
+            match applied {
                 Ok(()) => reached = taken.sequence,
-                // The volume opens without them. It has failed if the error is an internal one.
-                Err(_) => engine.lifecycle.check_not_failed()?,
+                // They are no work of an owner: the volume opens without them.
+                Err(Error::CorruptLog { .. } | Error::CorruptMetadata { .. }) => {
+                    engine.lifecycle.check_not_failed()?;
+                    found = read_log(&engine.store, &metaroot)?;
+                }
+                Err(error) => return Err(error),
             }
         }
-        match reached {
-            0 => engine.finish_open(found, &options)?,
-            _ => engine.commit_by_checkpoint(&mut engine.commit.lock())?,
+        if reached == 0 {
+            engine.finish_open(found, &options)?;
+        }
+        if newest.is_some() {
+            engine.replay_overlay()?;
+            engine.commit_by_checkpoint(&mut engine.commit.lock())?;
         }
         engine.keeps_deltas = true;
         let working = engine.working.get_mut();
@@ -65,9 +82,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.note_durable(sequence, lsn);
         let has_all = |kept: &KeptDeltas| {
             let changed = !kept.payloads.is_empty();
-            let reached =
-                if changed { kept.sequence <= reached } else { !kept.durable.is_after(&at) };
-            !kept.lacks_changes && (reached || at.is_after(&kept.sealed))
+            let here = if changed { kept.sequence <= reached } else { !kept.durable.is_after(&at) };
+            !kept.lacks_changes && (here || at.is_after(&kept.sealed))
         };
         let has_all = memory::collect(nodes.iter().map(has_all))?;
         Ok((engine, has_all))
@@ -94,7 +110,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             if !mutations.iter().all(recorded) {
                 continue;
             }
-            let there = match data_is_there(&self.store, &mutations, at.generation, &mut None) {
+            // Whatever the birth: data that is written into place has an old one.
+            let there = match data_is_there(&self.store, &mutations, Generation(0), &mut None) {
                 Err(Error::CorruptLog { .. }) => false,
                 there => there?,
             };

@@ -57,7 +57,7 @@ const ENDS: u64 = 16 << 10;
 const LOG_AHEAD: u64 = 128 << 10;
 
 /// No generation of a real volume comes near this.
-const GENERATION_LIMIT: u64 = 1 << 61;
+pub(in crate::engine) const GENERATION_LIMIT: Generation = Generation(1 << 61);
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Opens a volume at its last durable transaction point.
@@ -263,7 +263,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 impl Working {
     /// Advances the working generation so that no block is born after it.
     fn pass_births(&mut self, superblock: &Superblock, birth: Generation) -> Result<()> {
-        if birth.0 >= GENERATION_LIMIT {
+        if birth >= GENERATION_LIMIT {
             let address = superblock.log.start;
             return Err(Error::CorruptLog { address, reason: "extent born in the far future" });
         }

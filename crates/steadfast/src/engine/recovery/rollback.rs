@@ -43,11 +43,20 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if !uncommitted {
             self.finish_checkpoint()?;
         }
-        let nobody_finishes_it = self.checkpoint.lock();
-        self.restore_committed(commit)?;
-        self.incarnation.fetch_add(1, Ordering::AcqRel);
-        drop(nobody_finishes_it);
-        self.drop_deltas(commit)
+        // No other thread finishes it.
+        let checkpoint = self.checkpoint.lock();
+        {
+            let mut working = self.working.lock();
+            self.restore_committed_in(commit, &mut working)?;
+            self.incarnation.fetch_add(1, Ordering::AcqRel);
+            self.freeze_to_drop_deltas(&mut working)?;
+        }
+        drop(checkpoint);
+        if self.keeps_deltas {
+            self.finish_checkpoint()?;
+            self.note_durable(commit.committed);
+        }
+        Ok(())
     }
 
     /// Makes the committed state the working one. The caller holds the inode locks and the commit

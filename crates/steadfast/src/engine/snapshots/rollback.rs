@@ -63,6 +63,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                         error
                     })?;
                     self.incarnation.fetch_add(1, Ordering::AcqRel);
+                    // A later turn of background work finishes it.
+                    let _ = self.freeze_to_drop_deltas(&mut working);
                     return Err(error);
                 }
             }
