@@ -111,11 +111,11 @@ fn unknown_features() {
     let last = fs::metadata(&image).unwrap().len() - CELL;
     // Read-only-compatible feature: reading works, writing does not.
     for offset in [0, last] {
-        edit_superblock(&image, offset, |bytes| bytes[40] = 2);
+        edit_superblock(&image, offset, |bytes| bytes[40] = 8);
     }
     assert_eq!(scratch.ok("cat disk.img /f"), "x");
     let line = failed(&scratch.with_input("put disk.img - /f", b"y"), 3, "put");
-    assert!(line.contains("unknown features 0x2") && line.contains("-o ro"), "{line}");
+    assert!(line.contains("unknown features 0x8") && line.contains("-o ro"), "{line}");
     // Incompatible feature: neither works.
     for offset in [0, last] {
         edit_superblock(&image, offset, |bytes| bytes[48] = 4);
