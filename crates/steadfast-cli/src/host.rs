@@ -62,10 +62,25 @@ fn open_medium_at_once(path: &Path, read_only: bool, way: Way) -> Outcome<HostMe
 /// # Errors
 /// As [`open_medium`] and [`Volume::open`].
 pub fn open_volume(path: &Path, way: Way, options: OpenOptions) -> Outcome<HostVolume> {
+    open_volume_with(path, way, options, |medium, options| {
+        Volume::open(medium, options, HostPlatform::new())
+    })
+}
+
+/// As [`open_volume`], where `open` opens the volume on its medium.
+///
+/// # Errors
+/// As [`open_medium`], and those of `open`.
+pub fn open_volume_with(
+    path: &Path,
+    way: Way,
+    options: OpenOptions,
+    open: impl Fn(HostMedium, OpenOptions) -> Result<HostVolume, Error>,
+) -> Outcome<HostVolume> {
     let medium = open_medium(path, options.read_only, way)?;
     if way == Way::Direct {
         // Direct I/O works in sectors of the storage below, whatever the volume's block size is.
-        return Volume::open(medium, options, HostPlatform::new()).map_err(|error| {
+        return open(medium, options).map_err(|error| {
             let mut failure = Failure::core(error, path.display());
             if matches!(error, Error::BadBlockSize(_)) {
                 failure.advice = "leave -o direct out".into();
@@ -73,9 +88,7 @@ pub fn open_volume(path: &Path, way: Way, options: OpenOptions) -> Outcome<HostV
             failure
         });
     }
-    retry_small_sectors(path, medium, options.read_only, |medium| {
-        Volume::open(medium, options.clone(), HostPlatform::new())
-    })
+    retry_small_sectors(path, medium, options.read_only, |medium| open(medium, options.clone()))
 }
 
 /// Opens a snapshot of the volume in an image or on a block device, read-only.

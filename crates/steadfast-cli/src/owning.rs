@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use steadfast::{OpenOptions, Volume};
+use steadfast::{Error, OpenOptions, Volume};
 use steadfast_cluster::owner::{Event, Term, Watch, Watcher, stand_by};
 use steadfast_cluster::record::{Node, OwnerRecord, VolumeRecord};
 use steadfast_cluster::{Cluster, ClusterAddress, ClusterError};
@@ -35,6 +35,46 @@ pub struct Owned {
     /// This process has opened a medium that does not refuse it later: what the kernel has cached
     /// may be written after the process has ended.
     may_write_on: Cell<bool>,
+}
+
+/// The other nodes, as the next owner meets them.
+pub trait Nodes {
+    /// Where they find this node; `None`: they do not use the volume.
+    fn address(&self) -> Option<String>;
+
+    /// Waits for what up to `survivors` nodes keep, this one included.
+    fn collect(&self, survivors: usize);
+
+    /// Opens the volume, with what was collected.
+    ///
+    /// # Errors
+    /// As [`Volume::open_after`].
+    fn open(
+        &self,
+        medium: HostMedium,
+        options: OpenOptions,
+        platform: HostPlatform,
+    ) -> Result<HostVolume, Error>;
+}
+
+/// No other node uses the volume.
+pub struct NoNodes;
+
+impl Nodes for NoNodes {
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    fn collect(&self, _survivors: usize) {}
+
+    fn open(
+        &self,
+        medium: HostMedium,
+        options: OpenOptions,
+        platform: HostPlatform,
+    ) -> Result<HostVolume, Error> {
+        Volume::open(medium, options, platform)
+    }
 }
 
 /// A node that is about to stand by.
@@ -143,16 +183,11 @@ impl Owned {
         self.term.watch()
     }
 
-    /// Fences earlier owners and opens the volume. Other nodes find it at `serves_at`.
+    /// Fences earlier owners and opens the volume, with what other nodes keep.
     ///
     /// # Errors
     /// A node that cannot be fenced; as [`host::open_volume`].
-    pub fn open(
-        &self,
-        way: Way,
-        options: OpenOptions,
-        serves_at: Option<String>,
-    ) -> Outcome<HostVolume> {
+    pub fn open(&self, way: Way, options: OpenOptions, nodes: &dyn Nodes) -> Outcome<HostVolume> {
         let path = self.medium();
         for node in self.term.unfenced() {
             self.fence(node)?;
@@ -160,18 +195,21 @@ impl Owned {
         let volume = if fences_itself(path) {
             // Opening the medium fences. What is on it is read after that.
             let medium = self.take_medium()?;
-            self.fenced()?;
-            Volume::open(medium, options, HostPlatform::new())
+            self.fenced(nodes)?;
+            nodes
+                .open(medium, options, HostPlatform::new())
                 .map_err(|error| Failure::core(error, path.display()))?
         } else {
-            self.fenced()?;
-            let opened = host::open_volume(path, way, options);
+            self.fenced(nodes)?;
+            let opened = host::open_volume_with(path, way, options, |medium, options| {
+                nodes.open(medium, options, HostPlatform::new())
+            });
             // A medium that another process has open was not opened here.
             let busy = opened.as_ref().is_err_and(|failure| failure.exit == Exit::Busy);
             self.may_write_on.set(!busy);
             opened?
         };
-        self.term.opened(serves_at).map_err(|error| failure(&error, &self.address))?;
+        self.term.opened(nodes.address()).map_err(|error| failure(&error, &self.address))?;
         Ok(volume)
     }
 
@@ -185,8 +223,14 @@ impl Owned {
         Ok(Box::new(medium.map_err(|error| rados::failure(&error, path))?))
     }
 
-    fn fenced(&self) -> Outcome {
-        self.term.fenced().map_err(|error| failure(&error, &self.address))
+    fn fenced(&self, nodes: &dyn Nodes) -> Outcome {
+        let at_address = |error| failure(&error, &self.address);
+        self.term.fenced(nodes.address()).map_err(at_address)?;
+        // An owner that has closed the volume leaves nothing to keep.
+        if !self.term.unfenced().is_empty() {
+            nodes.collect(self.term.survivors().map_err(at_address)?);
+        }
+        Ok(())
     }
 
     fn fence(&self, node: &Node) -> Outcome {

@@ -29,7 +29,7 @@ use crate::mount_options::MountSettings;
 use crate::observe::server::{Server, SocketFile};
 use crate::observe::{Identity, exposition};
 use crate::open_failure;
-use crate::owning::Owned;
+use crate::owning::{NoNodes, Owned};
 use crate::report::uuid_text;
 use crate::schedule::{Keeper, Snapshots};
 use crate::{host, mounts, size};
@@ -153,7 +153,7 @@ fn prepare(
     let metrics = settings.metrics.as_ref().map(Server::bind).transpose()?;
     let warn = |line: &str| ready.warn(line);
     let open = |options| match (owned, &settings.snapshot) {
-        (Some(owned), _) => owned.open(settings.way, options, None),
+        (Some(owned), _) => owned.open(settings.way, options, &NoNodes),
         (None, Some(name)) => host::open_snapshot(image, settings.way, options, name),
         (None, None) => host::open_volume(image, settings.way, options),
     };

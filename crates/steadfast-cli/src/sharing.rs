@@ -5,29 +5,32 @@
 //! volume when this node becomes the owner. Order at the end: the mount ends, then the sessions of
 //! the other nodes. Then the last transaction point is made, and the term is released.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use steadfast::volume::KeptDeltas;
+use steadfast::{Error, OpenOptions, Volume};
 use steadfast_cluster::ClusterError;
 use steadfast_cluster::duplex::{self, Duplex, Listener};
 use steadfast_cluster::owner::Watch;
 use steadfast_cluster::record::OwnerRecord;
 use steadfast_fuse::UnmountHandle;
 use steadfast_fuse::cluster::{
-    Authority, Door, Hub, Link, Ownership, SharedMount, Standing, Target,
+    Authority, Collector, Door, Hub, Link, Ownership, SharedMount, Standing, Target,
 };
-use steadfast_host::BackgroundThread;
+use steadfast_host::{BackgroundThread, HostPlatform};
 
 use crate::daemon::Ready;
 use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::logger::{Priority, message};
-use crate::medium::HostVolume;
+use crate::medium::{HostMedium, HostVolume};
 use crate::mount_options::MountSettings;
 use crate::observe::server::{Server, SocketFile};
-use crate::owning::{Claim, Owned, seen_text};
+use crate::owning::{Claim, Nodes, Owned, seen_text};
 use crate::schedule::Keeper;
 use crate::serve;
 
@@ -225,9 +228,16 @@ impl Shared {
     ) -> Outcome<impl FnOnce(Owned) -> Reign + use<>> {
         let image = owned.medium();
         let at = self.listener.address().to_string();
+        let (epoch, ownership) = (owned.epoch(), &mounted.ownership);
+        let nodes = Arc::new(Others::new(epoch, at.clone()));
+        ownership.bring_to(&nodes.collector);
+        let (greets, listener) = (Arc::clone(&nodes), Arc::clone(&self.listener));
+        let accepts =
+            Builder::new().name("accept".into()).spawn(move || accept(&listener, &greets));
+        accepts.map_err(|error| Failure::host(&error, "start a thread for", image))?;
         let metrics = self.settings.metrics.as_ref().map(Server::bind).transpose()?;
         let warn = |_: &str| {};
-        let open = |options| owned.open(self.settings.way, options, Some(at.clone()));
+        let open = |options| owned.open(self.settings.way, options, &*nodes);
         let volume = Arc::new(serve::open_with(image, &self.settings, &warn, open)?);
         let (mask, timer_ms) = self.settings.parameters(&volume, image)?;
         volume
@@ -236,13 +246,11 @@ impl Shared {
         let background = serve::start_background(&volume);
         let standing = owned.standing();
         let authority: Authority = Arc::new(move || standing_of(&standing));
-        let (epoch, ownership) = (owned.epoch(), &mounted.ownership);
-        let owning = ownership.own(Arc::clone(&volume), epoch, authority);
+        let term = (epoch, nodes.brought());
+        let owning = ownership.own(Arc::clone(&volume), term, authority);
         let (hub, counters) =
             owning.map_err(|error| Failure::host(&error, "start threads for", image))?;
-        let (door, listener) = (hub.door(), Arc::clone(&self.listener));
-        let accepts = Builder::new().name("accept".into()).spawn(move || accept(&listener, &door));
-        accepts.map_err(|error| Failure::host(&error, "start a thread for", image))?;
+        let _ = nodes.door.set(hub.door());
         owned.watch(mounted.unmount.clone());
         let line = format_args!("this node owns {} in epoch {epoch}, at {at}", image.display());
         message(Priority::Info, line);
@@ -261,15 +269,81 @@ fn standing_of(watch: &Watch) -> Standing {
     }
 }
 
-/// The owner that serves, if there is one.
+/// The owner, if it serves or takes what the other nodes keep.
 fn target(record: &OwnerRecord) -> Option<Target> {
-    let address = record.address.clone().filter(|_| record.serves && record.node.is_some())?;
-    Some(Target { epoch: record.epoch, address })
+    let address = record.address.clone().filter(|_| record.node.is_some())?;
+    Some(Target { epoch: record.epoch, address, collects: !record.serves })
+}
+
+/// The other nodes: first they bring what they keep, then they are served.
+struct Others {
+    at: String,
+    collector: Collector,
+    /// What was collected: of each node its number, its deltas, and whether the volume has all of
+    /// them.
+    collected: Mutex<Vec<(u64, KeptDeltas, bool)>>,
+    door: OnceLock<Door>,
+}
+
+impl Others {
+    fn new(epoch: u64, at: String) -> Others {
+        let collector = Collector::new(epoch);
+        Others { at, collector, collected: Mutex::default(), door: OnceLock::new() }
+    }
+
+    fn collected(&self) -> MutexGuard<'_, Vec<(u64, KeptDeltas, bool)>> {
+        self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of each node that has brought something: whether the volume has all of it.
+    fn brought(&self) -> HashMap<u64, bool> {
+        let collected = std::mem::take(&mut *self.collected());
+        collected.into_iter().map(|(node, _, has_all)| (node, has_all)).collect()
+    }
+
+    fn serve(&self, link: Link) -> std::io::Result<()> {
+        match self.door.get() {
+            Some(door) => door.serve(link),
+            None => self.collector.serve(link),
+        }
+    }
+}
+
+impl Nodes for Others {
+    fn address(&self) -> Option<String> {
+        Some(self.at.clone())
+    }
+
+    fn collect(&self, survivors: usize) {
+        let brought = self.collector.collect(survivors);
+        *self.collected() = brought.into_iter().map(|(node, kept)| (node, kept, false)).collect();
+    }
+
+    fn open(
+        &self,
+        medium: HostMedium,
+        options: OpenOptions,
+        platform: HostPlatform,
+    ) -> Result<HostVolume, Error> {
+        let mut collected = self.collected();
+        let kept: Vec<_> = collected.iter().map(|(_, kept, _)| kept.clone()).collect();
+        let (volume, has_all) = Volume::open_after(medium, options, platform, &kept)?;
+        for ((.., has), now) in collected.iter_mut().zip(has_all) {
+            *has = now;
+        }
+        let with_all = collected.iter().filter(|(.., has_all)| *has_all).count();
+        if !collected.is_empty() {
+            let all = collected.len();
+            let line = format_args!("the volume has all that {with_all} of {all} nodes were told");
+            message(Priority::Info, line);
+        }
+        Ok(volume)
+    }
 }
 
 /// Greets the other nodes, each in a thread of its own, until this process ends. Their sessions then
 /// serve them.
-fn accept(listener: &Listener, door: &Door) {
+fn accept(listener: &Listener, others: &Arc<Others>) {
     let present = Arc::new(());
     loop {
         let incoming = match listener.accept() {
@@ -280,14 +354,14 @@ fn accept(listener: &Listener, door: &Door) {
                 continue;
             }
         };
-        let (from, door, counted) = (incoming.from(), door.clone(), Arc::clone(&present));
+        let (from, others, counted) = (incoming.from(), Arc::clone(others), Arc::clone(&present));
         if Arc::strong_count(&counted) > CONNECTIONS_MAX {
             // Dropped: the node tries again.
             continue;
         }
         let serve = move || {
             let _counted = counted;
-            let served = incoming.greet().and_then(|duplex| door.serve(link(duplex)));
+            let served = incoming.greet().and_then(|duplex| others.serve(link(duplex)));
             if let Err(error) = served {
                 let error = text_os(&error);
                 message(Priority::Warning, format_args!("a connection from {from}: {error}"));

@@ -265,12 +265,26 @@ impl Term {
     }
 
     /// The earlier owners are fenced. Only now may this node read the volume: fencing may have
-    /// taken so long that it is no longer the owner.
+    /// taken so long that it is no longer the owner. At `address` it takes what the other nodes
+    /// keep.
     ///
     /// # Errors
     /// `Deposed`; the beat does not reach etcd.
-    pub fn fenced(&self) -> Result<(), ClusterError> {
-        self.change(Arc::new(|record| record.unfenced.clear()))
+    pub fn fenced(&self, address: Option<String>) -> Result<(), ClusterError> {
+        self.change(Arc::new(move |record| {
+            record.unfenced.clear();
+            record.address = address.clone();
+        }))
+    }
+
+    /// How many processes take part beside those that had to be fenced, this one included. A node
+    /// that has died counts for up to ten seconds.
+    ///
+    /// # Errors
+    /// etcd does not answer.
+    pub fn survivors(&self) -> Result<usize, ClusterError> {
+        let nodes = self.shared.cluster.status()?.nodes;
+        Ok(nodes.iter().filter(|node| !self.unfenced.contains(node)).count())
     }
 
     /// The volume is open: this node serves it from now on, to other nodes at `address`.

@@ -73,7 +73,8 @@ pub struct OwnerRecord {
     /// The owner has opened the volume.
     #[serde(default)]
     pub serves: bool,
-    /// Where the owner of a shared volume serves the other nodes.
+    /// Where the owner of a shared volume serves the other nodes, or takes what they keep before it
+    /// serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// Changes with each beat.

@@ -238,12 +238,13 @@ impl Channel {
         connection
     }
 
-    /// The session is lost, or there was none: answers what was sent and is not repeated.
-    pub(super) fn lose_session(&self) {
+    /// The session is lost, or there was none: answers what was sent and is not repeated. `has_all`:
+    /// the volume has all that this node was told of.
+    pub(super) fn lose_session(&self, has_all: bool) {
         let mut done = Vec::new();
         {
             let mut state = self.state();
-            state.unsynced.owner_changed();
+            state.unsynced.owner_changed(has_all);
             state.lost += 1;
             let next = state.number + 1;
             state.spares.lose(next);

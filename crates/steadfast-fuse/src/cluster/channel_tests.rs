@@ -2,6 +2,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use zerocopy::IntoBytes;
 
+use super::super::deltas::Changes;
 use super::super::frame::{Progress, Told};
 use super::*;
 use crate::abi::input::InHeader;
@@ -65,7 +66,15 @@ fn connect(channel: &Channel) -> Sent {
 fn answer(channel: &Channel, number: u64, accepted: u64) {
     let progress = Progress { accepted, durable: 0 };
     let (told, bytes) = (Told::Answer, b"done".to_vec());
-    let answer = AnswerFrame { told, number, error: 0, progress, bytes, directory: None };
+    let answer = AnswerFrame {
+        told,
+        number,
+        error: 0,
+        progress,
+        bytes,
+        directory: None,
+        changes: Changes::Same,
+    };
     channel.receive(answer, channel.lost(), |_, _, _| {});
 }
 
@@ -134,7 +143,7 @@ fn after_a_takeover_only_what_changes_nothing_is_repeated() {
     channel.close(None);
     // Not sent, so nothing is known to have happened.
     let (_, waits) = ask(&channel, 20, opcode::MKDIR, 7);
-    channel.lose_session();
+    channel.lose_session(false);
     for ((opcode, expected), answers) in kinds.iter().zip(&asked) {
         assert_eq!(answers.try_recv().ok(), *expected, "{opcode}");
     }
@@ -152,7 +161,7 @@ fn no_fsync_that_waits_for_an_owner_confirms_what_is_lost() {
     channel.close(None);
     let (asked, waits) = ask(&channel, 4, opcode::FSYNCDIR, 1);
     assert_eq!(asked, Ok(()));
-    channel.lose_session();
+    channel.lose_session(false);
     assert_eq!(waits.try_recv(), Ok(Err(Errno(libc::ESTALE))));
     assert_eq!(ask(&channel, 6, opcode::FSYNCDIR, 1).0, Ok(()), "told once");
 }
@@ -178,11 +187,18 @@ fn an_answer_of_an_earlier_session_is_none() {
     connect(&channel);
     let (_, looked) = ask(&channel, 10, opcode::GETATTR, 1);
     let (before, bytes) = (channel.lost(), b"old".to_vec());
-    channel.lose_session();
+    channel.lose_session(false);
     connect(&channel);
     let progress = Progress { accepted: 9, durable: 9 };
-    let late =
-        AnswerFrame { told: Told::Answer, number: 1, error: 0, progress, bytes, directory: None };
+    let late = AnswerFrame {
+        told: Told::Answer,
+        number: 1,
+        error: 0,
+        progress,
+        bytes,
+        directory: None,
+        changes: Changes::Same,
+    };
     channel.receive(late, before, |_, _, _| {});
     assert!(looked.try_recv().is_err(), "the present owner answers it");
     answer(&channel, 1, 0);

@@ -10,12 +10,15 @@ use std::sync::{Arc, Mutex};
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use super::deltas::{Changes, KEPT_MAX};
 use crate::abi::output::AttrOut;
 use crate::buffer::DATA_MAX;
 use crate::filesystem::recall::{Recalled, RecalledNode};
 
 /// Longest body of a frame: the data of a WRITE or READ, and what stands before it.
 const BODY_MAX: usize = DATA_MAX + 4096;
+/// Longest delta, with the numbers before it.
+const DELTA_MAX: usize = KEPT_MAX + 4096;
 /// Most numbers in one frame.
 pub(super) const NUMBERS_MAX: usize = 4096;
 
@@ -70,7 +73,7 @@ pub(super) enum Told {
     RecallPages = 4,
 }
 
-/// The start of an answer. The data follows, and then the directory's attributes.
+/// The start of an answer. The data follows, then the directory's attributes, then the changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct AnswerHead {
@@ -83,6 +86,10 @@ struct AnswerHead {
     told: u32,
     /// Length of the directory's attributes: 0, or that of [`AttrOut`].
     directory: u32,
+    /// Kind of the [`Changes`].
+    changes: u32,
+    /// Their length.
+    changes_length: u32,
 }
 
 /// How far the volume was when an answer was made, see
@@ -105,14 +112,16 @@ pub(super) struct AnswerFrame {
     /// The attributes of the directory in which the request has changed a name, for as long as they
     /// are delegated to the peer.
     pub(super) directory: Option<AttrOut>,
+    /// What has changed since the last answer.
+    pub(super) changes: Changes,
 }
 
 fn garbled() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the other node sends what makes no sense")
 }
 
-fn body(reader: &mut dyn Read, length: u32) -> io::Result<Vec<u8>> {
-    let length = usize::try_from(length).ok().filter(|length| *length <= BODY_MAX);
+fn body(reader: &mut dyn Read, length: u32, longest: usize) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(length).ok().filter(|length| *length <= longest);
     let mut bytes = vec![0; length.ok_or_else(garbled)?];
     reader.read_exact(&mut bytes)?;
     Ok(bytes)
@@ -149,12 +158,18 @@ impl RequestFrame {
         }
         let mut numbers = vec![0_u64; count];
         reader.read_exact(numbers.as_mut_bytes())?;
-        Ok(RequestFrame { kind, number: head.number, numbers, bytes: body(reader, head.length)? })
+        Ok(RequestFrame {
+            kind,
+            number: head.number,
+            numbers,
+            bytes: body(reader, head.length, BODY_MAX)?,
+        })
     }
 }
 
 impl AnswerFrame {
     pub(super) fn write(&self, writer: &mut dyn Write) -> io::Result<()> {
+        let (changes, delta) = self.changes.encode();
         let head = AnswerHead {
             length: self.bytes.len() as u32,
             error: self.error,
@@ -163,9 +178,11 @@ impl AnswerFrame {
             durable: self.progress.durable,
             told: self.told as u32,
             directory: self.directory.map_or(0, |_| size_of::<AttrOut>() as u32),
+            changes,
+            changes_length: delta.len() as u32,
         };
         let directory = self.directory.as_ref().map_or(&[][..], |attributes| attributes.as_bytes());
-        writer.write_all(&[head.as_bytes(), &self.bytes, directory].concat())
+        writer.write_all(&[head.as_bytes(), &self.bytes, directory, &delta].concat())
     }
 
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<AnswerFrame> {
@@ -175,13 +192,16 @@ impl AnswerFrame {
             .into_iter()
             .find(|told| *told as u32 == head.told)
             .ok_or_else(garbled)?;
-        let bytes = body(reader, head.length)?;
+        let bytes = body(reader, head.length, BODY_MAX)?;
         let directory = match head.directory as usize {
             0 => None,
             length if length == size_of::<AttrOut>() => Some(structure(reader)?),
             _ => return Err(garbled()),
         };
-        Ok(AnswerFrame { told, number: head.number, error: head.error, progress, bytes, directory })
+        let changes =
+            Changes::decode(head.changes, &body(reader, head.changes_length, DELTA_MAX)?)?;
+        let AnswerHead { number, error, .. } = head;
+        Ok(AnswerFrame { told, number, error, progress, bytes, directory, changes })
     }
 
     /// The recall of what the kernel keeps of nodes.
@@ -197,6 +217,7 @@ impl AnswerFrame {
             progress: Progress::default(),
             bytes: nodes.as_bytes().to_vec(),
             directory: None,
+            changes: Changes::Same,
         }
     }
 
@@ -230,6 +251,7 @@ mod tests {
                 progress,
                 bytes: b"data".to_vec(),
                 directory,
+                changes: Changes::Untold,
             };
             let mut bytes = Vec::new();
             answer.write(&mut bytes).unwrap();

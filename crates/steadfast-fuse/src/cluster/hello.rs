@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 const MAGIC: [u8; 8] = *b"SFPEER\r\n";
 /// Version of the frames. Nodes of different versions do not work together.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 /// Shows the byte order.
 const ORDER: u32 = 0x0102_0304;
 const NAME_MAX: usize = 64;
@@ -21,9 +21,22 @@ struct HelloWire {
     epoch: u64,
     session: u64,
     flags: u64,
+    brought: u64,
     minor: u32,
-    resumes: u32,
+    purpose: u32,
     name: [u8; NAME_MAX],
+}
+
+/// Why a peer connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Purpose {
+    /// A new session.
+    Begin = 0,
+    /// The session existed on an earlier connection.
+    Resume = 1,
+    /// No session: it brings what it keeps of an earlier owner.
+    Bring = 2,
 }
 
 /// What a peer says first.
@@ -33,8 +46,9 @@ pub(super) struct Hello {
     pub(super) epoch: u64,
     /// Distinguishes this session from others of the same node.
     pub(super) session: u64,
-    /// The session existed on an earlier connection.
-    pub(super) resumes: bool,
+    pub(super) purpose: Purpose,
+    /// Distinguishes what this node keeps of an earlier owner.
+    pub(super) brought: u64,
     /// Version and features of the peer's kernel.
     pub(super) minor: u32,
     pub(super) flags: u64,
@@ -54,6 +68,8 @@ pub(super) enum Welcome {
     OtherVersion = 3,
     /// Not the owner in that term.
     OtherTerm = 4,
+    /// As `Served`, and the volume has all that the node was told of before.
+    ServedWithAll = 5,
 }
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -81,7 +97,8 @@ impl Hello {
             session: self.session,
             flags: self.flags,
             minor: self.minor,
-            resumes: u32::from(self.resumes),
+            brought: self.brought,
+            purpose: self.purpose as u32,
             name,
         };
         writer.write_all(wire.as_bytes())
@@ -97,11 +114,14 @@ impl Hello {
         if wire.version != VERSION || wire.order != ORDER {
             return Ok(None);
         }
+        let known = [Purpose::Begin, Purpose::Resume, Purpose::Bring];
+        let purpose = known.into_iter().find(|purpose| *purpose as u32 == wire.purpose);
         let name = wire.name.split(|byte| *byte == 0).next().unwrap_or_default();
         Ok(Some(Hello {
             epoch: wire.epoch,
             session: wire.session,
-            resumes: wire.resumes != 0,
+            purpose: purpose.ok_or_else(|| refused("not a node of a cluster"))?,
+            brought: wire.brought,
             minor: wire.minor,
             flags: wire.flags,
             name: String::from_utf8_lossy(name).escape_debug().to_string(),
@@ -121,7 +141,13 @@ impl Welcome {
         if wire.magic != MAGIC {
             return Err(refused("not the owner of a volume"));
         }
-        let known = [Welcome::Served, Welcome::Gone, Welcome::OtherVersion, Welcome::OtherTerm];
+        let known = [
+            Welcome::Served,
+            Welcome::Gone,
+            Welcome::OtherVersion,
+            Welcome::OtherTerm,
+            Welcome::ServedWithAll,
+        ];
         let found = known.into_iter().find(|verdict| *verdict as u32 == wire.verdict);
         match found.filter(|_| wire.version == VERSION) {
             Some(verdict) => Ok(verdict),
@@ -139,7 +165,8 @@ mod tests {
         let hello = Hello {
             epoch: 3,
             session: 9,
-            resumes: true,
+            purpose: Purpose::Resume,
+            brought: 8,
             minor: 44,
             flags: 1 << 40,
             name: "node-a".into(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use super::hello::{Hello, Welcome};
+use super::hello::{Hello, Purpose, Welcome};
 use super::link::{Authority, Link};
 use super::session::{Guest, PeerSession};
 use crate::init::Agreement;
@@ -28,6 +28,8 @@ struct Sessions {
 
 struct HubState {
     epoch: u64,
+    /// What nodes brought of the owner before: whether the volume has all of it.
+    brought: HashMap<u64, bool>,
     authority: Authority,
     make: Make,
     sessions: Mutex<Sessions>,
@@ -45,9 +47,14 @@ pub struct Hub {
 pub struct Door(Arc<HubState>);
 
 impl Hub {
-    pub(super) fn start(epoch: u64, authority: Authority, make: Make) -> io::Result<Hub> {
+    pub(super) fn start(
+        (epoch, brought): (u64, HashMap<u64, bool>),
+        authority: Authority,
+        make: Make,
+    ) -> io::Result<Hub> {
         let sessions = Mutex::new(Sessions { by_id: HashMap::new(), over: false });
-        let shared = Arc::new(HubState { epoch, authority, make, sessions, wake: Condvar::new() });
+        let wake = Condvar::new();
+        let shared = Arc::new(HubState { epoch, brought, authority, make, sessions, wake });
         let reaps = Arc::clone(&shared);
         let reaper = Builder::new().name("peers".into()).spawn(move || reaps.reap())?;
         Ok(Hub { shared, reaper: Some(reaper) })
@@ -93,7 +100,11 @@ impl Door {
             Ok(session) => session,
             Err(verdict) => return verdict.write(&mut *link.writer),
         };
-        Welcome::Served.write(&mut *link.writer)?;
+        let welcome = match self.0.brought.get(&hello.brought) {
+            Some(true) => Welcome::ServedWithAll,
+            _ => Welcome::Served,
+        };
+        welcome.write(&mut *link.writer)?;
         session.connect(link);
         Ok(())
     }
@@ -109,7 +120,7 @@ impl HubState {
         if let Some(session) = sessions.by_id.get(&hello.session) {
             return Ok(Arc::clone(session));
         }
-        if hello.resumes || sessions.by_id.len() >= SESSIONS_MAX {
+        if hello.purpose != Purpose::Begin || sessions.by_id.len() >= SESSIONS_MAX {
             return Err(Welcome::Gone);
         }
         let guest = (self.make)(Agreement::of_peer(hello.minor, hello.flags));

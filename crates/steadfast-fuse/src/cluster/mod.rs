@@ -15,6 +15,7 @@
 //!
 //! [`SharedMount`] is the mount of a node, whatever its role. [`switch`] has the role. [`channel`]
 //! keeps what the owner has not answered, and [`unsynced`] what it may not have made durable.
+//! [`deltas`] is what a node keeps for the next owner, which [`collector`] collects.
 //! [`closes`] answers most closes without the owner, and [`spares`] some questions for attributes.
 //! [`hub`], [`session`], [`executors`] and [`sent_recalls`] are the owner's side; [`hello`] and
 //! [`frame`] are on the wire.
@@ -23,6 +24,8 @@
 
 mod channel;
 mod closes;
+mod collector;
+mod deltas;
 mod executors;
 mod frame;
 mod hello;
@@ -38,6 +41,7 @@ mod spares;
 mod switch;
 mod unsynced;
 
+pub use collector::Collector;
 pub use hub::{Door, Hub};
 pub use link::{Authority, Link, Standing};
 pub use mount::{Ownership, SharedMount, Target};

@@ -1,5 +1,6 @@
 //! [`SharedMount`]: the mount of one node.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,8 +12,10 @@ use std::time::{Duration, Instant};
 use steadfast::{Platform, Volume};
 use steadfast_media::Medium;
 
+use super::collector::Collector;
+use super::deltas::{Changes, KeptChanges};
 use super::frame::{AnswerFrame, Progress, Told};
-use super::hello::{Hello, Welcome};
+use super::hello::{Hello, Purpose, Welcome};
 use super::hub::Hub;
 use super::keeper::Keeper;
 use super::link::{Authority, Link, Standing};
@@ -48,6 +51,8 @@ pub struct Target {
     pub epoch: u64,
     /// Where it listens.
     pub address: String,
+    /// It has not opened the volume yet: it collects what the other nodes keep.
+    pub collects: bool,
 }
 
 /// Connects to an owner.
@@ -71,6 +76,10 @@ struct MountState {
     listeners: Option<Arc<Listeners>>,
     wish: Mutex<Wish>,
     wake: Condvar,
+    /// What this node keeps for the next owner.
+    kept: Mutex<KeptChanges>,
+    /// Distinguishes what it keeps from what others do.
+    id: u64,
     /// Of the owner; none yet. Run when the mount ends.
     attendants: Mutex<Option<Attendants>>,
 }
@@ -149,6 +158,8 @@ impl SharedMount {
             listeners,
             wish: Mutex::default(),
             wake: Condvar::new(),
+            kept: Mutex::default(),
+            id: pull::random(),
             attendants: Mutex::default(),
         });
         let (confirm, recalls) = mpsc::channel();
@@ -217,7 +228,13 @@ impl Ownership {
         self.0.set_target(target, false);
     }
 
+    /// Brings what this node keeps to the collector of its own process.
+    pub fn bring_to(&self, collector: &Collector) {
+        collector.take(self.0.id, self.0.kept().clone());
+    }
+
     /// This node owns the volume from now on, in this term. Connections of peers go to the hub.
+    /// `brought` tells of each node that brought something whether the volume has all of it.
     /// Returns the counters of all kernels' requests, too.
     ///
     /// # Errors
@@ -225,7 +242,7 @@ impl Ownership {
     pub fn own<M: Medium + 'static, P: Platform + Clone + 'static>(
         &self,
         volume: Arc<Volume<M, P>>,
-        epoch: u64,
+        (epoch, brought): (u64, HashMap<u64, bool>),
         authority: Authority,
     ) -> io::Result<(Hub, Arc<Metrics>)> {
         let shared = &self.0;
@@ -267,8 +284,9 @@ impl Ownership {
         };
         let filesystem = make(Some(shared.device.clone()), shared.agreement);
         filesystem.reached_by(Arc::new(OwnerKernel(Arc::downgrade(&shared.switch))));
+        let has_all = brought.get(&shared.id) == Some(&true);
         let hub = Hub::start(
-            epoch,
+            (epoch, brought),
             Arc::clone(&authority),
             Box::new(move |agreement| make(None, agreement)),
         )?;
@@ -294,7 +312,7 @@ impl Ownership {
             let _ = jobs.send(Job::Stop);
             let _ = control.join();
         }));
-        shared.switch.own(filesystem, authority);
+        shared.switch.own(filesystem, authority, has_all);
         Ok((hub, metrics))
     }
 
@@ -364,6 +382,19 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
         Progress { accepted, durable }
     }
 
+    fn changes(&self, seen: u64) -> Changes {
+        match self.volume.delta(seen) {
+            Ok(Some(delta)) if delta.sequence == seen => Changes::Same,
+            Ok(Some(delta)) => Changes::New(delta),
+            Ok(None) | Err(_) => Changes::Untold,
+        }
+    }
+
+    fn set_point(&self) {
+        // Without one the peer keeps more, up to a bound of its own.
+        let _ = self.volume.transact();
+    }
+
     fn now(&self, node: RecalledNode) -> RecalledNode {
         match node.generation {
             0 => node,
@@ -375,6 +406,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
 impl MountState {
     fn wish(&self) -> MutexGuard<'_, Wish> {
         self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, KeptChanges> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn attendants(&self) -> MutexGuard<'_, Option<Attendants>> {
@@ -405,6 +440,8 @@ impl MountState {
         // The session, and the owner that it is with.
         let mut session: Option<(Target, u64)> = None;
         let mut told = String::new();
+        // The term to whose owner it has brought what it keeps.
+        let mut brought = None;
         loop {
             let target = {
                 let mut wish = self.wish();
@@ -421,23 +458,35 @@ impl MountState {
             let known = session.as_ref().filter(|(with, _)| with.epoch == target.epoch);
             let (id, resumes) =
                 known.map_or_else(|| (pull::random(), false), |(_, id)| (*id, true));
-            if !resumes {
-                self.switch.channel.lose_session();
-                self.switch.closes.lose();
-                self.switch.keeper.pages.lose();
-                self.switch.keeper.recall_all();
-                session = None;
-            }
             let hello = Hello {
                 epoch: target.epoch,
                 session: id,
-                resumes,
+                purpose: match (target.collects, resumes) {
+                    (true, _) => Purpose::Bring,
+                    (false, true) => Purpose::Resume,
+                    (false, false) => Purpose::Begin,
+                },
+                brought: self.id,
                 minor: self.agreement.minor,
                 flags: self.agreement.flags(),
                 name: node.to_owned(),
             };
+            if target.collects {
+                if brought != Some(target.epoch) && self.bring(&dial, &hello, &target).is_ok() {
+                    brought = Some(target.epoch);
+                }
+                let wish = self.wish();
+                if !wish.over && wish.target.as_ref() == Some(&target) {
+                    drop(self.wake.wait_timeout(wish, PAUSE));
+                }
+                continue;
+            }
+            if !resumes {
+                // What the kernel keeps is of an earlier term. What was sent waits for the welcome.
+                self.switch.forget_kept();
+            }
             match dial(&target).and_then(|link| self.serve(link, &hello, &target, confirm)) {
-                Ok(Welcome::Served) => {
+                Ok(Welcome::Served | Welcome::ServedWithAll) => {
                     session = Some((target, id));
                     told.clear();
                 }
@@ -471,6 +520,21 @@ impl MountState {
         }
     }
 
+    /// Gives the next owner what this node keeps.
+    fn bring(&self, dial: &Dial, hello: &Hello, target: &Target) -> io::Result<()> {
+        let Link { mut reader, mut writer, close } = dial(target)?;
+        let kept = self.kept().encode();
+        let welcome = hello
+            .write(&mut *writer)
+            .and_then(|()| writer.write_all(&kept))
+            .and_then(|()| Welcome::read(&mut *reader));
+        close();
+        match welcome? {
+            Welcome::Served => Ok(()),
+            _ => Err(io::Error::other("the next owner takes nothing")),
+        }
+    }
+
     /// Greets the owner, and receives answers until the connection breaks.
     ///
     /// # Errors
@@ -491,10 +555,16 @@ impl MountState {
             wish.close = Some(Arc::clone(&close));
         }
         hello.write(&mut *writer)?;
-        let welcome = Welcome::read(&mut *reader)?;
+        let mut welcome = Welcome::read(&mut *reader)?;
+        let has_all = welcome == Welcome::ServedWithAll;
+        if has_all {
+            welcome = Welcome::Served;
+        }
         if welcome == Welcome::Served {
-            if !hello.resumes {
+            if hello.purpose == Purpose::Begin {
                 log_info!("the owner at {} serves this node", target.address);
+                self.switch.channel.lose_session(has_all);
+                *self.kept() = KeptChanges::of_term(target.epoch);
             }
             let Switch { channel, keeper, closes, .. } = &*self.switch;
             let connection = channel.connect(writer, Arc::clone(&close));
@@ -508,7 +578,11 @@ impl MountState {
                     }
                 }
             };
-            while let Ok(answer) = AnswerFrame::read(&mut *reader) {
+            while let Ok(mut answer) = AnswerFrame::read(&mut *reader) {
+                // Before the kernel has the answer.
+                if self.kept().note(std::mem::take(&mut answer.changes)).is_err() {
+                    break;
+                }
                 match answer.told {
                     Told::Answer => {
                         let is_recalling = |request: &Request<'_>| {

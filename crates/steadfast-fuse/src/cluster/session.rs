@@ -8,13 +8,15 @@
 //! Invariant: nothing is answered while this node does not know that it is the owner.
 
 use std::collections::{HashMap, HashSet};
+use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::deltas::Changes;
 use super::executors::{Executors, Incoming, Source};
-use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told, Writer};
+use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told};
 use super::link::{Authority, Link, wait_until_sure};
 use super::sent_recalls::SentRecalls;
 use crate::abi::output::AttrOut;
@@ -35,6 +37,8 @@ const THREADS: usize = 5;
 /// Threads for requests that a recall of pages may wait for. These requests wait for no such
 /// recall, unless too many files have pages.
 const PAGE_THREADS: usize = 2;
+/// Bytes of deltas that a peer keeps. Beyond them the owner sets a transaction point.
+const KEPT_BY_PEER: usize = 1 << 20;
 /// Requests about pages that may wait for a thread. Beyond them the connection is not read.
 const PAGE_QUEUE: usize = 64;
 /// Most requests of a peer that are not answered, or whose answers it has not confirmed.
@@ -59,6 +63,12 @@ pub(super) trait Guest: Service {
     /// How far the volume is.
     fn progress(&self) -> Progress;
 
+    /// What has changed since batch `seen`, for the peer to keep.
+    fn changes(&self, seen: u64) -> Changes;
+
+    /// Makes everything durable, so that peers need not keep it.
+    fn set_point(&self);
+
     /// A node to be recalled, with the size of now.
     fn now(&self, node: RecalledNode) -> RecalledNode;
 }
@@ -67,14 +77,47 @@ enum RequestState {
     /// Not answered yet.
     Running,
     /// The peer may not have this answer.
-    Answered(AnswerFrame),
+    Answered(Box<AnswerFrame>),
+}
+
+/// The way to a peer. A frame is written whole under its lock.
+struct Sending {
+    writer: Box<dyn Write + Send>,
+    /// The batch of the last delta, as the peer has it. 0: the next one is a whole one.
+    seen: u64,
+    /// Bytes that the peer keeps, and the durable batch since when.
+    kept: (u64, usize),
+}
+
+impl Sending {
+    /// What has changed since the last answer. If the peer keeps much, a transaction point comes
+    /// first.
+    fn changes(&mut self, guest: &dyn Guest) -> Changes {
+        if self.kept.1 > KEPT_BY_PEER {
+            guest.set_point();
+        }
+        let changes = guest.changes(self.seen);
+        match &changes {
+            Changes::Same => {}
+            // Later changes alone would not lead on from what the peer has.
+            Changes::Untold => (self.seen, self.kept) = (0, (0, 0)),
+            Changes::New(delta) => {
+                self.seen = delta.sequence;
+                if self.kept.0 != delta.durable_sequence {
+                    self.kept = (delta.durable_sequence, 0);
+                }
+                self.kept.1 += delta.payload.len();
+            }
+        }
+        changes
+    }
 }
 
 #[derive(Clone)]
 struct PeerConnection {
     /// Tells connections apart.
     number: u64,
-    writer: Writer,
+    sending: Arc<Mutex<Sending>>,
     close: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -162,7 +205,7 @@ impl PeerSession {
         let sends = Arc::downgrade(self);
         let run = move || {
             while let (Ok((over, frame)), Some(session)) = (recalls.recv(), sends.upgrade()) {
-                session.send_over(Some(over), &frame);
+                session.send_over(Some(over), frame);
             }
         };
         start("peer-recalls".into(), Box::new(run))
@@ -180,7 +223,11 @@ impl PeerSession {
         let number = inner.connections;
         inner.told = Progress::default();
         inner.recalls.give_up_all();
-        let connection = PeerConnection { number, writer: Arc::new(Mutex::new(writer)), close };
+        let connection = PeerConnection {
+            number,
+            sending: Arc::new(Mutex::new(Sending { writer, seen: 0, kept: (0, 0) })),
+            close,
+        };
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
         }
@@ -248,7 +295,7 @@ impl PeerSession {
                     // The answer comes over the present connection.
                     Some(RequestState::Running) => return Incoming::Done,
                     Some(RequestState::Answered(answer)) => {
-                        let answer = answer.clone();
+                        let answer = AnswerFrame::clone(answer);
                         self.give(inner, answer, opcode_of(&frame));
                         return Incoming::Done;
                     }
@@ -314,12 +361,13 @@ impl PeerSession {
             return;
         }
         let (told, progress) = (Told::Answer, self.guest.progress());
-        let answer = AnswerFrame { told, number, error, progress, bytes, directory };
+        let changes = Changes::Same;
+        let answer = AnswerFrame { told, number, error, progress, bytes, directory, changes };
         let mut inner = self.inner();
         if may_repeat(opcode) {
             inner.requests.remove(&number);
         } else if let Some(state) = inner.requests.get_mut(&number) {
-            *state = RequestState::Answered(answer.clone());
+            *state = RequestState::Answered(Box::new(answer.clone()));
         }
         self.give(inner, answer, opcode);
     }
@@ -334,7 +382,7 @@ impl PeerSession {
             Some(queue) => drop(queue.send((connection, answer))),
             None => {
                 drop(inner);
-                self.send_over(Some(connection), &answer);
+                self.send_over(Some(connection), answer);
             }
         }
     }
@@ -348,21 +396,33 @@ impl PeerSession {
         let known = std::mem::replace(&mut self.inner().told, progress);
         if known != progress {
             let (told, bytes) = (Told::Answer, Vec::new());
-            let directory = None;
-            self.send(&AnswerFrame { told, number: 0, error: 0, progress, bytes, directory });
+            let (directory, changes) = (None, Changes::Same);
+            self.send(AnswerFrame {
+                told,
+                number: 0,
+                error: 0,
+                progress,
+                bytes,
+                directory,
+                changes,
+            });
         }
     }
 
-    fn send(&self, answer: &AnswerFrame) {
+    fn send(&self, answer: AnswerFrame) {
         let connection = self.inner().connection.clone();
         self.send_over(connection, answer);
     }
 
-    fn send_over(&self, connection: Option<PeerConnection>, answer: &AnswerFrame) {
-        let Some(PeerConnection { number, writer, close }) = connection else { return };
+    fn send_over(&self, connection: Option<PeerConnection>, mut answer: AnswerFrame) {
+        let Some(PeerConnection { number, sending, close }) = connection else { return };
         let sent = {
-            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-            answer.write(&mut **writer)
+            let mut sending = sending.lock().unwrap_or_else(PoisonError::into_inner);
+            if answer.told == Told::Answer && answer.number != 0 {
+                // Under this lock, so that deltas arrive in order.
+                answer.changes = sending.changes(&*self.guest);
+            }
+            answer.write(&mut *sending.writer)
         };
         if sent.is_err() {
             // No thread reads it any more, and the peer makes another one.

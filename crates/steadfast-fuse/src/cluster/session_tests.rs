@@ -54,6 +54,27 @@ impl Guest for Counter {
         (request.header.opcode == opcode::MKDIR).then_some(told)
     }
 
+    fn changes(&self, seen: u64) -> Changes {
+        let sequence = self.executed.load(Ordering::SeqCst) as u64;
+        let payload = seen.as_bytes().to_vec();
+        let (begins_at, durable_sequence) = (seen, 0);
+        let at = steadfast::volume::Place::default();
+        let (durable, sealed) = (at, at);
+        match sequence == seen {
+            true => Changes::Same,
+            false => Changes::New(steadfast::volume::Delta {
+                begins_at,
+                sequence,
+                durable_sequence,
+                durable,
+                sealed,
+                payload,
+            }),
+        }
+    }
+
+    fn set_point(&self) {}
+
     fn now(&self, node: RecalledNode) -> RecalledNode {
         RecalledNode { size: node.size + 1, ..node }
     }
@@ -188,11 +209,41 @@ fn a_change_that_is_sent_again_gets_the_answer_of_its_one_execution() {
     peer.send(FrameKind::Resume, 0, 0, &[1, 2]);
     peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]);
     peer.send(FrameKind::Request, 2, opcode::RMDIR, &[]);
-    assert_eq!((answer(&received), answer(&received)), (first, refused));
+    let same = |frame| AnswerFrame { changes: Changes::Same, ..frame };
+    let again = (same(answer(&received)), same(answer(&received)));
+    assert_eq!(again, (same(first), same(refused)));
     assert_eq!(peer.guest.executed.load(Ordering::SeqCst), 2);
     peer.session.end();
     assert!(peer.guest.departed.load(Ordering::SeqCst));
     assert!(!peer.send(FrameKind::Request, 3, opcode::MKDIR, &[]), "the session has ended");
+}
+
+#[test]
+fn each_answer_has_what_has_changed_since_the_last_one() {
+    let peer = Peer::new();
+    let span = |frame: &AnswerFrame| match &frame.changes {
+        Changes::New(delta) => Some((delta.begins_at, delta.sequence)),
+        _ => None,
+    };
+    let received = peer.connect();
+    let mut spans = Vec::new();
+    for number in 1..=3 {
+        peer.send(FrameKind::Request, number, opcode::MKDIR, &[]);
+        spans.push(span(&answer(&received)));
+    }
+    // A new connection begins anew, because the last answer may not have arrived.
+    peer.disconnect();
+    let received = peer.connect();
+    for number in [3, 2] {
+        peer.send(FrameKind::Request, number, opcode::MKDIR, &[]);
+        spans.push(span(&answer(&received)));
+    }
+    assert_eq!(spans, [Some((0, 1)), Some((1, 2)), Some((2, 3)), Some((0, 3)), None]);
+    // What is no answer has none: it may overtake one.
+    peer.guest.executed.fetch_add(1, Ordering::SeqCst);
+    peer.session.tell_progress();
+    assert_eq!(span(&answer(&received)), None);
+    peer.session.end();
 }
 
 #[test]

@@ -78,8 +78,13 @@ impl Unsynced {
         }
     }
 
-    /// Another node owns the volume, or this one has lost its session.
-    pub(super) fn owner_changed(&mut self) {
+    /// Another node owns the volume, or this one has lost its session. `has_all`: the volume has
+    /// all that this node was told of, and it is durable.
+    pub(super) fn owner_changed(&mut self, has_all: bool) {
+        if has_all {
+            self.changed.clear();
+            self.overflow = false;
+        }
         let durable = self.durable;
         self.point_lost |= self.overflow || self.changed.values().any(|number| *number > durable);
         let lost = self.changed.drain().filter(|(_, number)| *number > durable);

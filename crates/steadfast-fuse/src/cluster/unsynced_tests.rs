@@ -1,5 +1,6 @@
 use zerocopy::IntoBytes;
 
+use super::super::deltas::Changes;
 use super::super::frame::Told;
 use super::*;
 use crate::abi::input::InHeader;
@@ -21,6 +22,7 @@ fn answered(unsynced: &mut Unsynced, bytes: &[u8], accepted: u64, durable: u64) 
         progress,
         bytes: Vec::new(),
         directory: None,
+        changes: Changes::Same,
     };
     unsynced.reached(progress);
     unsynced.answered(&Request::parse(bytes).unwrap(), &answer);
@@ -39,7 +41,7 @@ fn the_first_fsync_after_a_takeover_fails_for_what_may_be_lost() {
     answered(&mut unsynced, &request(opcode::RENAME, 1, rename.as_bytes()), 2, 0);
     answered(&mut unsynced, &request(opcode::GETATTR, 9, &[]), 2, 1);
     assert!(!fails(&mut unsynced, opcode::FSYNCDIR, 1), "no takeover yet");
-    unsynced.owner_changed();
+    unsynced.owner_changed(false);
     assert!(!fails(&mut unsynced, opcode::FSYNC, 7), "durable");
     assert!(!fails(&mut unsynced, opcode::FSYNC, 9), "not changed");
     assert!(
@@ -54,10 +56,23 @@ fn the_first_fsync_after_a_takeover_fails_for_what_may_be_lost() {
 fn the_next_owner_counts_from_the_beginning() {
     let mut unsynced = Unsynced::default();
     answered(&mut unsynced, &request(opcode::WRITE, 7, &[]), 900, 900);
-    unsynced.owner_changed();
+    unsynced.owner_changed(false);
     assert!(!fails(&mut unsynced, opcode::FSYNC, 7) && !fails(&mut unsynced, opcode::SYNCFS, 1));
     answered(&mut unsynced, &request(opcode::WRITE, 8, &[]), 3, 2);
-    unsynced.owner_changed();
+    unsynced.owner_changed(false);
+    assert!(fails(&mut unsynced, opcode::FSYNC, 8));
+}
+
+#[test]
+fn where_the_volume_has_all_of_it_no_fsync_fails() {
+    let mut unsynced = Unsynced::default();
+    answered(&mut unsynced, &request(opcode::WRITE, 7, &[]), 3, 2);
+    unsynced.owner_changed(true);
+    assert!(!fails(&mut unsynced, opcode::FSYNC, 7) && !fails(&mut unsynced, opcode::SYNCFS, 1));
+    // What an earlier takeover has lost stays lost.
+    answered(&mut unsynced, &request(opcode::WRITE, 8, &[]), 3, 2);
+    unsynced.owner_changed(false);
+    unsynced.owner_changed(true);
     assert!(fails(&mut unsynced, opcode::FSYNC, 8));
 }
 
@@ -67,7 +82,7 @@ fn a_full_table_fails_every_first_fsync() {
     for inode in 0..INODES_MAX as u64 + 1 {
         answered(&mut unsynced, &request(opcode::WRITE, 100 + inode, &[]), inode + 1, 0);
     }
-    unsynced.owner_changed();
+    unsynced.owner_changed(false);
     let beyond = 100 + INODES_MAX as u64;
     assert!(fails(&mut unsynced, opcode::FSYNC, beyond) && fails(&mut unsynced, opcode::FSYNC, 3));
     assert!(!fails(&mut unsynced, opcode::FSYNC, beyond), "told once");
@@ -85,8 +100,9 @@ fn what_failed_has_changed_nothing() {
         progress,
         bytes: Vec::new(),
         directory: None,
+        changes: Changes::Same,
     };
     unsynced.answered(&Request::parse(&bytes).unwrap(), &answer);
-    unsynced.owner_changed();
+    unsynced.owner_changed(false);
     assert!(!fails(&mut unsynced, opcode::FSYNCDIR, 7));
 }

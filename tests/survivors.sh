@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Takeovers while all nodes work, with a real etcd: the owner is killed again and again, in the
+# middle of what the others do. Nothing that was answered on a node that survives may be lost,
+# synced or not. What was not answered is there or not. The medium is an image file, so a command
+# fences.
+# ROUNDS sets the number of takeovers.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+NAME=survivors
+plain && skip_all "this is about volumes of a cluster"
+need etcd
+start survivors
+source "$REPO/scripts/services.sh"
+NODES="a b c"
+source "$TESTS/helpers/nodes.sh"
+ROUNDS=${ROUNDS:-8}
+
+start_etcd
+VOLUME=cluster://127.0.0.1:$ETCD_PORT/home
+"$STEADFAST" mkfs --quiet --size 1G "$IMAGE"
+"$STEADFAST" mount "$IMAGE" "$MNT" && touch "$MNT/probe" && "$STEADFAST" umount "$MNT" >/dev/null
+FENCE='kill -9 "$STEADFAST_PROCESS" 2>/dev/null
+    while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done'
+"$STEADFAST" cluster create --fence "$FENCE" "$VOLUME" "$IMAGE" >/dev/null
+for node in $NODES; do
+    node_start "$node"
+    owns "$node"
+done
+
+# works NODE ROUND: files, names and a shared file, until $WORK/enough exists. The last line of its
+# log for each name is what was answered.
+works() {
+    python3 - "$WORK" "$1" "$2" >"$WORK/$1.did" 2>"$WORK/$1.err" <<'P'
+import os, random, sys, time
+work, node, round = sys.argv[1:]
+place, draw = f"{work}/{node}", random.Random(f"{node}{round}")
+shared = f"{place}/shared-{round}"
+number = 0
+
+def did(*words):
+    print(*words, flush=True)
+
+def put(path, text, flags=0):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o644)
+    try:
+        while text:
+            text = text[os.write(fd, text):]
+    finally:
+        os.close(fd)
+
+while not os.path.exists(f"{work}/enough"):
+    number += 1
+    name = f"{node}-{round}-{number}"
+    text = (name + "\n").encode() * draw.choice([1, 30, 400])
+    doing = name
+    try:
+        put(f"{place}/{name}", text)
+        did("there", name, len(text))
+        kind = draw.randrange(5)
+        if kind == 0:
+            did("unsure", name)
+            os.rename(f"{place}/{name}", f"{place}/{name}-moved")
+            did("gone", name)
+            doing = f"{name}-moved"
+            did("there", doing, len(text))
+        elif kind == 1:
+            did("unsure", name)
+            os.unlink(f"{place}/{name}")
+            did("gone", name)
+        elif kind == 2:
+            doing = "a line"
+            line = f"{name}\n".encode()
+            put(shared, line, os.O_APPEND)
+            did("line", name)
+    except OSError as error:
+        # The owner may have done it.
+        did("unsure", doing, error.errno)
+        time.sleep(0.01)
+P
+}
+
+# judged NODE ROUND SEEN: whether node SEEN shows what was answered on NODE.
+judged() {
+    python3 - "$WORK/$3" "$WORK/$1.did" "$2" <<'P'
+import os, sys
+place, log, round = sys.argv[1:]
+known, lines = {}, []
+for line in open(log):
+    what, name, *more = line.split()
+    if what == "line":
+        lines.append(name)
+    else:
+        known[name] = (what, int(more[0]) if more else 0)
+wrong = []
+for name, (what, size) in known.items():
+    path = f"{place}/{name}"
+    if what == "there":
+        text = (name.removesuffix("-moved") + "\n").encode()
+        try:
+            with open(path, "rb") as file:
+                found = file.read()
+        except FileNotFoundError:
+            found = None
+        if found is None or found != text * (size // len(text)):
+            wrong.append(f"{name}: {'lost' if found is None else 'other bytes'}")
+    elif what == "gone" and os.path.lexists(path):
+        wrong.append(f"{name}: it came back")
+if lines:
+    with open(f"{place}/shared-{round}") as file:
+        there = set(file.read().split())
+    wrong += [f"{name}: the line is lost" for name in lines if name not in there]
+print(len(known) + len(lines))
+if wrong:
+    sys.exit(f"{len(wrong)} of {len(known) + len(lines)}: " + "; ".join(wrong[:5]))
+P
+}
+
+answered=0
+for round in $(seq "$ROUNDS"); do
+    owner=$(status "d['owner']['name']")
+    others=${NODES//$owner/}
+    rm -f "$WORK/enough"
+    declare -a workers=()
+    for node in $others; do
+        works "$node" "$round" &
+        workers+=($!)
+        own $!
+    done
+    sleep "0.$((RANDOM % 6 + 2))"
+    kill -9 "${PIDS[$owner]}"
+    for node in $others; do owns "$node"; done
+    sleep 0.3
+    touch "$WORK/enough"
+    wait "${workers[@]}" || die "round $round: $(cat "$WORK"/*.err)"
+    for node in $others; do
+        for seen in $others; do
+            count=$(judged "$node" "$round" "$seen") ||
+                die "round $round: what node $node was told is not on node $seen;" \
+                    "$(grep -h "nodes were told" "$WORK"/?.log)"
+        done
+        answered=$((answered + count))
+    done
+    ends "$owner"
+    rm -f "$WORK"/*.did
+    node_start "$owner"
+    owns "$owner"
+done
+ok "$ROUNDS killed owners lost none of $answered answers, none of which was synced"
+
+for node in $NODES; do
+    "$STEADFAST" umount "$WORK/$node" >/dev/null 2>&1 || umount -l "$WORK/$node"
+    gone "${PIDS[$node]}" 30 || die "node $node does not end: $(last_lines "$node")"
+done
+"$STEADFAST" check "$IMAGE" >/dev/null || die "check finds something"
+ok "check finds nothing"
+ok
