@@ -178,6 +178,11 @@ impl Owned {
         self.term.epoch()
     }
 
+    /// The earlier term of which nodes may keep something.
+    pub fn opened_before(&self) -> Option<u64> {
+        self.term.opened_before()
+    }
+
     /// Tells whether the term goes on.
     pub fn standing(&self) -> Watch {
         self.term.watch()
@@ -226,11 +231,15 @@ impl Owned {
     fn fenced(&self, nodes: &dyn Nodes) -> Outcome {
         let at_address = |error| failure(&error, &self.address);
         self.term.fenced(nodes.address()).map_err(at_address)?;
-        // An owner that has closed the volume leaves nothing to keep.
-        if !self.term.unfenced().is_empty() {
-            nodes.collect(self.term.survivors().map_err(at_address)?);
+        if nodes.address().is_none() {
+            return Ok(());
         }
-        Ok(())
+        // An owner that has closed the volume leaves nothing to keep.
+        if self.term.opened_before().is_some() {
+            // Where etcd does not answer, the wait has its full length.
+            nodes.collect(self.term.survivors().unwrap_or(usize::MAX));
+        }
+        self.term.opening().map_err(at_address)
     }
 
     fn fence(&self, node: &Node) -> Outcome {
@@ -293,6 +302,15 @@ impl Owned {
         });
     }
 
+    /// Gives the volume up before it was opened, or where it could not be opened.
+    ///
+    /// # Errors
+    /// [`failure`].
+    pub fn give_up(self) -> Outcome {
+        let address = self.address;
+        self.term.release(true, false).map_err(|error| failure(&error, &address))
+    }
+
     /// Gives the volume up. The last transaction point may have failed (not `closed`) while the
     /// kernel can still write what it has cached. Then the next owner fences this machine instead.
     ///
@@ -301,7 +319,7 @@ impl Owned {
     pub fn release(self, closed: bool) -> Outcome {
         let address = self.address;
         self.term
-            .release(closed || !self.may_write_on.get())
+            .release(closed || !self.may_write_on.get(), closed)
             .map_err(|error| failure(&error, &address))
     }
 }

@@ -178,14 +178,14 @@ impl Shared {
         // It may be the owner before its mount exists.
         let _ = joined.send(());
         let Ok(mounted) = given.recv() else {
-            return owned.release(true).map(|()| None);
+            return owned.give_up().map(|()| None);
         };
         match self.reign(&owned, &mounted) {
             Ok(parts) => Ok(Some(parts(owned))),
             Err(failure) => {
                 message(Priority::Error, failure.to_string());
                 mounted.unmount.abandon();
-                let _ = owned.release(true);
+                let _ = owned.give_up();
                 Err(failure)
             }
         }
@@ -229,7 +229,7 @@ impl Shared {
         let image = owned.medium();
         let at = self.listener.address().to_string();
         let (epoch, ownership) = (owned.epoch(), &mounted.ownership);
-        let nodes = Arc::new(Others::new(epoch, at.clone()));
+        let nodes = Arc::new(Others::new(epoch, owned.opened_before(), at.clone()));
         ownership.bring_to(&nodes.collector);
         let (greets, listener) = (Arc::clone(&nodes), Arc::clone(&self.listener));
         let accepts =
@@ -286,8 +286,8 @@ struct Others {
 }
 
 impl Others {
-    fn new(epoch: u64, at: String) -> Others {
-        let collector = Collector::new(epoch);
+    fn new(epoch: u64, before: Option<u64>, at: String) -> Others {
+        let collector = Collector::new(epoch, before);
         Others { at, collector, collected: Mutex::default(), door: OnceLock::new() }
     }
 

@@ -170,7 +170,8 @@ impl<S: Store> Cluster<S> {
             evicted = Some(node.clone());
             let mut unfenced = record.unfenced;
             unfenced.push(node);
-            let free = OwnerRecord { epoch: record.epoch, unfenced, ..OwnerRecord::default() };
+            let OwnerRecord { epoch, opened, .. } = record;
+            let free = OwnerRecord { epoch, opened, unfenced, ..OwnerRecord::default() };
             Ok(vec![self.put(&free)])
         })?;
         evicted.ok_or(ClusterError::NotOwned)

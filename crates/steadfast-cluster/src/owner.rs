@@ -221,6 +221,7 @@ pub struct Term {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     unfenced: Vec<Node>,
+    opened: Option<u64>,
 }
 
 impl Term {
@@ -245,7 +246,8 @@ impl Term {
             .name("beat".into())
             .spawn(move || beating.beat(membership))
             .map_err(|error| StoreError::Unreachable(format!("no thread: {error}")))?;
-        Ok(Some(Term { shared, thread: Some(thread), unfenced: record.unfenced.clone() }))
+        let unfenced = record.unfenced.clone();
+        Ok(Some(Term { shared, thread: Some(thread), unfenced, opened: record.opened }))
     }
 
     /// The number of the term.
@@ -275,6 +277,20 @@ impl Term {
             record.unfenced.clear();
             record.address = address.clone();
         }))
+    }
+
+    /// The earlier term of which nodes may keep something, see [`OwnerRecord::opened`].
+    pub fn opened_before(&self) -> Option<u64> {
+        self.opened
+    }
+
+    /// This node is about to open the volume for all nodes. What they keep of earlier owners does
+    /// not count from now on.
+    ///
+    /// # Errors
+    /// As [`fenced`](Self::fenced).
+    pub fn opening(&self) -> Result<(), ClusterError> {
+        self.change(Arc::new(|record| record.opened = Some(record.epoch)))
     }
 
     /// How many processes take part beside those that had to be fenced, this one included. A node
@@ -309,18 +325,19 @@ impl Term {
     }
 
     /// Gives the volume up, so that another node takes it at once. `fenced`: this process writes no
-    /// more, because it has closed the volume or never opened it.
+    /// more, because it has closed the volume or never opened it. `closed`: it has closed it.
     ///
     /// # Errors
     /// `Deposed`; the change does not reach etcd, so the others wait until this node was silent.
-    pub fn release(mut self, fenced: bool) -> Result<(), ClusterError> {
+    pub fn release(mut self, fenced: bool, closed: bool) -> Result<(), ClusterError> {
         let released = match fenced {
-            true => self.change(Arc::new(|record| {
+            true => self.change(Arc::new(move |record| {
                 record.next = match record.wish.take() {
                     Some(Wish::HandOver(next)) if !next.is_empty() => Some(next),
                     _ => None,
                 };
                 (record.node, record.serves, record.address) = (None, false, None);
+                record.opened = record.opened.filter(|_| !closed);
             })),
             false => Ok(()),
         };

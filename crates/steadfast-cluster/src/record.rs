@@ -77,6 +77,10 @@ pub struct OwnerRecord {
     /// serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The last term whose owner has opened the volume for all nodes, if it has not closed it. What
+    /// nodes keep of that owner counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened: Option<u64>,
     /// Changes with each beat.
     pub beat: u64,
     /// Earlier owners that are perhaps not fenced yet.
@@ -105,6 +109,7 @@ impl OwnerRecord {
             epoch: self.epoch + 1,
             node: Some(node.clone()),
             unfenced,
+            opened: self.opened,
             ..OwnerRecord::default()
         }
     }

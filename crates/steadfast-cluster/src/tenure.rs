@@ -19,6 +19,7 @@ pub struct Tenure {
 }
 
 /// What a look at the record has shown.
+#[expect(clippy::large_enum_variant, reason = "one exists at a time, for a moment")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// This node is still the owner: store this record, if the revision is still the one seen.

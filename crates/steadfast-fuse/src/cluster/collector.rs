@@ -17,18 +17,23 @@ const WAIT: Duration = Duration::from_millis(350);
 /// Most nodes that bring something.
 const NODES_MAX: usize = 64;
 
+type Brought = HashMap<u64, Option<KeptDeltas>>;
+
 /// See the module.
 pub struct Collector {
     epoch: u64,
-    /// By node; `None`: what it keeps is not of the owner before.
-    brought: Mutex<HashMap<u64, Option<KeptDeltas>>>,
+    /// The term of the owner before.
+    before: Option<u64>,
+    /// By node; `None`: what it keeps is not of the owner before. After the collecting there is none.
+    brought: Mutex<Option<Brought>>,
     wake: Condvar,
 }
 
 impl Collector {
-    /// For the owner in this term.
-    pub fn new(epoch: u64) -> Collector {
-        Collector { epoch, brought: Mutex::default(), wake: Condvar::new() }
+    /// For the owner in term `epoch`, after an owner in term `before` that has not closed the volume.
+    pub fn new(epoch: u64, before: Option<u64>) -> Collector {
+        let (brought, wake) = (Mutex::new(Some(HashMap::new())), Condvar::new());
+        Collector { epoch, before, brought, wake }
     }
 
     /// Takes what a node brings over this connection. Other nodes try again later.
@@ -42,27 +47,34 @@ impl Collector {
         if hello.purpose != Purpose::Bring || hello.epoch != self.epoch {
             return Welcome::OtherTerm.write(&mut *link.writer);
         }
+        if self.brought().is_none() {
+            return Welcome::OtherTerm.write(&mut *link.writer);
+        }
         let kept = KeptChanges::read(&mut *link.reader)?;
-        self.take(hello.brought, kept);
-        Welcome::Served.write(&mut *link.writer)
+        match self.take(hello.brought, kept) {
+            true => Welcome::Served.write(&mut *link.writer),
+            false => Welcome::OtherTerm.write(&mut *link.writer),
+        }
     }
 
-    /// Takes what a node keeps. Only what is of the owner in the term before counts: a later one
-    /// may have changed the volume.
-    pub(super) fn take(&self, node: u64, kept: KeptChanges) {
+    /// Takes what a node keeps, if it is not too late. Only what is of the last owner that has
+    /// opened the volume counts: a later one may have changed it.
+    pub(super) fn take(&self, node: u64, kept: KeptChanges) -> bool {
         let mut brought = self.brought();
-        if brought.len() < NODES_MAX {
-            let counts = kept.epoch.checked_add(1) == Some(self.epoch);
-            brought.insert(node, counts.then_some(kept.deltas));
-            self.wake.notify_all();
-        }
+        let Some(brought) = brought.as_mut().filter(|brought| brought.len() < NODES_MAX) else {
+            return false;
+        };
+        let counts = Some(kept.epoch) == self.before;
+        brought.insert(node, counts.then_some(kept.deltas));
+        self.wake.notify_all();
+        true
     }
 
     /// Waits for `nodes` nodes, or for a while. Returns what they have brought, and their numbers.
     pub fn collect(&self, nodes: usize) -> Vec<(u64, KeptDeltas)> {
         let end = Instant::now() + WAIT;
         let mut brought = self.brought();
-        while brought.len() < nodes {
+        while brought.as_ref().is_some_and(|brought| brought.len() < nodes) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -70,10 +82,11 @@ impl Collector {
             brought =
                 self.wake.wait_timeout(brought, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        brought.drain().filter_map(|(node, kept)| Some((node, kept?))).collect()
+        let brought = brought.take().unwrap_or_default().into_iter();
+        brought.filter_map(|(node, kept)| Some((node, kept?))).collect()
     }
 
-    fn brought(&self) -> MutexGuard<'_, HashMap<u64, Option<KeptDeltas>>> {
+    fn brought(&self) -> MutexGuard<'_, Option<Brought>> {
         self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,20 +101,21 @@ mod tests {
 
     #[test]
     fn only_what_is_of_the_owner_before_counts_and_all_nodes_are_waited_for() {
-        let collector = Collector::new(5);
-        for (node, epoch) in [(1, 4), (2, 3), (3, 5), (4, u64::MAX), (1, 4)] {
-            collector.take(node, kept(epoch, node));
+        let collector = Collector::new(7, Some(4));
+        for (node, epoch) in [(1, 4), (2, 3), (3, 6), (4, u64::MAX), (1, 4)] {
+            assert!(collector.take(node, kept(epoch, node)));
         }
         let begun = Instant::now();
         let brought = collector.collect(4);
         assert!(begun.elapsed() < WAIT, "all of them are there");
         let brought: Vec<_> = brought.iter().map(|(node, kept)| (*node, kept.sequence)).collect();
         assert_eq!(brought, [(1, 1)]);
+        assert!(!collector.take(5, kept(4, 5)), "too late");
     }
 
     #[test]
     fn a_node_that_does_not_come_is_not_waited_for_for_ever() {
-        let collector = Collector::new(5);
+        let collector = Collector::new(5, Some(4));
         collector.take(1, kept(4, 7));
         let begun = Instant::now();
         assert_eq!(collector.collect(2).len(), 1);

@@ -125,10 +125,14 @@ impl KeptChanges {
                 self.deltas.lacks_changes = true;
                 Ok(())
             }
-            Changes::New(delta) => self.deltas.keep(delta).map_err(|_| {
-                self.deltas.lacks_changes = true;
-                garbled()
-            }),
+            Changes::New(delta) => {
+                self.deltas.keep(delta).map_err(|_| garbled())?;
+                if self.deltas.bytes() > KEPT_MAX {
+                    self.deltas = KeptDeltas { lacks_changes: true, ..KeptDeltas::default() };
+                    return Err(garbled());
+                }
+                Ok(())
+            }
         }
     }
 
@@ -165,7 +169,7 @@ impl KeptChanges {
             let mut numbers = [0_u64; 2];
             reader.read_exact(numbers.as_mut_bytes())?;
             let [sequence, length] = numbers;
-            let length = usize::try_from(length).ok().filter(|length| *length <= left);
+            let length = usize::try_from(length).ok().filter(|length| (1..=left).contains(length));
             let length = length.ok_or_else(garbled)?;
             left -= length;
             let mut payload = vec![0; length];

@@ -10,6 +10,8 @@ const VERSION: u32 = 8;
 /// Shows the byte order.
 const ORDER: u32 = 0x0102_0304;
 const NAME_MAX: usize = 64;
+/// Bytes of a greeting that all versions have: magic, version and byte order.
+const SAME_IN_ALL: usize = 16;
 
 /// From a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -107,7 +109,14 @@ impl Hello {
     /// `None`: a node of another version, which is to be told so.
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<Option<Hello>> {
         let mut wire = HelloWire::new_zeroed();
-        reader.read_exact(wire.as_mut_bytes())?;
+        // Those of another version have another length.
+        let (first, rest) = wire.as_mut_bytes().split_at_mut(SAME_IN_ALL);
+        reader.read_exact(first)?;
+        let rest = &mut *rest;
+        let known = first[8..12] == VERSION.to_ne_bytes() && first[12..16] == ORDER.to_ne_bytes();
+        if known && first[..8] == MAGIC {
+            reader.read_exact(rest)?;
+        }
         if wire.magic != MAGIC {
             return Err(refused("not a node of a cluster"));
         }

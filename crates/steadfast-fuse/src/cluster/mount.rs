@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use steadfast::{Platform, Volume};
+use steadfast::{Platform, TransactionMask, Volume};
 use steadfast_media::Medium;
 
 use super::collector::Collector;
@@ -80,6 +80,8 @@ struct MountState {
     kept: Mutex<KeptChanges>,
     /// Distinguishes what it keeps from what others do.
     id: u64,
+    /// What it kept when it began to take over.
+    brought: Mutex<Option<KeptChanges>>,
     /// Of the owner; none yet. Run when the mount ends.
     attendants: Mutex<Option<Attendants>>,
 }
@@ -160,6 +162,7 @@ impl SharedMount {
             wake: Condvar::new(),
             kept: Mutex::default(),
             id: pull::random(),
+            brought: Mutex::default(),
             attendants: Mutex::default(),
         });
         let (confirm, recalls) = mpsc::channel();
@@ -230,7 +233,11 @@ impl Ownership {
 
     /// Brings what this node keeps to the collector of its own process.
     pub fn bring_to(&self, collector: &Collector) {
-        collector.take(self.0.id, self.0.kept().clone());
+        // The owner before is fenced next: its answers count no more.
+        self.0.set_target(None, false);
+        let kept = self.0.kept().clone();
+        *self.0.brought() = Some(kept.clone());
+        collector.take(self.0.id, kept);
     }
 
     /// This node owns the volume from now on, in this term. Connections of peers go to the hub.
@@ -284,7 +291,9 @@ impl Ownership {
         };
         let filesystem = make(Some(shared.device.clone()), shared.agreement);
         filesystem.reached_by(Arc::new(OwnerKernel(Arc::downgrade(&shared.switch))));
-        let has_all = brought.get(&shared.id) == Some(&true);
+        // An answer of the owner before may have come since.
+        let has_all = brought.get(&shared.id) == Some(&true)
+            && shared.brought().take().is_some_and(|kept| kept == *shared.kept());
         let hub = Hub::start(
             (epoch, brought),
             Arc::clone(&authority),
@@ -391,8 +400,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
     }
 
     fn set_point(&self) {
-        // Without one the peer keeps more, up to a bound of its own.
-        let _ = self.volume.transact();
+        // Without one the peer keeps more. Above a bound it gives up and keeps nothing.
+        if self.volume.mask().contains(TransactionMask::TIMER) {
+            let _ = self.volume.transact();
+        }
     }
 
     fn now(&self, node: RecalledNode) -> RecalledNode {
@@ -410,6 +421,10 @@ impl MountState {
 
     fn kept(&self) -> MutexGuard<'_, KeptChanges> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn brought(&self) -> MutexGuard<'_, Option<KeptChanges>> {
+        self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn attendants(&self) -> MutexGuard<'_, Option<Attendants>> {
@@ -504,9 +519,11 @@ impl MountState {
                 }
                 Ok(Welcome::OtherTerm) => {}
                 Ok(Welcome::OtherVersion) => {
+                    self.give_up(&target, resumes);
                     say(&mut told, "the owner runs another version of this program");
                 }
                 Err(error) => {
+                    self.give_up(&target, resumes);
                     say(
                         &mut told,
                         &format!("cannot reach the owner at {}: {error}", target.address),
@@ -520,9 +537,41 @@ impl MountState {
         }
     }
 
+    /// The next owner does not welcome this node: what was sent to the one before is decided now, so
+    /// that programs need not wait.
+    fn give_up(&self, target: &Target, resumes: bool) {
+        if !resumes && self.kept().epoch != target.epoch {
+            self.lose_session(target.epoch, false);
+        }
+    }
+
+    /// Notes the connection to the target, unless that is another one by now.
+    fn uses(&self, target: &Target, close: &Arc<dyn Fn() + Send + Sync>) -> bool {
+        let mut wish = self.wish();
+        let is_target = wish.target.as_ref() == Some(target) && !wish.over;
+        if is_target {
+            wish.close = Some(Arc::clone(close));
+        }
+        is_target
+    }
+
+    /// The session with an earlier owner is lost, or one with the owner in term `epoch`. `has_all`:
+    /// the volume has all that this node was told by the earlier one.
+    fn lose_session(&self, epoch: u64, has_all: bool) {
+        let is_first = self.kept().epoch != epoch;
+        self.switch.channel.lose_session(has_all && is_first);
+        if is_first {
+            *self.kept() = KeptChanges::of_term(epoch);
+        }
+    }
+
     /// Gives the next owner what this node keeps.
     fn bring(&self, dial: &Dial, hello: &Hello, target: &Target) -> io::Result<()> {
         let Link { mut reader, mut writer, close } = dial(target)?;
+        if !self.uses(target, &close) {
+            close();
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let kept = self.kept().encode();
         let welcome = hello
             .write(&mut *writer)
@@ -547,12 +596,8 @@ impl MountState {
         confirm: &Sender<(u64, u64)>,
     ) -> io::Result<Welcome> {
         let Link { mut reader, mut writer, close } = link;
-        {
-            let mut wish = self.wish();
-            if wish.target.as_ref() != Some(target) {
-                return Ok(Welcome::OtherTerm);
-            }
-            wish.close = Some(Arc::clone(&close));
+        if !self.uses(target, &close) {
+            return Ok(Welcome::OtherTerm);
         }
         hello.write(&mut *writer)?;
         let mut welcome = Welcome::read(&mut *reader)?;
@@ -563,8 +608,7 @@ impl MountState {
         if welcome == Welcome::Served {
             if hello.purpose == Purpose::Begin {
                 log_info!("the owner at {} serves this node", target.address);
-                self.switch.channel.lose_session(has_all);
-                *self.kept() = KeptChanges::of_term(target.epoch);
+                self.lose_session(target.epoch, has_all);
             }
             let Switch { channel, keeper, closes, .. } = &*self.switch;
             let connection = channel.connect(writer, Arc::clone(&close));

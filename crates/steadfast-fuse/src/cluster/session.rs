@@ -95,6 +95,7 @@ impl Sending {
     fn changes(&mut self, guest: &dyn Guest) -> Changes {
         if self.kept.1 > KEPT_BY_PEER {
             guest.set_point();
+            self.kept.1 = 0;
         }
         let changes = guest.changes(self.seen);
         match &changes {
@@ -422,7 +423,11 @@ impl PeerSession {
                 // Under this lock, so that deltas arrive in order.
                 answer.changes = sending.changes(&*self.guest);
             }
-            answer.write(&mut *sending.writer)
+            // That may have taken a while. The peer sends again what was not answered.
+            match (self.authority)().is_sure() || answer.told != Told::Answer {
+                true => answer.write(&mut *sending.writer),
+                false => Err(std::io::ErrorKind::TimedOut.into()),
+            }
         };
         if sent.is_err() {
             // No thread reads it any more, and the peer makes another one.

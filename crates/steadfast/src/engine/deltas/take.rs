@@ -75,6 +75,10 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             engine.replay_overlay()?;
             engine.commit_by_checkpoint(&mut engine.commit.lock())?;
         }
+        if !nodes.is_empty() {
+            // What was found may have been written and not flushed. The nodes count on it.
+            engine.store.device.flush()?;
+        }
         engine.keeps_deltas = true;
         let working = engine.working.get_mut();
         working.begin_deltas_again(true);
