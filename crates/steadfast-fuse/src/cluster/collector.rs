@@ -13,7 +13,7 @@ use super::hello::{Hello, Purpose, Welcome};
 use super::link::Link;
 
 /// How long the next owner waits for the other nodes. They look for it several times in that time.
-const WAIT: Duration = Duration::from_millis(350);
+const WAIT: Duration = Duration::from_millis(700);
 /// Most nodes that bring something.
 const NODES_MAX: usize = 64;
 
