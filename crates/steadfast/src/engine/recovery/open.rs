@@ -83,6 +83,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// Shows what the log has, or gives up what was damaged.
+    #[inline(always)]
     pub(in crate::engine) fn finish_open(
         &self,
         found: LogContent,
@@ -93,7 +94,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     }
 
     /// The volume as its newest metaroot says, and the log after it.
-    #[inline(never)]
+    // A frame of its own would have the superblock on the stack once more.
+    #[inline(always)]
     pub(in crate::engine) fn read_state(
         medium: M,
         options: &OpenOptions,
