@@ -35,6 +35,8 @@ pub struct Owned {
     /// This process has opened a medium that does not refuse it later: what the kernel has cached
     /// may be written after the process has ended.
     may_write_on: Cell<bool>,
+    /// This process has opened the volume.
+    has_opened: Cell<bool>,
 }
 
 /// The other nodes, as the next owner meets them.
@@ -129,7 +131,8 @@ impl Claim {
         let Claim { cluster, path: address, address: parts, volume, node } = self;
         let term = stand_by(cluster, &node, watch).map_err(|error| failure(&error, &address))?;
         let (name, may_write_on) = (parts.volume, Cell::new(false));
-        Ok(term.map(|term| Owned { term, address, name, volume, may_write_on }))
+        let has_opened = Cell::new(false);
+        Ok(term.map(|term| Owned { term, address, name, volume, may_write_on, has_opened }))
     }
 }
 
@@ -214,6 +217,7 @@ impl Owned {
             self.may_write_on.set(!busy);
             opened?
         };
+        self.has_opened.set(true);
         self.term.opened(nodes.address()).map_err(|error| failure(&error, &self.address))?;
         Ok(volume)
     }
@@ -302,13 +306,17 @@ impl Owned {
         });
     }
 
-    /// Gives the volume up before it was opened, or where it could not be opened.
+    /// Gives the volume up before other nodes are served.
     ///
     /// # Errors
     /// [`failure`].
     pub fn give_up(self) -> Outcome {
         let address = self.address;
-        self.term.release(true, false).map_err(|error| failure(&error, &address))
+        let given_up = match self.has_opened.get() {
+            true => self.term.release(true, false),
+            false => self.term.give_up(),
+        };
+        given_up.map_err(|error| failure(&error, &address))
     }
 
     /// Gives the volume up. The last transaction point may have failed (not `closed`) while the

@@ -345,6 +345,21 @@ impl Term {
         released
     }
 
+    /// Gives the volume up without having opened it, so that another node takes it at once. What
+    /// nodes keep of an earlier owner counts for that one.
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub fn give_up(mut self) -> Result<(), ClusterError> {
+        let opened = self.opened;
+        let given_up = self.change(Arc::new(move |record| {
+            (record.node, record.serves, record.address) = (None, false, None);
+            record.opened = opened;
+        }));
+        self.end();
+        given_up
+    }
+
     /// Puts a change into the next beat, and waits until that is stored.
     fn change(&self, change: Change) -> Result<(), ClusterError> {
         let mut state = self.shared.state.lock();

@@ -112,7 +112,6 @@ impl Hello {
         // Those of another version have another length.
         let (first, rest) = wire.as_mut_bytes().split_at_mut(SAME_IN_ALL);
         reader.read_exact(first)?;
-        let rest = &mut *rest;
         let known = first[8..12] == VERSION.to_ne_bytes() && first[12..16] == ORDER.to_ne_bytes();
         if known && first[..8] == MAGIC {
             reader.read_exact(rest)?;

@@ -291,9 +291,7 @@ impl Ownership {
         };
         let filesystem = make(Some(shared.device.clone()), shared.agreement);
         filesystem.reached_by(Arc::new(OwnerKernel(Arc::downgrade(&shared.switch))));
-        // An answer of the owner before may have come since.
-        let has_all = brought.get(&shared.id) == Some(&true)
-            && shared.brought().take().is_some_and(|kept| kept == *shared.kept());
+        let brought_all = brought.get(&shared.id) == Some(&true);
         let hub = Hub::start(
             (epoch, brought),
             Arc::clone(&authority),
@@ -321,6 +319,9 @@ impl Ownership {
             let _ = jobs.send(Job::Stop);
             let _ = control.join();
         }));
+        // An answer of the owner before may have come since.
+        let kept = shared.brought().take();
+        let has_all = brought_all && kept.is_some_and(|kept| kept == *shared.kept());
         shared.switch.own(filesystem, authority, has_all);
         Ok((hub, metrics))
     }
