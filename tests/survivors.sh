@@ -19,7 +19,8 @@ start_etcd
 VOLUME=cluster://127.0.0.1:$ETCD_PORT/home
 "$STEADFAST" mkfs --quiet --size 1G "$IMAGE"
 "$STEADFAST" mount "$IMAGE" "$MNT" && touch "$MNT/probe" && "$STEADFAST" umount "$MNT" >/dev/null
-FENCE='kill -9 "$STEADFAST_PROCESS" 2>/dev/null
+FENCE='rm "'"$WORK"'/no-fence" 2>/dev/null && exit 1
+    kill -9 "$STEADFAST_PROCESS" 2>/dev/null
     while [ -e "/proc/$STEADFAST_PROCESS/exe" ]; do sleep 0.02; done'
 "$STEADFAST" cluster create --fence "$FENCE" "$VOLUME" "$IMAGE" >/dev/null
 for node in $NODES; do
@@ -159,6 +160,33 @@ for round in $(seq "$ROUNDS"); do
     owns "$owner"
 done
 ok "$ROUNDS killed owners lost none of $answered answers, none of which was synced"
+
+# The next owner cannot fence, and ends. The one after it has what it was told all the same.
+owner=$(status "d['owner']['name']")
+others=${NODES//$owner/}
+for node in $others; do
+    for number in $(seq 20); do echo "$node $number" >"$WORK/$node/kept-$node-$number"; done
+done
+touch "$WORK/no-fence"
+kill -9 "${PIDS[$owner]}"
+for try in $(seq 200); do
+    last=$(status "d['owner']['name'] if d['owner'] and d['serves'] else ''")
+    [ -z "$last" ] || [ "$last" = "$owner" ] || break
+    sleep 0.1
+done
+[ ! -e "$WORK/no-fence" ] || die "no node has tried to fence"
+owns "$last"
+for number in $(seq 20); do
+    [ "$(cat "$WORK/$last/kept-$last-$number")" = "$last $number" ] ||
+        die "node $last does not have what it was told: $(last_lines "$last")"
+done
+grep -q "has all that 1 of 1 nodes were told" "$WORK/$last.log" ||
+    die "node $last brought nothing: $(last_lines "$last")"
+sync "$WORK/$last" || die "an fsync on node $last fails for what is there"
+for node in $others; do [ "$node" = "$last" ] || ends "$node"; done
+ends "$owner"
+ok "an owner that cannot fence takes nothing away from the next one"
+NODES=$last
 
 for node in $NODES; do
     "$STEADFAST" umount "$WORK/$node" >"$WORK/said" 2>&1 ||
