@@ -245,65 +245,74 @@ touch "$WORK/enough"
 wait "$CHURN" || die "the churn ends with $?: $(tail -n 3 "$WORK/churn.log")"
 ok "compliance suite on a peer: $(tail -n 1 "$WORK/suite.log")"
 
+# goes_on NODE OTHER: a program on NODE that holds files and locks, and works on with them after the
+# next takeover, while OTHER runs one, too. See the helper.
+declare -A GOES_ON
+goes_on() {
+    python3 "$TESTS/helpers/holds_on.py" "$WORK/$1" "$1" "$2" "$SIGNS" >"$WORK/holds-$1.log" 2>&1 &
+    GOES_ON[$1]=$!
+    own $!
+}
+# hold_on NODE OTHER: both run one.
+hold_on() {
+    SIGNS=$(mktemp -d "$WORK/signs.XXXX")
+    goes_on "$1" "$2"
+    goes_on "$2" "$1"
+    signs_of "$1" "$2" holds
+    signs_of "$1" "$2" waits
+    sleep 0.3
+}
+signs_of() { # NODE OTHER SIGN
+    local node try
+    for node in "$1" "$2"; do
+        for try in $(seq 600); do
+            [ ! -e "$SIGNS/$node-$3" ] || break
+            [ -d "/proc/${GOES_ON[$node]}" ] || break
+            sleep 0.05
+        done
+        [ -e "$SIGNS/$node-$3" ] ||
+            die "a program on node $node ($try): $(tail -n 5 "$WORK/holds-$node.log")"
+    done
+}
+# held_on NODE OTHER: both go on after the takeover, and other programs get the locks only then.
+held_on() {
+    local node
+    touch "$SIGNS/taken-over"
+    signs_of "$1" "$2" went-on
+    flock --nonblock "$WORK/$1/flock-$2" true && die "a lock of node $2 is lost"
+    touch "$SIGNS/enough"
+    for node in "$1" "$2"; do
+        wait "${GOES_ON[$node]}" ||
+            die "a program on node $node: $(tail -n 5 "$WORK/holds-$node.log")"
+        timeout 30 flock "$WORK/$1/flock-$node" true || die "a lock outlives its program"
+        rm -r "$WORK/$1"/*-"$node"
+    done
+    [ "$(grep -c after "$WORK/$1/appended")" = 2 ] || die "appended: $(cat "$WORK/$1/appended")"
+    rm "$WORK/$1/appended"
+}
+
 # The owner is killed: another node takes over, and the third one goes on with it. Nothing is lost
-# that the survivors were told of, synced or not. What was open before is stale.
+# that the survivors were told of, synced or not. Their files stay open, and their locks held.
 for number in $(seq 10); do synced "$([ $((number % 2)) = 0 ] && echo b || echo c)" "$number"; done
-python3 - "$WORK/b" >"$WORK/stale.log" 2>&1 <<'P' &
-import errno, os, sys, time
-place = sys.argv[1]
-fd = os.open(f"{place}/open", os.O_RDWR | os.O_CREAT)
-root = os.open(place, os.O_RDONLY)
-os.fsync(fd)
-os.rename(f"{place}/open", f"{place}/renamed")
-os.write(fd, b"not synced")
-def spliced():
-    reader, writer = os.pipe()
-    try:
-        return os.splice(fd, writer, 10, offset_src=0)
-    finally:
-        os.close(reader)
-        os.close(writer)
-assert spliced() == 10
-open(f"{place}/../is-open", "w").close()
-while not os.path.exists(f"{place}/../taken-over"):
-    time.sleep(0.05)
-def fails(what):
-    try:
-        what()
-        return None
-    except OSError as error:
-        return error.errno
-assert fails(lambda: os.fsync(fd)) == errno.ESTALE, "fsync of an open file"
-assert fails(lambda: os.fsync(root)) is None, "fsync of the open root, whose changes survive"
-assert fails(lambda: os.write(fd, b"x")) == errno.ESTALE, "write to an open file"
-end = time.monotonic() + 20
-while fails(spliced) is None:
-    assert time.monotonic() < end, "an open file shows pages of an earlier term"
-    time.sleep(0.05)
-with open(f"{place}/renamed", "rb") as file:
-    assert file.read() == b"not synced", "what was accepted"
-    assert fails(lambda: os.fsync(file.fileno())) is None, "fsync of what was accepted"
-P
-STALE=$!
-for _ in $(seq 200); do [ ! -e "$WORK/is-open" ] || break; sleep 0.05; done
-[ -e "$WORK/is-open" ] || die "the program on node b: $(cat "$WORK/stale.log")"
+echo "not synced" >"$WORK/b/not-synced"
+hold_on b c
 kill -9 "${PIDS[a]}"
 killed=$(now_ms)
 owns b
 owns c
 TOOK=$(($(now_ms) - killed))
-touch "$WORK/taken-over"
-wait "$STALE" || die "a program of a surviving node: $(cat "$WORK/stale.log")"
+held_on b c
 ends a
 [ "$(cat "$WORK/fenced")" = a ] || die "the killed owner was not fenced"
 all_there b "a killed owner"
 all_there c "a killed owner"
-[ "$(cat "$WORK/c/renamed")" = "not synced" ] || die "node c does not have what node b was told"
+[ "$(cat "$WORK/c/not-synced")" = "not synced" ] ||
+    die "node c does not have what node b was told"
 echo go >"$WORK/b/goes" && [ "$(cat "$WORK/c/goes")" = go ] ||
     die "the survivors do not work together"
 grep -q "has all that 2 of 2 nodes were told" "$WORK/b.log" "$WORK/c.log" ||
     die "the next owner does not have what it was brought: $(last_lines b) $(last_lines c)"
-ok "a killed owner: the others serve after $TOOK ms, and nothing accepted is lost"
+ok "a killed owner: the others serve after $TOOK ms, with their open files and locks"
 
 # A stopped owner. A program waits through the takeover.
 node_start a
@@ -342,17 +351,20 @@ grep -q "node $PEER is gone" "$WORK/$OWNER.log" ||
     die "the owner does not say so: $(last_lines "$OWNER")"
 ok "the locks of a killed node end"
 
-# A handover loses nothing, synced or not.
+# A handover loses nothing, synced or not, and closes no file of the other nodes.
 node_start "$PEER"
 owns "$PEER"
 echo accepted >"$WORK/$PEER/accepted"
+set -- ${NODES//$OWNER/}
+hold_on "$1" "$2"
 "$STEADFAST" cluster handover --to "$PEER" "$VOLUME" >/dev/null
 ends "$OWNER"
 [ "$STATUS" -eq 0 ] || die "the old owner ends with $STATUS: $(last_lines "$OWNER")"
 owns "$PEER"
 [ "$(status "d['owner']['name']")" = "$PEER" ] || die "another node has the volume"
 [ "$(cat "$WORK/$PEER/accepted")" = accepted ] || die "a handover lost what was accepted"
-ok "a handover loses nothing"
+held_on "$1" "$2"
+ok "a handover loses nothing, and the other nodes' programs go on"
 
 # Without etcd the owner cannot know whether it is the owner: requests wait, and then go on.
 node_start "$OWNER"

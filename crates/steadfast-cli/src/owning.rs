@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use steadfast::{Error, OpenOptions, Volume};
 use steadfast_cluster::owner::{Event, Term, Watch, Watcher, stand_by};
-use steadfast_cluster::record::{Node, OwnerRecord, VolumeRecord};
+use steadfast_cluster::record::{Node, OwnerRecord, Predecessor, VolumeRecord};
 use steadfast_cluster::{Cluster, ClusterAddress, ClusterError};
 use steadfast_fuse::UnmountHandle;
 use steadfast_host::HostPlatform;
@@ -181,9 +181,9 @@ impl Owned {
         self.term.epoch()
     }
 
-    /// The earlier term of which nodes may keep something.
-    pub fn opened_before(&self) -> Option<u64> {
-        self.term.opened_before()
+    /// The earlier owner of which nodes may have something.
+    pub fn predecessor(&self) -> Option<Predecessor> {
+        self.term.predecessor()
     }
 
     /// Tells whether the term goes on.
@@ -238,8 +238,7 @@ impl Owned {
         if nodes.address().is_none() {
             return Ok(());
         }
-        // An owner that has closed the volume leaves nothing to keep.
-        if self.term.opened_before().is_some() {
+        if self.term.predecessor().is_some() {
             // Where etcd does not answer, the wait has its full length.
             nodes.collect(self.term.survivors().unwrap_or(usize::MAX));
         }

@@ -5,7 +5,6 @@
 //! volume when this node becomes the owner. Order at the end: the mount ends, then the sessions of
 //! the other nodes. Then the last transaction point is made, and the term is released.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -13,14 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use steadfast::volume::KeptDeltas;
-use steadfast::{Error, OpenOptions, Volume};
+use steadfast::{Error, OpenOptions, TransactionMask, Volume};
 use steadfast_cluster::ClusterError;
 use steadfast_cluster::duplex::{self, Duplex, Listener};
 use steadfast_cluster::owner::Watch;
-use steadfast_cluster::record::OwnerRecord;
+use steadfast_cluster::record::{OwnerRecord, Predecessor};
 use steadfast_fuse::UnmountHandle;
 use steadfast_fuse::cluster::{
-    Authority, Collector, Door, Hub, Link, Ownership, SharedMount, Standing, Target,
+    Authority, Brought, Collector, Door, Hub, Link, Ownership, SharedMount, Standing, Target,
 };
 use steadfast_host::{BackgroundThread, HostPlatform};
 
@@ -229,7 +228,7 @@ impl Shared {
         let image = owned.medium();
         let at = self.listener.address().to_string();
         let (epoch, ownership) = (owned.epoch(), &mounted.ownership);
-        let nodes = Arc::new(Others::new(epoch, owned.opened_before(), at.clone()));
+        let nodes = Arc::new(Others::new(epoch, owned.predecessor(), at.clone()));
         ownership.bring_to(&nodes.collector);
         let (greets, listener) = (Arc::clone(&nodes), Arc::clone(&self.listener));
         let accepts =
@@ -243,13 +242,14 @@ impl Shared {
         volume
             .change_parameters(mask, timer_ms)
             .map_err(|error| Failure::core(error, image.display()))?;
-        let background = serve::start_background(&volume);
         let standing = owned.standing();
         let authority: Authority = Arc::new(move || standing_of(&standing));
         let term = (epoch, nodes.brought());
         let owning = ownership.own(Arc::clone(&volume), term, authority);
         let (hub, counters) =
             owning.map_err(|error| Failure::host(&error, "start threads for", image))?;
+        // Not before: it frees removed files, which programs of these nodes may have open.
+        let background = serve::start_background(&volume);
         let _ = nodes.door.set(hub.door());
         owned.watch(mounted.unmount.clone());
         let line = format_args!("this node owns {} in epoch {epoch}, at {at}", image.display());
@@ -279,26 +279,26 @@ fn target(record: &OwnerRecord) -> Option<Target> {
 struct Others {
     at: String,
     collector: Collector,
-    /// What was collected: of each node its number, its deltas, and whether the volume has all of
-    /// them.
-    collected: Mutex<Vec<(u64, KeptDeltas, bool)>>,
+    /// The owner before has closed the volume.
+    closed: bool,
+    collected: Mutex<Vec<Brought>>,
     door: OnceLock<Door>,
 }
 
 impl Others {
-    fn new(epoch: u64, before: Option<u64>, at: String) -> Others {
-        let collector = Collector::new(epoch, before);
-        Others { at, collector, collected: Mutex::default(), door: OnceLock::new() }
+    fn new(epoch: u64, before: Option<Predecessor>, at: String) -> Others {
+        let collector = Collector::new(epoch, before.map(|before| before.epoch));
+        let closed = before.is_some_and(|before| before.closed);
+        Others { at, collector, closed, collected: Mutex::default(), door: OnceLock::new() }
     }
 
-    fn collected(&self) -> MutexGuard<'_, Vec<(u64, KeptDeltas, bool)>> {
+    fn collected(&self) -> MutexGuard<'_, Vec<Brought>> {
         self.collected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Of each node that has brought something: whether the volume has all of it.
-    fn brought(&self) -> HashMap<u64, bool> {
-        let collected = std::mem::take(&mut *self.collected());
-        collected.into_iter().map(|(node, _, has_all)| (node, has_all)).collect()
+    /// What nodes have brought, after the volume was opened.
+    fn brought(&self) -> Vec<Brought> {
+        std::mem::take(&mut *self.collected())
     }
 
     fn serve(&self, link: Link) -> std::io::Result<()> {
@@ -315,8 +315,7 @@ impl Nodes for Others {
     }
 
     fn collect(&self, survivors: usize) {
-        let brought = self.collector.collect(survivors);
-        *self.collected() = brought.into_iter().map(|(node, kept)| (node, kept, false)).collect();
+        *self.collected() = self.collector.collect(survivors);
     }
 
     fn open(
@@ -326,12 +325,21 @@ impl Nodes for Others {
         platform: HostPlatform,
     ) -> Result<HostVolume, Error> {
         let mut collected = self.collected();
-        let kept: Vec<_> = collected.iter().map(|(_, kept, _)| kept.clone()).collect();
+        // After a close only the place on the medium counts.
+        let deltas = |brought: &Brought| match self.closed {
+            true => {
+                KeptDeltas { payloads: Vec::new(), lacks_changes: false, ..brought.deltas.clone() }
+            }
+            false => brought.deltas.clone(),
+        };
+        let kept: Vec<_> = collected.iter().map(deltas).collect();
         let (volume, has_all) = Volume::open_after(medium, options, platform, &kept)?;
-        for ((.., has), now) in collected.iter_mut().zip(has_all) {
-            *has = now;
+        // Without that event the close may have dropped what nodes were told.
+        let may_have = !self.closed || volume.mask().contains(TransactionMask::UNMOUNT);
+        for (brought, has_all) in collected.iter_mut().zip(has_all) {
+            brought.has_all = has_all && may_have;
         }
-        let with_all = collected.iter().filter(|(.., has_all)| *has_all).count();
+        let with_all = collected.iter().filter(|brought| brought.has_all).count();
         if !collected.is_empty() {
             let all = collected.len();
             let line = format_args!("the volume has all that {with_all} of {all} nodes were told");

@@ -170,8 +170,8 @@ impl<S: Store> Cluster<S> {
             evicted = Some(node.clone());
             let mut unfenced = record.unfenced;
             unfenced.push(node);
-            let OwnerRecord { epoch, opened, .. } = record;
-            let free = OwnerRecord { epoch, opened, unfenced, ..OwnerRecord::default() };
+            let OwnerRecord { epoch, opened, closed, .. } = record;
+            let free = OwnerRecord { epoch, opened, closed, unfenced, ..OwnerRecord::default() };
             Ok(vec![self.put(&free)])
         })?;
         evicted.ok_or(ClusterError::NotOwned)

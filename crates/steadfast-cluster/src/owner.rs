@@ -10,7 +10,7 @@ use steadfast_remote::etcd::store::{Store, StoreError};
 
 use crate::cluster::Cluster;
 use crate::election::{Candidate, Step};
-use crate::record::{Node, OwnerRecord, Wish};
+use crate::record::{Node, OwnerRecord, Predecessor, Wish};
 use crate::tenure::{Tenure, Verdict};
 use crate::{BEAT, ClusterError, LOOK};
 
@@ -221,7 +221,7 @@ pub struct Term {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     unfenced: Vec<Node>,
-    opened: Option<u64>,
+    predecessor: Option<Predecessor>,
 }
 
 impl Term {
@@ -246,8 +246,8 @@ impl Term {
             .name("beat".into())
             .spawn(move || beating.beat(membership))
             .map_err(|error| StoreError::Unreachable(format!("no thread: {error}")))?;
-        let unfenced = record.unfenced.clone();
-        Ok(Some(Term { shared, thread: Some(thread), unfenced, opened: record.opened }))
+        let (unfenced, predecessor) = (record.unfenced.clone(), record.predecessor());
+        Ok(Some(Term { shared, thread: Some(thread), unfenced, predecessor }))
     }
 
     /// The number of the term.
@@ -279,9 +279,9 @@ impl Term {
         }))
     }
 
-    /// The earlier term of which nodes may keep something, see [`OwnerRecord::opened`].
-    pub fn opened_before(&self) -> Option<u64> {
-        self.opened
+    /// The earlier owner of which nodes may have something.
+    pub fn predecessor(&self) -> Option<Predecessor> {
+        self.predecessor
     }
 
     /// This node is about to open the volume for all nodes. What they keep of earlier owners does
@@ -290,7 +290,9 @@ impl Term {
     /// # Errors
     /// As [`fenced`](Self::fenced).
     pub fn opening(&self) -> Result<(), ClusterError> {
-        self.change(Arc::new(|record| record.opened = Some(record.epoch)))
+        self.change(Arc::new(|record| {
+            (record.opened, record.closed) = (Some(record.epoch), false);
+        }))
     }
 
     /// How many processes take part beside those that had to be fenced, this one included. A node
@@ -337,7 +339,7 @@ impl Term {
                     _ => None,
                 };
                 (record.node, record.serves, record.address) = (None, false, None);
-                record.opened = record.opened.filter(|_| !closed);
+                record.closed |= closed;
             })),
             false => Ok(()),
         };
@@ -351,10 +353,11 @@ impl Term {
     /// # Errors
     /// As [`release`](Self::release).
     pub fn give_up(mut self) -> Result<(), ClusterError> {
-        let opened = self.opened;
+        let predecessor = self.predecessor;
         let given_up = self.change(Arc::new(move |record| {
             (record.node, record.serves, record.address) = (None, false, None);
-            record.opened = opened;
+            record.opened = predecessor.map(|before| before.epoch);
+            record.closed = predecessor.is_some_and(|before| before.closed);
         }));
         self.end();
         given_up

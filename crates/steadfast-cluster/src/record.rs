@@ -77,10 +77,13 @@ pub struct OwnerRecord {
     /// serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The last term whose owner has opened the volume for all nodes, if it has not closed it. What
-    /// nodes keep of that owner counts.
+    /// The last term whose owner has opened the volume for all nodes. What nodes have of that owner
+    /// counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<u64>,
+    /// That owner has closed it, so nothing is lost.
+    #[serde(default)]
+    pub closed: bool,
     /// Changes with each beat.
     pub beat: u64,
     /// Earlier owners that are perhaps not fenced yet.
@@ -94,7 +97,21 @@ pub struct OwnerRecord {
     pub next: Option<String>,
 }
 
+/// The last owner that has opened a volume for all nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Predecessor {
+    /// Its term.
+    pub epoch: u64,
+    /// It has closed the volume.
+    pub closed: bool,
+}
+
 impl OwnerRecord {
+    /// The owner of which nodes may have something.
+    pub fn predecessor(&self) -> Option<Predecessor> {
+        self.opened.map(|epoch| Predecessor { epoch, closed: self.closed })
+    }
+
     /// Whether this process is the owner in this epoch.
     pub fn is_of(&self, node: &Node, epoch: u64) -> bool {
         self.epoch == epoch && self.node.as_ref() == Some(node)
@@ -110,6 +127,7 @@ impl OwnerRecord {
             node: Some(node.clone()),
             unfenced,
             opened: self.opened,
+            closed: self.closed,
             ..OwnerRecord::default()
         }
     }

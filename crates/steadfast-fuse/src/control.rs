@@ -18,9 +18,10 @@ use zerocopy::IntoBytes;
 
 use crate::abi::output::{IoctlOut, LseekOut};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
+use crate::cluster::HELD_FOR;
 use crate::errno::Errno;
 use crate::filesystem::page_holders::WAIT;
-use crate::filesystem::recall::{Recall, Recalled, RecalledNode};
+use crate::filesystem::recall::{NODES_MAX, Recall, Recalled, RecalledNode};
 use crate::filesystem::{Filesystem, OpenTransaction, Parked, Phase, VALID_SECONDS_WITHOUT_EPOCHS};
 use crate::ioctl::SnapshotArgument;
 use crate::jobs::{Command, Job};
@@ -241,12 +242,16 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Drops what kernels have cached: the volume is already at its last durable point.
     fn forget_before_rollback(&self) {
         self.kernels.locks.drop_all();
+        // A node learns from each frame that its files are stale. One that has not, and still may
+        // bring them to a next owner, is waited for.
+        let (told, begun) = (Arc::new(Recall::default()), Instant::now());
         for kernel in self.kernels.all() {
-            kernel.forget_cached();
+            kernel.forget_cached(&told);
         }
+        told.wait(begun + HELD_FOR);
     }
 
-    fn forget_cached(&self) {
+    fn forget_cached(&self, told: &Arc<Recall>) {
         let directories = self.nodes.roll_back(|inode| {
             self.volume
                 .attributes(inode)
@@ -262,15 +267,23 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         };
         // The kernel first sends dirty pages as writes, which this phase drops.
         let recall = Arc::new(Recall::default());
-        for (nodeid, handles) in open {
-            match self.recaller.get().filter(|_| self.device.is_none()) {
-                Some(peer) => {
-                    let stale = [RecalledNode::stale(nodeid)];
-                    peer.recall(&stale, Recalled::Pages, recall.begin());
+        match self.recaller.get().filter(|_| self.device.is_none()) {
+            Some(peer) => {
+                peer.recall(&[], Recalled::Attributes, told.begin());
+                let stale: Vec<_> =
+                    open.iter().map(|(nodeid, _)| RecalledNode::stale(*nodeid)).collect();
+                for nodes in stale.chunks(NODES_MAX) {
+                    peer.recall(nodes, Recalled::Pages, recall.begin());
                 }
-                None => report("pages of an open file", self.invalidate_inode(nodeid, 0)),
             }
-            // Stale handles keep no inode alive; the kernel's RELEASE does not find them.
+            None => {
+                for (nodeid, _) in &open {
+                    report("pages of an open file", self.invalidate_inode(*nodeid, 0));
+                }
+            }
+        }
+        // Stale handles keep no inode alive; the kernel's RELEASE does not find them.
+        for (nodeid, handles) in open {
             for _ in 0..handles {
                 self.volume.release(node::inode(nodeid));
             }

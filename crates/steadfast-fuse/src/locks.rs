@@ -65,21 +65,24 @@ struct Waiting {
     ticket: Option<Ticket>,
 }
 
-#[derive(Default)]
-struct LockedFile {
-    held: Vec<Lock>,
-    waiting: VecDeque<Waiting>,
-}
+/// The locks that are held of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct HeldLocks(Vec<Lock>);
 
-impl LockedFile {
+impl HeldLocks {
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Lock] {
+        &self.0
+    }
+
     fn conflict(&self, wanted: &Lock) -> Option<Lock> {
-        self.held.iter().find(|held| held.conflicts(wanted)).copied()
+        self.0.iter().find(|held| held.conflicts(wanted)).copied()
     }
 
     /// Cuts the range out of what the owner holds.
-    fn cut(&mut self, range: &Lock) {
+    pub(crate) fn cut(&mut self, range: &Lock) {
         let mut rests = Vec::new();
-        self.held.retain(|held| {
+        self.0.retain(|held| {
             if !held.is_of(range) || !held.overlaps(range) {
                 return true;
             }
@@ -91,14 +94,14 @@ impl LockedFile {
             }
             false
         });
-        self.held.append(&mut rests);
+        self.0.append(&mut rests);
     }
 
-    /// Stores a lock that conflicts with none, in place of what its owner held there.
-    fn hold(&mut self, mut wanted: Lock) {
+    /// Stores a lock in place of what its owner held there. Conflicts are the caller's.
+    pub(crate) fn hold(&mut self, mut wanted: Lock) {
         self.cut(&wanted);
         // One lock for neighbouring ranges of one kind, as long as one close ends both.
-        self.held.retain(|held| {
+        self.0.retain(|held| {
             let joins = held.is_of(&wanted)
                 && held.exclusive == wanted.exclusive
                 && held.handle == wanted.handle
@@ -110,17 +113,35 @@ impl LockedFile {
             }
             !joins
         });
-        self.held.push(wanted);
+        self.0.push(wanted);
     }
 
+    /// Ends the fcntl locks of an owner that closes a descriptor of the file.
+    pub(crate) fn closed(&mut self, owner: Owner) {
+        self.0.retain(|held| held.owner != owner || held.flock);
+    }
+
+    /// Ends the locks that a kernel took through an open file.
+    pub(crate) fn released(&mut self, kernel: u64, handle: u64) {
+        self.0.retain(|held| held.owner.kernel != kernel || held.handle != handle);
+    }
+}
+
+#[derive(Default)]
+struct LockedFile {
+    held: HeldLocks,
+    waiting: VecDeque<Waiting>,
+}
+
+impl LockedFile {
     /// Grants what waits and conflicts with nothing any more.
     fn grant(&mut self, granted: &mut Vec<Waiting>) {
         let mut still = VecDeque::new();
         while let Some(waiting) = self.waiting.pop_front() {
-            if self.conflict(&waiting.wanted).is_some() {
+            if self.held.conflict(&waiting.wanted).is_some() {
                 still.push_back(waiting);
             } else {
-                self.hold(waiting.wanted);
+                self.held.hold(waiting.wanted);
                 granted.push(waiting);
             }
         }
@@ -128,7 +149,7 @@ impl LockedFile {
     }
 
     fn is_empty(&self) -> bool {
-        self.held.is_empty() && self.waiting.is_empty()
+        self.held.0.is_empty() && self.waiting.is_empty()
     }
 }
 
@@ -146,7 +167,7 @@ impl LockTable {
         let mut seen = HashSet::new();
         while let Some((inode, lock)) = blocked.pop() {
             let Some(file) = self.files.get(&inode) else { continue };
-            for holder in file.held.iter().filter(|held| held.conflicts(&lock)) {
+            for holder in file.held.0.iter().filter(|held| held.conflicts(&lock)) {
                 if holder.owner == wanted.owner {
                     return true;
                 }
@@ -168,10 +189,15 @@ impl LockTable {
         self.files.iter().flat_map(of_file).collect()
     }
 
-    /// Removes what `ends` names from one file, and grants what waited for it.
-    fn release(&mut self, inode: u64, ends: impl Fn(&Lock) -> bool, granted: &mut Vec<Waiting>) {
+    /// Changes what is held of one file by `end`, and grants what waited for it.
+    fn release(
+        &mut self,
+        inode: u64,
+        end: impl FnOnce(&mut HeldLocks),
+        granted: &mut Vec<Waiting>,
+    ) {
         let Some(file) = self.files.get_mut(&inode) else { return };
-        file.held.retain(|held| !ends(held));
+        end(&mut file.held);
         file.grant(granted);
         if file.is_empty() {
             self.files.remove(&inode);
@@ -200,7 +226,7 @@ impl Locks {
 
     /// A lock that conflicts with `wanted`.
     pub(crate) fn conflict(&self, inode: u64, wanted: &Lock) -> Option<Lock> {
-        self.table().files.get(&inode)?.conflict(wanted)
+        self.table().files.get(&inode)?.held.conflict(wanted)
     }
 
     /// Takes a lock. If another one conflicts, `wait` gives the number of the request and its
@@ -233,13 +259,13 @@ impl Locks {
             // As on Linux a conversion first gives up what is held. So two of them at once do not
             // wait for each other for ever.
             let same = |held: &&Lock| held.is_of(&wanted) && held.exclusive == wanted.exclusive;
-            if !file.held.iter().any(|held| same(&held)) {
-                file.cut(&wanted);
+            if !file.held.0.iter().any(|held| same(&held)) {
+                file.held.cut(&wanted);
                 file.grant(granted);
             }
         }
-        if file.conflict(&wanted).is_none() {
-            file.hold(wanted);
+        if file.held.conflict(&wanted).is_none() {
+            file.held.hold(wanted);
             // A weaker lock than before may let others in.
             file.grant(granted);
             return Ok(Taken::Now);
@@ -264,30 +290,28 @@ impl Locks {
 
     /// Gives up a range.
     pub(crate) fn give_up(&self, inode: u64, range: &Lock) {
-        let mut granted = Vec::new();
-        {
-            let mut table = self.table();
-            if let Some(file) = table.files.get_mut(&inode) {
-                file.cut(range);
-            }
-            table.release(inode, |_| false, &mut granted);
-        }
-        answer(granted, Ok(()));
+        self.release(inode, |held| held.cut(range));
+    }
+
+    /// Gives a kernel back what it held at an earlier owner of the volume. No other kernel has
+    /// asked for a lock yet.
+    pub(crate) fn restore(&self, inode: u64, held: Lock) {
+        self.table().files.entry(inode).or_default().held.hold(held);
     }
 
     /// An owner closes a descriptor of a file: its fcntl locks there end.
     pub(crate) fn closed(&self, inode: u64, owner: Owner) {
-        self.release(inode, |held| held.owner == owner && !held.flock);
+        self.release(inode, |held| held.closed(owner));
     }
 
     /// The last descriptor of an open file is closed: the locks taken through it end.
     pub(crate) fn released(&self, inode: u64, kernel: u64, handle: u64) {
-        self.release(inode, |held| held.owner.kernel == kernel && held.handle == handle);
+        self.release(inode, |held| held.released(kernel, handle));
     }
 
-    fn release(&self, inode: u64, ends: impl Fn(&Lock) -> bool) {
+    fn release(&self, inode: u64, end: impl FnOnce(&mut HeldLocks)) {
         let mut granted = Vec::new();
-        self.table().release(inode, ends, &mut granted);
+        self.table().release(inode, end, &mut granted);
         answer(granted, Ok(()));
     }
 
@@ -315,7 +339,10 @@ impl Locks {
             table.interrupted.retain(|(of, _)| *of != kernel);
             let inodes: Vec<u64> = table.files.keys().copied().collect();
             for inode in inodes {
-                table.release(inode, |held| held.owner.kernel == kernel, &mut granted);
+                let end = |held: &mut HeldLocks| {
+                    held.0.retain(|held| held.owner.kernel != kernel);
+                };
+                table.release(inode, end, &mut granted);
             }
         }
         answer(granted, Ok(()));

@@ -1,9 +1,9 @@
 //! Node ids: the kernel's numbers for inodes.
 //!
 //! A node id is the inode number with a tag in bits 48 to 62. Bit 63 marks the node ids of
-//! [`crate::snapshots`]. The tag counts rollbacks. After a rollback all ids with an old tag are
-//! stale and return ESTALE. The same inode number can be used again under the new tag, with a new
-//! inode in the kernel.
+//! [`crate::snapshots`]. The tag counts rollbacks. In a cluster it goes on through takeovers that
+//! lose nothing. After a rollback all ids with an old tag are stale and return ESTALE. The same
+//! inode number can be used again under the new tag, with a new inode in the kernel.
 //!
 //! Directories are the exception: a shell may have one as working directory, so a directory that
 //! survived a rollback keeps its node id. That needs a table of the directories that the kernel
@@ -144,7 +144,8 @@ impl Nodes {
         std::iter::once(ROOT_ID).chain(known).collect()
     }
 
-    fn tag(&self) -> u16 {
+    /// The tag of new node ids.
+    pub(crate) fn tag(&self) -> u16 {
         self.tag.load(Ordering::Acquire) & TAG_MASK
     }
 

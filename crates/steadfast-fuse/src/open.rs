@@ -52,6 +52,11 @@ impl Handle {
         Handle(self.0 | number << Handle::NUMBER_SHIFT)
     }
 
+    /// By which locks know it.
+    pub(crate) fn number(self) -> u64 {
+        self.0 >> Handle::NUMBER_SHIFT
+    }
+
     pub(crate) fn is_writable(self) -> bool {
         self.0 & Handle::WRITABLE != 0
     }

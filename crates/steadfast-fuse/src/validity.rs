@@ -82,6 +82,7 @@ pub(crate) fn limit(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpenedNode {
     pub(crate) nodeid: u64,
+    pub(crate) handle: u64,
     /// Closes of it need not be told, see [`crate::cluster`]. [`limit`] takes that out.
     pub(crate) no_flush: bool,
 }
@@ -90,7 +91,8 @@ pub(crate) struct OpenedNode {
 pub(crate) fn opened_node(request: &Request<'_>, answer: &[u8]) -> Option<OpenedNode> {
     let (nodeid, start) = opens(request, answer)?;
     let (open, _) = OpenOut::read_from_prefix(&answer[start..]).ok()?;
-    Some(OpenedNode { nodeid, no_flush: open.open_flags & fopen::NOFLUSH != 0 })
+    let no_flush = open.open_flags & fopen::NOFLUSH != 0;
+    Some(OpenedNode { nodeid, handle: open.fh, no_flush })
 }
 
 /// Marks the file that an answer opens as one whose closes need not be told.
@@ -284,7 +286,7 @@ mod tests {
             set_no_flush(&request, &mut answer);
             (before, opened_node(&request, &answer), answer)
         };
-        let opened = |nodeid, no_flush| Some(OpenedNode { nodeid, no_flush });
+        let opened = |nodeid, no_flush| Some(OpenedNode { nodeid, handle: 3, no_flush });
         let entry = EntryOut { nodeid: 9, ..EntryOut::default() };
         let open = OpenOut { fh: 3, open_flags: fopen::DIRECT_IO, backing_id: 0 };
         let (before, after, answer) = with(opcode::OPEN, open.as_bytes());

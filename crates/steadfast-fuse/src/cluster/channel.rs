@@ -3,24 +3,28 @@
 //! A request waits here until an owner answers it, however many connections that takes. After a
 //! broken connection to the same owner everything is sent again, and the owner executes nothing
 //! twice ([`super::session`]). Another node may have become the owner, or the owner may have ended
-//! the session. Then the outcome of what was sent and not answered is unknown: see [`Fate`].
+//! the session. Then the outcome of what was sent and not answered is unknown: see [`fate`].
 //!
 //! Invariant: each request of the kernel is answered once. A program that waits for one may be
 //! interrupted as long as the request was not sent.
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::frame::{AnswerFrame, FrameKind, NUMBERS_MAX, RequestFrame, Writer};
+use super::holdings::Holdings;
 use super::session::may_repeat;
 use super::spares::{AnswerParts, Spares};
 use super::unsynced::Unsynced;
+use crate::abi::input::{IoctlIn, OpenIn};
 use crate::abi::opcode;
 use crate::abi::output::AttrOut;
 use crate::errno::Errno;
 use crate::filesystem::recall::RecalledNode;
+use crate::ioctl;
 use crate::log::log_error;
 use crate::request::Request;
 use crate::service::Return;
@@ -60,10 +64,18 @@ enum Fate {
     Fail(i32),
 }
 
-fn fate(opcode: u32) -> Fate {
-    match opcode {
+/// `has_all`: the next owner's volume has all that this node was told of, and its open files and
+/// locks. Then a second execution is as good as the first one of whatever changes nothing in the
+/// volume.
+fn fate(request: &Request<'_>, has_all: bool) -> Fate {
+    match request.header.opcode {
         opcode::LOOKUP => Fate::Repeat,
-        _ if may_repeat(opcode) => Fate::Repeat,
+        other if may_repeat(other) => Fate::Repeat,
+        opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH if has_all => Fate::Repeat,
+        opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS if has_all => Fate::Repeat,
+        opcode::SETLK | opcode::SETLKW if has_all => Fate::Repeat,
+        opcode::OPEN if has_all && !truncates(request) => Fate::Repeat,
+        opcode::IOCTL if has_all && sets_a_point(request) => Fate::Repeat,
         opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH => Fate::Done,
         // What it was to make durable may be lost.
         opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Fate::Fail(libc::ESTALE),
@@ -71,6 +83,29 @@ fn fate(opcode: u32) -> Fate {
         // It may be done or not.
         _ => Fate::Fail(libc::EIO),
     }
+}
+
+fn truncates(request: &Request<'_>) -> bool {
+    let wanted = request.arguments().take::<OpenIn>();
+    wanted.is_ok_and(|open| open.flags as i32 & libc::O_TRUNC != 0)
+}
+
+fn sets_a_point(request: &Request<'_>) -> bool {
+    request.arguments().take::<IoctlIn>().is_ok_and(|wanted| wanted.cmd == ioctl::TRANSACT)
+}
+
+/// How long after a sign of the owner a node may bring its open files and locks to the next one.
+/// The owner gives them to others after [`SESSION_TIME`](super::SESSION_TIME) without a connection.
+pub(crate) const HELD_FOR: Duration = Duration::from_secs(5);
+
+/// When the owner has surely known this session.
+struct Contact {
+    /// A moment before it told so.
+    known: Instant,
+    /// A ping without an answer: its number, and when it was sent.
+    pinged: Option<(u64, Instant)>,
+    /// The owner ended too long after that: it may have ended the session before.
+    expired: bool,
 }
 
 struct ChannelState {
@@ -86,6 +121,8 @@ struct ChannelState {
     lost: u64,
     unsynced: Unsynced,
     spares: Spares,
+    holdings: Holdings,
+    contact: Contact,
 }
 
 /// See the module.
@@ -102,6 +139,8 @@ impl Channel {
             lost: 0,
             unsynced: Unsynced::default(),
             spares: Spares::default(),
+            holdings: Holdings::default(),
+            contact: Contact { known: Instant::now(), pinged: None, expired: false },
         }))
     }
 
@@ -188,8 +227,23 @@ impl Channel {
         }
     }
 
+    /// Confirms recalls, and pings after each `pause`, until there can be no more recalls.
+    pub(super) fn attend(&self, recalls: &Receiver<(u64, u64)>, pause: Duration) {
+        let mut next = Instant::now() + pause;
+        loop {
+            match recalls.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(recall) => self.confirm(recall),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.ping();
+                    next = Instant::now() + pause;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
     /// Confirms a recall that has come over this connection.
-    pub(super) fn confirm(&self, (connection, number): (u64, u64)) {
+    fn confirm(&self, (connection, number): (u64, u64)) {
         let state = self.state();
         let present = state.connection.as_ref().filter(|_| state.connections == connection);
         let writer = present.map(|(writer, _)| Arc::clone(writer));
@@ -201,11 +255,12 @@ impl Channel {
     }
 
     /// Uses a new connection to the same session: everything that is not answered is sent again.
-    /// Returns its number.
+    /// `greeted`: when the owner was asked for it. Returns its number.
     pub(super) fn connect(
         &self,
         writer: Box<dyn Write + Send>,
         close: Arc<dyn Fn() + Send + Sync>,
+        greeted: Instant,
     ) -> u64 {
         let writer = Arc::new(Mutex::new(writer));
         let connection;
@@ -214,6 +269,7 @@ impl Channel {
             state.connections += 1;
             connection = state.connections;
             state.connection = Some((Arc::clone(&writer), close));
+            state.contact = Contact { known: greeted, pinged: None, expired: false };
             state.arrived.clear();
             let again = |(number, pending): (&u64, &mut Pending)| {
                 pending.sent = true;
@@ -239,7 +295,7 @@ impl Channel {
     }
 
     /// The session is lost, or there was none: answers what was sent and is not repeated. `has_all`:
-    /// the volume has all that this node was told of.
+    /// the volume has all that this node was told of, and the owner has its open files and locks.
     pub(super) fn lose_session(&self, has_all: bool) {
         let mut done = Vec::new();
         {
@@ -248,6 +304,9 @@ impl Channel {
             state.lost += 1;
             let next = state.number + 1;
             state.spares.lose(next);
+            if !has_all {
+                state.holdings = Holdings::default();
+            }
             let sent: Vec<u64> = state
                 .pending
                 .iter()
@@ -269,7 +328,8 @@ impl Channel {
             }
             for number in sent {
                 let Some(mut pending) = state.pending.remove(&number) else { continue };
-                match fate(pending.opcode) {
+                let fate = Request::parse(&pending.bytes).map(|request| fate(&request, has_all));
+                match fate.unwrap_or(Fate::Fail(libc::EIO)) {
                     Fate::Repeat => {
                         pending.sent = false;
                         state.pending.insert(number, pending);
@@ -322,7 +382,49 @@ impl Channel {
         state.spares.recall(nodes, next);
     }
 
-    /// How many sessions were lost.
+    /// Asks the owner for a sign, if it has given one since the last time.
+    pub(super) fn ping(&self) {
+        let (number, writer) = {
+            let mut state = self.state();
+            let Some((writer, _)) = &state.connection else { return };
+            if state.contact.pinged.is_some() {
+                return;
+            }
+            let writer = Arc::clone(writer);
+            state.number += 1;
+            state.contact.pinged = Some((state.number, Instant::now()));
+            (state.number, writer)
+        };
+        let (kind, numbers, bytes) = (FrameKind::Ping, Vec::new(), Vec::new());
+        self.send(&writer, &RequestFrame { kind, number, numbers, bytes });
+    }
+
+    /// The owner knew this session when a ping came.
+    pub(super) fn goes_on(&self, number: u64) {
+        let contact = &mut self.state().contact;
+        if let Some((_, sent)) = contact.pinged.take_if(|(pinged, _)| *pinged == number) {
+            contact.known = sent;
+        }
+    }
+
+    /// Another node may be the owner from now on.
+    pub(super) fn owner_ends(&self, now: Instant) {
+        let contact = &mut self.state().contact;
+        contact.expired |= now.saturating_duration_since(contact.known) > HELD_FOR;
+    }
+
+    /// The owner is no more: no answer of it counts from now on. Returns what this node's programs
+    /// surely have there. What was sent waits until it is known what the next owner has.
+    pub(super) fn end_session(&self) -> Holdings {
+        let mut state = self.state();
+        state.lost += 1;
+        match state.contact.expired {
+            true => Holdings::unsure(),
+            false => state.holdings.clone(),
+        }
+    }
+
+    /// How many sessions were lost, or have ended.
     pub(super) fn lost(&self) -> u64 {
         self.state().lost
     }
@@ -349,6 +451,8 @@ impl Channel {
             }
             if let Some(request) = Request::parse(&pending.bytes) {
                 state.unsynced.answered(&request, &answer);
+                let result = if answer.error == 0 { Ok(&answer.bytes[..]) } else { Err(()) };
+                state.holdings.answered(&request, result);
                 let ChannelState { spares, pending: others, number, .. } = &mut *state;
                 let others = others.values().filter_map(|other| Request::parse(&other.bytes));
                 let told = AnswerParts {

@@ -1,11 +1,12 @@
 use std::sync::mpsc::{Receiver, channel};
 
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::super::deltas::Changes;
 use super::super::frame::{Progress, Told};
 use super::*;
 use crate::abi::input::InHeader;
+use crate::abi::output::OpenOut;
 
 type Answers = Receiver<Result<Vec<u8>, Errno>>;
 
@@ -59,7 +60,7 @@ fn channel_of() -> (Return, Answers) {
 
 fn connect(channel: &Channel) -> Sent {
     let sent = Sent::default();
-    channel.connect(Box::new(sent.clone()), Arc::new(|| {}));
+    channel.connect(Box::new(sent.clone()), Arc::new(|| {}), Instant::now());
     sent
 }
 
@@ -74,6 +75,7 @@ fn answer(channel: &Channel, number: u64, accepted: u64) {
         bytes,
         directory: None,
         changes: Changes::Same,
+        tag: 0,
     };
     channel.receive(answer, channel.lost(), |_, _, _| {});
 }
@@ -198,9 +200,133 @@ fn an_answer_of_an_earlier_session_is_none() {
         bytes,
         directory: None,
         changes: Changes::Same,
+        tag: 0,
     };
     channel.receive(late, before, |_, _, _| {});
     assert!(looked.try_recv().is_err(), "the present owner answers it");
     answer(&channel, 1, 0);
     assert_eq!(looked.try_recv(), Ok(Ok(b"done".to_vec())));
+}
+
+/// The requests of [`fate`], with what they ask for.
+fn sent_at_the_end_of_an_owner(channel: &Channel) -> Vec<(u32, Answers)> {
+    let with_body = |opcode: u32, body: &[u8]| {
+        let len = (size_of::<InHeader>() + body.len()) as u32;
+        let header =
+            InHeader { len, opcode, unique: 2, nodeid: 7, uid: 0, gid: 0, pid: 0, extensions: 0 };
+        let (back, answers) = channel_of();
+        let bytes = [header.as_bytes(), body].concat();
+        channel.ask(back, &Request::parse(&bytes).unwrap(), true).unwrap();
+        (opcode, answers)
+    };
+    let open = |flags: i32| OpenIn { flags: flags as u32, open_flags: 0 };
+    let transact = IoctlIn { cmd: ioctl::TRANSACT, ..IoctlIn::new_zeroed() };
+    let rollback = IoctlIn { cmd: ioctl::ROLLBACK, ..IoctlIn::new_zeroed() };
+    vec![
+        with_body(opcode::READ, &[]),
+        with_body(opcode::FSYNC, &[]),
+        with_body(opcode::FLUSH, &[]),
+        with_body(opcode::RELEASE, &[]),
+        with_body(opcode::SETLKW, &[]),
+        with_body(opcode::OPEN, open(libc::O_RDWR).as_bytes()),
+        with_body(opcode::IOCTL, transact.as_bytes()),
+        // These may be done.
+        with_body(opcode::WRITE, &[]),
+        with_body(opcode::MKDIR, &[]),
+        with_body(opcode::OPEN, open(libc::O_WRONLY | libc::O_TRUNC).as_bytes()),
+        with_body(opcode::IOCTL, rollback.as_bytes()),
+    ]
+}
+
+#[test]
+fn an_owner_that_has_everything_is_asked_again_what_changes_nothing() {
+    let channel = Channel::new();
+    connect(&channel);
+    let asked = sent_at_the_end_of_an_owner(&channel);
+    channel.close(None);
+    channel.lose_session(true);
+    let answered: Vec<_> = asked.iter().map(|(_, answers)| answers.try_recv().ok()).collect();
+    let unsure = Some(Err(Errno(libc::EIO)));
+    let expected = [vec![None; 7], vec![unsure; 4]].concat();
+    assert_eq!(answered, expected);
+    let frames = connect(&channel).frames();
+    assert_eq!(frames.iter().filter(|frame| frame.kind == FrameKind::Request).count(), 7);
+}
+
+#[test]
+fn an_owner_that_lacks_something_is_asked_again_only_what_tells() {
+    let channel = Channel::new();
+    connect(&channel);
+    let asked = sent_at_the_end_of_an_owner(&channel);
+    channel.lose_session(false);
+    let mut answered = asked.iter().map(|(_, answers)| answers.try_recv().ok());
+    let (done, stale) = (Some(Ok(Vec::new())), Some(Err(Errno(libc::ESTALE))));
+    let first: Vec<_> = answered.by_ref().take(5).collect();
+    assert_eq!(first, [None, stale.clone(), done.clone(), done, stale]);
+    assert!(answered.all(|answer| answer == Some(Err(Errno(libc::EIO)))));
+}
+
+#[test]
+fn what_a_node_has_brought_stays_all_that_its_programs_know() {
+    let channel = Channel::new();
+    connect(&channel);
+    let (_, opened) = ask(&channel, 10, opcode::OPEN, 7);
+    let lost = channel.lost();
+    assert_eq!(channel.end_session(), Holdings::default());
+    let open = OpenOut { fh: 3, open_flags: 0, backing_id: 0 };
+    let late = AnswerFrame {
+        told: Told::Answer,
+        number: 1,
+        error: 0,
+        progress: Progress::default(),
+        bytes: open.as_bytes().to_vec(),
+        directory: None,
+        changes: Changes::Same,
+        tag: 0,
+    };
+    channel.receive(late.clone(), lost, |_, _, _| {});
+    assert!(opened.try_recv().is_err() && channel.end_session() == Holdings::default());
+    channel.lose_session(true);
+    channel.receive(late, channel.lost(), |_, _, _| {});
+    assert!(opened.try_recv().is_ok(), "the next owner has opened it");
+    assert_eq!(channel.end_session().files().collect::<Vec<_>>(), [(7, 3)]);
+    channel.lose_session(false);
+    assert_eq!(channel.end_session(), Holdings::default(), "its files are stale");
+}
+
+/// The owner may have given the locks of a node to others that it did not hear of for long.
+#[test]
+fn a_node_brings_what_it_has_only_soon_after_a_sign_of_the_owner() {
+    let channel = Channel::new();
+    let sent = connect(&channel);
+    ask(&channel, 10, opcode::OPEN, 7).0.unwrap();
+    let open = OpenOut { fh: 3, open_flags: 0, backing_id: 0 };
+    let frame = AnswerFrame::telling(Told::Answer, 1, Progress::default());
+    let opened = AnswerFrame { bytes: open.as_bytes().to_vec(), ..frame };
+    channel.receive(opened, channel.lost(), |_, _, _| {});
+    channel.ping();
+    // One at a time, so that a late answer to an earlier one does not count for a later one.
+    channel.ping();
+    let pings: Vec<_> =
+        sent.frames().into_iter().filter(|frame| frame.kind == FrameKind::Ping).collect();
+    let [ping] = &pings[..] else { panic!("{pings:?}") };
+    let late = Instant::now() + HELD_FOR;
+    channel.owner_ends(late - Duration::from_millis(1));
+    assert!(channel.end_session().is_complete());
+    std::thread::sleep(Duration::from_millis(2));
+    channel.ping();
+    channel.goes_on(ping.number + 1);
+    channel.owner_ends(late);
+    assert!(!channel.end_session().is_complete(), "no answer to the ping has come");
+    let connected = connect(&channel);
+    channel.ping();
+    let [.., ping] = &connected.frames()[..] else { panic!("no ping") };
+    std::thread::sleep(Duration::from_millis(2));
+    let (sent_at, late) = (Instant::now(), Instant::now() + HELD_FOR);
+    channel.goes_on(ping.number);
+    channel.owner_ends(late);
+    assert!(!channel.end_session().is_complete(), "the answer tells of when the ping was sent");
+    connect(&channel);
+    channel.owner_ends(sent_at);
+    assert_eq!(channel.end_session().files().collect::<Vec<_>>(), [(7, 3)]);
 }

@@ -95,6 +95,11 @@ impl Closes {
         }
     }
 
+    /// The owner is no more: each close goes to the next one.
+    pub(super) fn owner_lost(&self, now: Instant) {
+        self.state().recall(now);
+    }
+
     /// The session is lost. The kernel's nodes are stale, and it has none of the next session.
     pub(super) fn lose(&self) {
         *self.state() = ClosesState::default();

@@ -10,27 +10,56 @@ use steadfast::volume::KeptDeltas;
 
 use super::deltas::KeptChanges;
 use super::hello::{Hello, Purpose, Welcome};
+use super::holdings::Holdings;
 use super::link::Link;
+use crate::init::Agreement;
 
 /// How long the next owner waits for the other nodes. They look for it several times in that time.
 const WAIT: Duration = Duration::from_millis(700);
 /// Most nodes that bring something.
 const NODES_MAX: usize = 64;
 
-type Brought = HashMap<u64, Option<KeptDeltas>>;
+/// What a node brings.
+pub struct Brought {
+    /// Distinguishes the nodes.
+    pub(super) node: u64,
+    pub(super) agreement: Agreement,
+    /// The tag of its node ids.
+    pub(super) tag: u16,
+    pub(super) holdings: Holdings,
+    /// What it was told of and that was not durable.
+    pub deltas: KeptDeltas,
+    /// The opened volume has all that the node was told of. False until it is open.
+    pub has_all: bool,
+}
+
+impl Brought {
+    pub(super) fn new(
+        node: u64,
+        agreement: Agreement,
+        kept: KeptChanges,
+        holdings: Holdings,
+    ) -> Brought {
+        let KeptChanges { tag, deltas, .. } = kept;
+        Brought { node, agreement, tag, holdings, deltas, has_all: false }
+    }
+}
+
+/// By node; `None`: what it has is not of the owner before.
+type ByNode = HashMap<u64, Option<Brought>>;
 
 /// See the module.
 pub struct Collector {
     epoch: u64,
     /// The term of the owner before.
     before: Option<u64>,
-    /// By node; `None`: what it keeps is not of the owner before. After the collecting there is none.
-    brought: Mutex<Option<Brought>>,
+    /// After the collecting there is none.
+    brought: Mutex<Option<ByNode>>,
     wake: Condvar,
 }
 
 impl Collector {
-    /// For the owner in term `epoch`, after an owner in term `before` that has not closed the volume.
+    /// For the owner in term `epoch`, after an owner in term `before`.
     pub fn new(epoch: u64, before: Option<u64>) -> Collector {
         let (brought, wake) = (Mutex::new(Some(HashMap::new())), Condvar::new());
         Collector { epoch, before, brought, wake }
@@ -51,27 +80,30 @@ impl Collector {
             return Welcome::OtherTerm.write(&mut *link.writer);
         }
         let kept = KeptChanges::read(&mut *link.reader)?;
-        match self.take(hello.brought, kept) {
+        let holdings = Holdings::read(&mut *link.reader)?;
+        let agreement = Agreement::of_peer(hello.minor, hello.flags);
+        let epoch = kept.epoch;
+        match self.take(epoch, Brought::new(hello.brought, agreement, kept, holdings)) {
             true => Welcome::Served.write(&mut *link.writer),
             false => Welcome::OtherTerm.write(&mut *link.writer),
         }
     }
 
-    /// Takes what a node keeps, if it is not too late. Only what is of the last owner that has
-    /// opened the volume counts: a later one may have changed it.
-    pub(super) fn take(&self, node: u64, kept: KeptChanges) -> bool {
+    /// Takes what a node has of the owner in term `epoch`, if it is not too late. Only what is of
+    /// the last owner that has opened the volume counts: a later one may have changed it.
+    pub(super) fn take(&self, epoch: u64, of_node: Brought) -> bool {
         let mut brought = self.brought();
         let Some(brought) = brought.as_mut().filter(|brought| brought.len() < NODES_MAX) else {
             return false;
         };
-        let counts = Some(kept.epoch) == self.before;
-        brought.insert(node, counts.then_some(kept.deltas));
+        let counts = Some(epoch) == self.before;
+        brought.insert(of_node.node, counts.then_some(of_node));
         self.wake.notify_all();
         true
     }
 
-    /// Waits for `nodes` nodes, or for a while. Returns what they have brought, and their numbers.
-    pub fn collect(&self, nodes: usize) -> Vec<(u64, KeptDeltas)> {
+    /// Waits for `nodes` nodes, or for a while. Returns what they have brought.
+    pub fn collect(&self, nodes: usize) -> Vec<Brought> {
         let end = Instant::now() + WAIT;
         let mut brought = self.brought();
         while brought.as_ref().is_some_and(|brought| brought.len() < nodes) {
@@ -82,11 +114,10 @@ impl Collector {
             brought =
                 self.wake.wait_timeout(brought, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let brought = brought.take().unwrap_or_default().into_iter();
-        brought.filter_map(|(node, kept)| Some((node, kept?))).collect()
+        brought.take().unwrap_or_default().into_values().flatten().collect()
     }
 
-    fn brought(&self) -> MutexGuard<'_, Option<Brought>> {
+    fn brought(&self) -> MutexGuard<'_, Option<ByNode>> {
         self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,28 +126,32 @@ impl Collector {
 mod tests {
     use super::*;
 
-    fn kept(epoch: u64, sequence: u64) -> KeptChanges {
-        KeptChanges { epoch, deltas: KeptDeltas { sequence, ..KeptDeltas::default() } }
+    fn brings(collector: &Collector, node: u64, epoch: u64) -> bool {
+        let deltas = KeptDeltas { sequence: node, ..KeptDeltas::default() };
+        let kept = KeptChanges { epoch, tag: 0, deltas };
+        let agreement = Agreement::of_peer(44, 0);
+        collector.take(epoch, Brought::new(node, agreement, kept, Holdings::default()))
     }
 
     #[test]
     fn only_what_is_of_the_owner_before_counts_and_all_nodes_are_waited_for() {
         let collector = Collector::new(7, Some(4));
         for (node, epoch) in [(1, 4), (2, 3), (3, 6), (4, u64::MAX), (1, 4)] {
-            assert!(collector.take(node, kept(epoch, node)));
+            assert!(brings(&collector, node, epoch));
         }
         let begun = Instant::now();
         let brought = collector.collect(4);
         assert!(begun.elapsed() < WAIT, "all of them are there");
-        let brought: Vec<_> = brought.iter().map(|(node, kept)| (*node, kept.sequence)).collect();
+        let brought: Vec<_> =
+            brought.iter().map(|brought| (brought.node, brought.deltas.sequence)).collect();
         assert_eq!(brought, [(1, 1)]);
-        assert!(!collector.take(5, kept(4, 5)), "too late");
+        assert!(!brings(&collector, 5, 4), "too late");
     }
 
     #[test]
     fn a_node_that_does_not_come_is_not_waited_for_for_ever() {
         let collector = Collector::new(5, Some(4));
-        collector.take(1, kept(4, 7));
+        brings(&collector, 1, 4);
         let begun = Instant::now();
         assert_eq!(collector.collect(2).len(), 1);
         assert!(begun.elapsed() >= WAIT);

@@ -34,6 +34,7 @@ struct KeptHead {
     sealed: [u64; 2],
     lacks_changes: u32,
     payloads: u32,
+    tag: u64,
 }
 
 fn numbers(place: Place) -> [u64; 2] {
@@ -104,21 +105,24 @@ impl Changes {
 pub struct KeptChanges {
     /// The term.
     pub epoch: u64,
+    /// The tag of the node's node ids, see [`crate::node`].
+    pub(crate) tag: u16,
     /// The deltas.
     pub deltas: KeptDeltas,
 }
 
 impl KeptChanges {
     /// Nothing of an owner in this term.
-    pub(super) fn of_term(epoch: u64) -> KeptChanges {
-        KeptChanges { epoch, deltas: KeptDeltas::default() }
+    pub(super) fn of_term(epoch: u64, tag: u16) -> KeptChanges {
+        KeptChanges { epoch, tag, deltas: KeptDeltas::default() }
     }
 
-    /// An answer has these changes.
+    /// A frame has these changes, and tells the tag of node ids.
     ///
     /// # Errors
     /// A delta is missing: the node must connect again.
-    pub(super) fn note(&mut self, changes: Changes) -> io::Result<()> {
+    pub(super) fn note(&mut self, changes: Changes, tag: u16) -> io::Result<()> {
+        self.tag = tag;
         match changes {
             Changes::Same => Ok(()),
             Changes::Untold => {
@@ -144,6 +148,7 @@ impl KeptChanges {
             sealed: numbers(*sealed),
             lacks_changes: u32::from(*lacks_changes),
             payloads: payloads.len() as u32,
+            tag: self.tag.into(),
         };
         let mut bytes = [self.epoch.as_bytes(), head.as_bytes()].concat();
         for (sequence, payload) in payloads {
@@ -163,6 +168,7 @@ impl KeptChanges {
         reader.read_exact(epoch.as_mut_bytes())?;
         let mut head = KeptHead::new_zeroed();
         reader.read_exact(head.as_mut_bytes())?;
+        let tag = u16::try_from(head.tag).map_err(|_| garbled())?;
         let mut payloads = Vec::new();
         let mut left = KEPT_MAX;
         for _ in 0..head.payloads {
@@ -183,7 +189,7 @@ impl KeptChanges {
             lacks_changes: head.lacks_changes != 0,
             payloads,
         };
-        Ok(KeptChanges { epoch, deltas })
+        Ok(KeptChanges { epoch, tag, deltas })
     }
 }
 
@@ -206,21 +212,21 @@ mod tests {
             assert_eq!(Changes::decode(kind, &bytes).unwrap(), changes);
         }
         assert!(Changes::decode(3, &[]).is_err() && Changes::decode(2, b"short").is_err());
-        let mut kept = KeptChanges::of_term(9);
-        kept.note(delta(1, 5, b"keys")).unwrap();
-        kept.note(delta(5, 6, b"more")).unwrap();
-        kept.note(Changes::Untold).unwrap();
-        assert!(kept.deltas.lacks_changes);
+        let mut kept = KeptChanges::of_term(9, 1);
+        kept.note(delta(1, 5, b"keys"), 1).unwrap();
+        kept.note(delta(5, 6, b"more"), 2).unwrap();
+        kept.note(Changes::Untold, 2).unwrap();
+        assert!(kept.deltas.lacks_changes && kept.tag == 2);
         let bytes = kept.encode();
         assert_eq!(KeptChanges::read(&mut &bytes[..]).unwrap(), kept);
         assert!(KeptChanges::read(&mut &bytes[..bytes.len() - 1]).is_err());
-        assert!(kept.note(delta(7, 8, b"gap")).is_err());
+        assert!(kept.note(delta(7, 8, b"gap"), 2).is_err());
     }
 
     #[test]
     fn what_is_too_long_takes_no_memory() {
-        let mut kept = KeptChanges::of_term(9);
-        kept.note(delta(1, 5, b"keys")).unwrap();
+        let mut kept = KeptChanges::of_term(9, 0);
+        kept.note(delta(1, 5, b"keys"), 0).unwrap();
         let mut bytes = kept.encode();
         let at = bytes.len() - 4 - 8;
         bytes[at..at + 8].copy_from_slice(u64::MAX.as_bytes());

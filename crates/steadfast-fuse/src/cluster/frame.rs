@@ -34,6 +34,8 @@ pub(super) enum FrameKind {
     Resume = 3,
     /// The recall with this number is done.
     Recalled = 4,
+    /// Asks whether the session goes on; answered by [`Told::GoesOn`].
+    Ping = 5,
 }
 
 /// The way to the other node. A frame is written whole under its lock.
@@ -71,6 +73,8 @@ pub(super) enum Told {
     RecallNames = 3,
     /// The kernel must drop attributes and pages of the nodes in the body.
     RecallPages = 4,
+    /// The session went on when the ping with this number came.
+    GoesOn = 5,
 }
 
 /// The start of an answer. The data follows, then the directory's attributes, then the changes.
@@ -90,6 +94,7 @@ struct AnswerHead {
     changes: u32,
     /// Their length.
     changes_length: u32,
+    tag: u64,
 }
 
 /// How far the volume was when an answer was made, see
@@ -114,6 +119,8 @@ pub(super) struct AnswerFrame {
     pub(super) directory: Option<AttrOut>,
     /// What has changed since the last answer.
     pub(super) changes: Changes,
+    /// The tag of the peer's node ids, see [`crate::node`].
+    pub(super) tag: u16,
 }
 
 fn garbled() -> io::Error {
@@ -148,10 +155,15 @@ impl RequestFrame {
 
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<RequestFrame> {
         let head: RequestHead = structure(reader)?;
-        let kind = [FrameKind::Request, FrameKind::OneWay, FrameKind::Resume, FrameKind::Recalled]
-            .into_iter()
-            .find(|kind| *kind as u32 == head.kind)
-            .ok_or_else(garbled)?;
+        let known = [
+            FrameKind::Request,
+            FrameKind::OneWay,
+            FrameKind::Resume,
+            FrameKind::Recalled,
+            FrameKind::Ping,
+        ];
+        let found = known.into_iter().find(|kind| *kind as u32 == head.kind);
+        let kind = found.ok_or_else(garbled)?;
         let count = head.numbers as usize;
         if count > NUMBERS_MAX {
             return Err(garbled());
@@ -180,6 +192,7 @@ impl AnswerFrame {
             directory: self.directory.map_or(0, |_| size_of::<AttrOut>() as u32),
             changes,
             changes_length: delta.len() as u32,
+            tag: self.tag.into(),
         };
         let directory = self.directory.as_ref().map_or(&[][..], |attributes| attributes.as_bytes());
         writer.write_all(&[head.as_bytes(), &self.bytes, directory, &delta].concat())
@@ -188,10 +201,10 @@ impl AnswerFrame {
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<AnswerFrame> {
         let head: AnswerHead = structure(reader)?;
         let progress = Progress { accepted: head.accepted, durable: head.durable };
-        let told = [Told::Answer, Told::Recall, Told::RecallNames, Told::RecallPages]
-            .into_iter()
-            .find(|told| *told as u32 == head.told)
-            .ok_or_else(garbled)?;
+        let known =
+            [Told::Answer, Told::Recall, Told::RecallNames, Told::RecallPages, Told::GoesOn];
+        let found = known.into_iter().find(|told| *told as u32 == head.told);
+        let told = found.ok_or_else(garbled)?;
         let bytes = body(reader, head.length, BODY_MAX)?;
         let directory = match head.directory as usize {
             0 => None,
@@ -201,24 +214,33 @@ impl AnswerFrame {
         let changes =
             Changes::decode(head.changes, &body(reader, head.changes_length, DELTA_MAX)?)?;
         let AnswerHead { number, error, .. } = head;
-        Ok(AnswerFrame { told, number, error, progress, bytes, directory, changes })
+        let tag = u16::try_from(head.tag).map_err(|_| garbled())?;
+        Ok(AnswerFrame { told, number, error, progress, bytes, directory, changes, tag })
+    }
+
+    /// A frame that only tells something.
+    pub(super) fn telling(told: Told, number: u64, progress: Progress) -> AnswerFrame {
+        AnswerFrame {
+            told,
+            number,
+            error: 0,
+            progress,
+            bytes: Vec::new(),
+            directory: None,
+            changes: Changes::Same,
+            tag: 0,
+        }
     }
 
     /// The recall of what the kernel keeps of nodes.
     pub(super) fn recall(number: u64, nodes: &[RecalledNode], what: Recalled) -> AnswerFrame {
-        AnswerFrame {
-            told: match what {
-                Recalled::Attributes => Told::Recall,
-                Recalled::Names => Told::RecallNames,
-                Recalled::Pages => Told::RecallPages,
-            },
-            number,
-            error: 0,
-            progress: Progress::default(),
-            bytes: nodes.as_bytes().to_vec(),
-            directory: None,
-            changes: Changes::Same,
-        }
+        let told = match what {
+            Recalled::Attributes => Told::Recall,
+            Recalled::Names => Told::RecallNames,
+            Recalled::Pages => Told::RecallPages,
+        };
+        let bytes = nodes.as_bytes().to_vec();
+        AnswerFrame { bytes, ..AnswerFrame::telling(told, number, Progress::default()) }
     }
 
     /// The nodes of a recall.
@@ -252,6 +274,7 @@ mod tests {
                 bytes: b"data".to_vec(),
                 directory,
                 changes: Changes::Untold,
+                tag: 3,
             };
             let mut bytes = Vec::new();
             answer.write(&mut bytes).unwrap();

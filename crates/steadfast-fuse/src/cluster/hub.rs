@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::hello::{Hello, Purpose, Welcome};
 use super::link::{Authority, Link};
-use super::session::{Guest, PeerSession};
+use super::session::{Guest, PeerSession, SESSION_TIME};
 use crate::init::Agreement;
 use crate::log::{log_info, log_warning};
 
@@ -21,15 +21,20 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Makes the file system of a peer's kernel.
 pub(super) type Make = Box<dyn Fn(Agreement) -> Arc<dyn Guest> + Send + Sync>;
 
+/// The kernels of nodes that were served by the owner before, by what the nodes have brought
+/// ([`Hello::brought`]). They have their open files and locks.
+pub(super) type Returning = HashMap<u64, Arc<dyn Guest>>;
+
 struct Sessions {
     by_id: HashMap<u64, Arc<PeerSession>>,
+    /// Those whose nodes have not come yet.
+    returning: Returning,
     over: bool,
 }
 
 struct HubState {
     epoch: u64,
-    /// What nodes brought of the owner before: whether the volume has all of it.
-    brought: HashMap<u64, bool>,
+    since: Instant,
     authority: Authority,
     make: Make,
     sessions: Mutex<Sessions>,
@@ -48,13 +53,13 @@ pub struct Door(Arc<HubState>);
 
 impl Hub {
     pub(super) fn start(
-        (epoch, brought): (u64, HashMap<u64, bool>),
+        (epoch, returning): (u64, Returning),
         authority: Authority,
         make: Make,
     ) -> io::Result<Hub> {
-        let sessions = Mutex::new(Sessions { by_id: HashMap::new(), over: false });
-        let wake = Condvar::new();
-        let shared = Arc::new(HubState { epoch, brought, authority, make, sessions, wake });
+        let sessions = Mutex::new(Sessions { by_id: HashMap::new(), returning, over: false });
+        let (since, wake) = (Instant::now(), Condvar::new());
+        let shared = Arc::new(HubState { epoch, since, authority, make, sessions, wake });
         let reaps = Arc::clone(&shared);
         let reaper = Builder::new().name("peers".into()).spawn(move || reaps.reap())?;
         Ok(Hub { shared, reaper: Some(reaper) })
@@ -79,10 +84,14 @@ impl Drop for Hub {
         if let Some(reaper) = self.reaper.take() {
             let _ = reaper.join();
         }
-        let ended: Vec<_> = self.shared.sessions().by_id.drain().collect();
-        for (_, session) in ended {
-            session.end();
-        }
+        let (ended, returning) = {
+            let mut sessions = self.shared.sessions();
+            (std::mem::take(&mut sessions.by_id), std::mem::take(&mut sessions.returning))
+        };
+        // No node must get a lock that another one gives back here: the next owner restores it.
+        ended.values().for_each(|session| session.cut_off());
+        ended.into_values().for_each(|session| session.end());
+        returning.into_values().for_each(|guest| guest.depart());
     }
 }
 
@@ -100,9 +109,9 @@ impl Door {
             Ok(session) => session,
             Err(verdict) => return verdict.write(&mut *link.writer),
         };
-        let welcome = match self.0.brought.get(&hello.brought) {
-            Some(true) => Welcome::ServedWithAll,
-            _ => Welcome::Served,
+        let welcome = match session.goes_on() {
+            true => Welcome::ServedWithAll,
+            false => Welcome::Served,
         };
         welcome.write(&mut *link.writer)?;
         session.connect(link);
@@ -123,8 +132,12 @@ impl HubState {
         if hello.purpose != Purpose::Begin || sessions.by_id.len() >= SESSIONS_MAX {
             return Err(Welcome::Gone);
         }
-        let guest = (self.make)(Agreement::of_peer(hello.minor, hello.flags));
-        let session = PeerSession::start(hello.name.clone(), guest, Arc::clone(&self.authority));
+        let returned = sessions.returning.remove(&hello.brought);
+        let goes_on = returned.is_some();
+        let guest =
+            returned.unwrap_or_else(|| (self.make)(Agreement::of_peer(hello.minor, hello.flags)));
+        let authority = Arc::clone(&self.authority);
+        let session = PeerSession::start(hello.name.clone(), guest, goes_on, authority);
         let session = session.map_err(|error| {
             log_warning!("no threads for node {}: {error}", hello.name);
             Welcome::Gone
@@ -145,8 +158,16 @@ impl HubState {
                 .map(|(id, _)| *id)
                 .collect();
             let gone: Vec<_> = gone.iter().filter_map(|id| sessions.by_id.remove(id)).collect();
-            if !gone.is_empty() {
+            let lost = match self.since.elapsed() >= SESSION_TIME {
+                true => std::mem::take(&mut sessions.returning),
+                false => HashMap::new(),
+            };
+            if !gone.is_empty() || !lost.is_empty() {
                 drop(sessions);
+                if !lost.is_empty() {
+                    log_info!("{} nodes of the owner before have not come back", lost.len());
+                    lost.into_values().for_each(|guest| guest.depart());
+                }
                 for session in gone {
                     log_info!("node {} is gone; its files and locks are released", session.name());
                     session.end();

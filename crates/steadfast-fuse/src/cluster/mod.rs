@@ -15,7 +15,8 @@
 //!
 //! [`SharedMount`] is the mount of a node, whatever its role. [`switch`] has the role. [`channel`]
 //! keeps what the owner has not answered, and [`unsynced`] what it may not have made durable.
-//! [`deltas`] is what a node keeps for the next owner, which [`collector`] collects.
+//! [`deltas`] is what a node keeps for the next owner, which [`collector`] collects, and
+//! [`holdings`] are the open files and locks of its programs.
 //! [`closes`] answers most closes without the owner, and [`spares`] some questions for attributes.
 //! [`hub`], [`session`], [`executors`] and [`sent_recalls`] are the owner's side; [`hello`] and
 //! [`frame`] are on the wire.
@@ -29,6 +30,7 @@ mod deltas;
 mod executors;
 mod frame;
 mod hello;
+mod holdings;
 mod hub;
 mod keeper;
 mod link;
@@ -41,7 +43,8 @@ mod spares;
 mod switch;
 mod unsynced;
 
-pub use collector::Collector;
+pub(crate) use channel::HELD_FOR;
+pub use collector::{Brought, Collector};
 pub use hub::{Door, Hub};
 pub use link::{Authority, Link, Standing};
 pub use mount::{Ownership, SharedMount, Target};

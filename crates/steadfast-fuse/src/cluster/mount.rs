@@ -1,6 +1,5 @@
 //! [`SharedMount`]: the mount of one node.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,11 +11,12 @@ use std::time::{Duration, Instant};
 use steadfast::{Platform, TransactionMask, Volume};
 use steadfast_media::Medium;
 
-use super::collector::Collector;
+use super::collector::{Brought, Collector};
 use super::deltas::{Changes, KeptChanges};
 use super::frame::{AnswerFrame, Progress, Told};
 use super::hello::{Hello, Purpose, Welcome};
-use super::hub::Hub;
+use super::holdings::Holdings;
+use super::hub::{Hub, Returning};
 use super::keeper::Keeper;
 use super::link::{Authority, Link, Standing};
 use super::page_keeper::PageKeeper;
@@ -43,6 +43,8 @@ use crate::{MountOptions, control};
 
 /// Time between two attempts to reach the owner.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Time between two pings.
+const PING: Duration = Duration::from_secs(1);
 
 /// The owner, as a peer finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,8 +82,6 @@ struct MountState {
     kept: Mutex<KeptChanges>,
     /// Distinguishes what it keeps from what others do.
     id: u64,
-    /// What it kept when it began to take over.
-    brought: Mutex<Option<KeptChanges>>,
     /// Of the owner; none yet. Run when the mount ends.
     attendants: Mutex<Option<Attendants>>,
 }
@@ -162,7 +162,6 @@ impl SharedMount {
             wake: Condvar::new(),
             kept: Mutex::default(),
             id: pull::random(),
-            brought: Mutex::default(),
             attendants: Mutex::default(),
         });
         let (confirm, recalls) = mpsc::channel();
@@ -170,9 +169,7 @@ impl SharedMount {
         // It ends with the follower.
         Builder::new()
             .name("recalls".into())
-            .spawn(move || {
-                recalls.iter().for_each(|recall| confirms.switch.channel.confirm(recall))
-            })
+            .spawn(move || confirms.switch.channel.attend(&recalls, PING))
             .map_err(|error| fail(error, &mut workers))?;
         let (follows, node, dial) = (Arc::clone(&shared), node.to_owned(), Box::new(dial));
         let follower = Builder::new()
@@ -235,21 +232,22 @@ impl Ownership {
     pub fn bring_to(&self, collector: &Collector) {
         // The owner before is fenced next: its answers count no more.
         self.0.set_target(None, false);
-        let kept = self.0.kept().clone();
-        *self.0.brought() = Some(kept.clone());
-        collector.take(self.0.id, kept);
+        let (kept, holdings) = self.0.take_stock();
+        let (id, agreement) = (self.0.id, self.0.agreement);
+        collector.take(kept.epoch, Brought::new(id, agreement, kept, holdings));
     }
 
     /// This node owns the volume from now on, in this term. Connections of peers go to the hub.
-    /// `brought` tells of each node that brought something whether the volume has all of it.
-    /// Returns the counters of all kernels' requests, too.
+    /// `brought` is what nodes have brought: those whose changes the volume has go on with their
+    /// open files and locks. Nothing that a file needs may have been freed since the volume was
+    /// opened, so background work begins later. Returns the counters of all kernels' requests, too.
     ///
     /// # Errors
     /// No threads.
     pub fn own<M: Medium + 'static, P: Platform + Clone + 'static>(
         &self,
         volume: Arc<Volume<M, P>>,
-        (epoch, brought): (u64, HashMap<u64, bool>),
+        (epoch, brought): (u64, Vec<Brought>),
         authority: Authority,
     ) -> io::Result<(Hub, Arc<Metrics>)> {
         let shared = &self.0;
@@ -278,24 +276,36 @@ impl Ownership {
         let make = {
             let (volume, kernels) = (Arc::clone(&volume), Arc::clone(&kernels));
             let (jobs, metrics) = (Mutex::new(jobs.clone()), Arc::clone(&metrics));
-            move |device: Option<FuseDevice>, agreement: Agreement| {
+            move |device: Option<FuseDevice>, agreement: Agreement, earlier: Option<&Brought>| {
                 let id = tags.fetch_add(1, Ordering::Relaxed);
-                let kernel = Kernel { id, device, agreement, owner: user, tag: tag(epoch, id) };
+                let tag = earlier.map_or_else(|| tag(epoch, id), |earlier| earlier.tag);
+                let kernel = Kernel { id, device, agreement, owner: user, tag };
                 let jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let (volume, metrics) = (Arc::clone(&volume), Arc::clone(&metrics));
                 let filesystem =
                     Arc::new(Filesystem::new(volume, Arc::clone(&kernels), kernel, jobs, metrics));
                 kernels.attach(&filesystem);
+                if let Some(Brought { holdings, .. }) = earlier {
+                    filesystem.restore(holdings.files(), holdings.locks());
+                }
                 filesystem
             }
         };
-        let filesystem = make(Some(shared.device.clone()), shared.agreement);
+        let (here, others): (Vec<_>, Vec<_>) = brought
+            .into_iter()
+            .filter(|brought| brought.has_all && brought.holdings.is_complete())
+            .partition(|brought| brought.node == shared.id);
+        let filesystem = make(Some(shared.device.clone()), shared.agreement, here.first());
         filesystem.reached_by(Arc::new(OwnerKernel(Arc::downgrade(&shared.switch))));
-        let brought_all = brought.get(&shared.id) == Some(&true);
+        let mut returning = Returning::new();
+        for other in others {
+            let guest = make(None, other.agreement, Some(&other));
+            returning.insert(other.node, guest);
+        }
         let hub = Hub::start(
-            (epoch, brought),
+            (epoch, returning),
             Arc::clone(&authority),
-            Box::new(move |agreement| make(None, agreement)),
+            Box::new(move |agreement| make(None, agreement, None)),
         )?;
         if let Some(listeners) = shared.listeners.clone() {
             let others = Arc::clone(&listeners);
@@ -319,10 +329,7 @@ impl Ownership {
             let _ = jobs.send(Job::Stop);
             let _ = control.join();
         }));
-        // An answer of the owner before may have come since.
-        let kept = shared.brought().take();
-        let has_all = brought_all && kept.is_some_and(|kept| kept == *shared.kept());
-        shared.switch.own(filesystem, authority, has_all);
+        shared.switch.own(filesystem, authority, !here.is_empty());
         Ok((hub, metrics))
     }
 
@@ -363,8 +370,8 @@ impl Recaller for PeerKernel {
     }
 }
 
-/// The first tag of node ids. A kernel may have node ids from earlier terms and sessions; they must
-/// be stale. Rollbacks count on from here, see [`crate::node`].
+/// The first tag of node ids of a session that begins with nothing. A kernel may have node ids from
+/// earlier terms and sessions; they must be stale. Rollbacks count on from here, see [`crate::node`].
 fn tag(epoch: u64, session: u64) -> u16 {
     // Odd factors, so that neighbours in one number and in the other are far apart.
     (epoch.wrapping_mul(5_531).wrapping_add(session.wrapping_mul(911)) & 0x7fff) as u16
@@ -390,6 +397,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
     fn progress(&self) -> Progress {
         let (accepted, durable) = self.volume.progress();
         Progress { accepted, durable }
+    }
+
+    fn tag(&self) -> u16 {
+        self.nodes.tag()
     }
 
     fn changes(&self, seen: u64) -> Changes {
@@ -424,10 +435,6 @@ impl MountState {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn brought(&self) -> MutexGuard<'_, Option<KeptChanges>> {
-        self.brought.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn attendants(&self) -> MutexGuard<'_, Option<Attendants>> {
         self.attendants.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -443,6 +450,9 @@ impl MountState {
         let mut wish = self.wish();
         wish.over |= over;
         if wish.target != target || over {
+            if wish.target.as_ref().is_some_and(|before| before.epoch == self.kept().epoch) {
+                self.switch.channel.owner_ends(Instant::now());
+            }
             wish.target = target;
             if let Some(close) = wish.close.take() {
                 close();
@@ -455,6 +465,8 @@ impl MountState {
     fn follow(&self, node: &str, dial: Dial, confirm: &Sender<(u64, u64)>) {
         // The session, and the owner that it is with.
         let mut session: Option<(Target, u64)> = None;
+        // The one that it has begun last. It may have begun at the owner, too.
+        let mut begun: Option<(u64, u64)> = None;
         let mut told = String::new();
         // The term to whose owner it has brought what it keeps.
         let mut brought = None;
@@ -472,8 +484,12 @@ impl MountState {
                 }
             };
             let known = session.as_ref().filter(|(with, _)| with.epoch == target.epoch);
-            let (id, resumes) =
-                known.map_or_else(|| (pull::random(), false), |(_, id)| (*id, true));
+            let (id, resumes) = match (known, begun) {
+                (Some((_, id)), _) => (*id, true),
+                (None, Some((epoch, id))) if epoch == target.epoch => (id, false),
+                (None, _) => (pull::random(), false),
+            };
+            begun = Some((target.epoch, id)).filter(|_| !resumes);
             let hello = Hello {
                 epoch: target.epoch,
                 session: id,
@@ -507,7 +523,7 @@ impl MountState {
                     told.clear();
                 }
                 Ok(Welcome::Gone) => {
-                    session = None;
+                    (session, begun) = (None, None);
                     say(
                         &mut told,
                         match resumes {
@@ -557,13 +573,25 @@ impl MountState {
     }
 
     /// The session with an earlier owner is lost, or one with the owner in term `epoch`. `has_all`:
-    /// the volume has all that this node was told by the earlier one.
+    /// the volume has all that this node was told by the earlier one, and the owner has its open
+    /// files and locks.
     fn lose_session(&self, epoch: u64, has_all: bool) {
-        let is_first = self.kept().epoch != epoch;
-        self.switch.channel.lose_session(has_all && is_first);
+        let (is_first, tag) = {
+            let kept = self.kept();
+            (kept.epoch != epoch, kept.tag)
+        };
+        let goes_on = has_all && is_first;
+        self.switch.lose_session(goes_on);
         if is_first {
-            *self.kept() = KeptChanges::of_term(epoch);
+            *self.kept() = KeptChanges::of_term(epoch, if goes_on { tag } else { 0 });
         }
+    }
+
+    /// What this node has of the owner, which is no more. No program gets an answer of it from now
+    /// on, so that it stays all.
+    fn take_stock(&self) -> (KeptChanges, Holdings) {
+        let holdings = self.switch.channel.end_session();
+        (self.kept().clone(), holdings)
     }
 
     /// Gives the next owner what this node keeps.
@@ -573,10 +601,11 @@ impl MountState {
             close();
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let kept = self.kept().encode();
+        let (kept, holdings) = self.take_stock();
+        let has = [kept.encode(), holdings.encode()].concat();
         let welcome = hello
             .write(&mut *writer)
-            .and_then(|()| writer.write_all(&kept))
+            .and_then(|()| writer.write_all(&has))
             .and_then(|()| Welcome::read(&mut *reader));
         close();
         match welcome? {
@@ -600,6 +629,7 @@ impl MountState {
         if !self.uses(target, &close) {
             return Ok(Welcome::OtherTerm);
         }
+        let greeted = Instant::now();
         hello.write(&mut *writer)?;
         let mut welcome = Welcome::read(&mut *reader)?;
         let has_all = welcome == Welcome::ServedWithAll;
@@ -612,7 +642,7 @@ impl MountState {
                 self.lose_session(target.epoch, has_all);
             }
             let Switch { channel, keeper, closes, .. } = &*self.switch;
-            let connection = channel.connect(writer, Arc::clone(&close));
+            let connection = channel.connect(writer, Arc::clone(&close), greeted);
             let lost = channel.lost();
             // Without a confirmation the owner waits for the end of what the kernel keeps.
             let confirms = |number| {
@@ -625,7 +655,7 @@ impl MountState {
             };
             while let Ok(mut answer) = AnswerFrame::read(&mut *reader) {
                 // Before the kernel has the answer.
-                if self.kept().note(std::mem::take(&mut answer.changes)).is_err() {
+                if self.kept().note(std::mem::take(&mut answer.changes), answer.tag).is_err() {
                     break;
                 }
                 match answer.told {
@@ -648,6 +678,7 @@ impl MountState {
                         channel.recall(&nodes);
                         keeper.recall(&nodes, names, confirms(answer.number));
                     }
+                    Told::GoesOn => channel.goes_on(answer.number),
                     Told::RecallPages => {
                         let nodes = answer.nodes();
                         channel.recall(&nodes);

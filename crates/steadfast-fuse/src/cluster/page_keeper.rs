@@ -81,10 +81,12 @@ impl PageKeeper {
         self.looks == Some(request.header.pid)
     }
 
-    /// A file is opened, only for reading. Returns whether it is read through pages.
+    /// A file is opened, only for reading. Returns whether it is read through pages. It is not while
+    /// pages of it are recalled: the kernel may still have older ones.
     pub(super) fn opened(&self, nodeid: u64) -> bool {
+        let recalled = self.recalling().contains_key(&nodeid);
         let able = self.looks.is_some() && !self.lost.load(Ordering::Relaxed);
-        able && self.pages().add(nodeid, Instant::now())
+        able && !recalled && self.pages().add(nodeid, Instant::now())
     }
 
     /// The kernel has forgotten a node, and so had no pages of it then.
@@ -117,7 +119,7 @@ impl PageKeeper {
         self.looks.is_some() && self.pages().has(nodeid, Instant::now())
     }
 
-    /// The nodes that the kernel has are stale, and so are their pages.
+    /// The owner is no more, and the next one does not know which pages the kernel has.
     pub(super) fn lose(&self) {
         let nodes = self.pages().take_all();
         if !nodes.is_empty() {

@@ -63,6 +63,9 @@ pub(super) trait Guest: Service {
     /// How far the volume is.
     fn progress(&self) -> Progress;
 
+    /// The tag of the kernel's node ids, see [`crate::node`].
+    fn tag(&self) -> u16;
+
     /// What has changed since batch `seen`, for the peer to keep.
     fn changes(&self, seen: u64) -> Changes;
 
@@ -130,8 +133,8 @@ struct Inner {
     alone_since: Instant,
     /// Requests about pages of the peer's kernel.
     page_queue: Option<SyncSender<RequestFrame>>,
-    /// What the peer was told last without having asked.
-    told: Progress,
+    /// What the peer was told last without having asked: how far the volume is, and the tag.
+    told: (Progress, u16),
     recalls: SentRecalls,
     /// Recalls, and answers that must not overtake them, have a thread of their own, because a peer
     /// that takes nothing must not make others wait.
@@ -144,6 +147,8 @@ type RecallQueue = Sender<(PeerConnection, AnswerFrame)>;
 /// See the module.
 pub(super) struct PeerSession {
     name: String,
+    /// The guest has what the node had at the owner before.
+    goes_on: bool,
     guest: Arc<dyn Guest>,
     authority: Authority,
     inner: Mutex<Inner>,
@@ -155,6 +160,7 @@ impl PeerSession {
     pub(super) fn start(
         name: String,
         guest: Arc<dyn Guest>,
+        goes_on: bool,
         authority: Authority,
     ) -> std::io::Result<Arc<PeerSession>> {
         let (page_queue, about_pages) = sync_channel(PAGE_QUEUE);
@@ -165,12 +171,13 @@ impl PeerSession {
             connections: 0,
             alone_since: Instant::now(),
             page_queue: Some(page_queue),
-            told: Progress::default(),
+            told: Default::default(),
             recalls: SentRecalls::default(),
             recall_queue: Some(recall_queue),
         };
         let session = Arc::new(PeerSession {
             name,
+            goes_on,
             guest,
             authority,
             inner: Mutex::new(inner),
@@ -216,13 +223,19 @@ impl PeerSession {
         &self.name
     }
 
+    /// Whether the volume has all that the node was told of by the owner before, and the guest its
+    /// open files and locks.
+    pub(super) fn goes_on(&self) -> bool {
+        self.goes_on
+    }
+
     /// Takes a new connection, in place of an earlier one, and serves it until it breaks.
     pub(super) fn connect(&self, link: Link) {
         let Link { reader, writer, close } = link;
         let mut inner = self.inner();
         inner.connections += 1;
         let number = inner.connections;
-        inner.told = Progress::default();
+        inner.told = Default::default();
         inner.recalls.give_up_all();
         let connection = PeerConnection {
             number,
@@ -277,6 +290,14 @@ impl PeerSession {
                     inner.requests.retain(|number, state| {
                         matches!(state, RequestState::Running) || pending.contains(number)
                     });
+                    return Incoming::Done;
+                }
+                FrameKind::Ping => {
+                    drop(inner);
+                    if (self.authority)().is_sure() {
+                        let progress = self.guest.progress();
+                        self.send(AnswerFrame::telling(Told::GoesOn, frame.number, progress));
+                    }
                     return Incoming::Done;
                 }
                 FrameKind::Recalled => {
@@ -361,9 +382,8 @@ impl PeerSession {
         if !wait_until_sure(&self.authority) {
             return;
         }
-        let (told, progress) = (Told::Answer, self.guest.progress());
-        let changes = Changes::Same;
-        let answer = AnswerFrame { told, number, error, progress, bytes, directory, changes };
+        let frame = AnswerFrame::telling(Told::Answer, number, self.guest.progress());
+        let answer = AnswerFrame { error, bytes, directory, ..frame };
         let mut inner = self.inner();
         if may_repeat(opcode) {
             inner.requests.remove(&number);
@@ -388,25 +408,15 @@ impl PeerSession {
         }
     }
 
-    /// Tells the peer how far the volume is, unless it knows that.
+    /// Tells the peer how far the volume is, and the tag of its node ids, unless it knows that.
     pub(super) fn tell_progress(&self) {
         if !(self.authority)().is_sure() {
             return;
         }
-        let progress = self.guest.progress();
-        let known = std::mem::replace(&mut self.inner().told, progress);
-        if known != progress {
-            let (told, bytes) = (Told::Answer, Vec::new());
-            let (directory, changes) = (None, Changes::Same);
-            self.send(AnswerFrame {
-                told,
-                number: 0,
-                error: 0,
-                progress,
-                bytes,
-                directory,
-                changes,
-            });
+        let (progress, tag) = (self.guest.progress(), self.guest.tag());
+        let known = std::mem::replace(&mut self.inner().told, (progress, tag));
+        if known != (progress, tag) {
+            self.send(AnswerFrame::telling(Told::Answer, 0, progress));
         }
     }
 
@@ -423,6 +433,7 @@ impl PeerSession {
                 // Under this lock, so that deltas arrive in order.
                 answer.changes = sending.changes(&*self.guest);
             }
+            answer.tag = self.guest.tag();
             // That may have taken a while. The peer sends again what was not answered.
             match (self.authority)().is_sure() || answer.told != Told::Answer {
                 true => answer.write(&mut *sending.writer),
@@ -438,6 +449,12 @@ impl PeerSession {
 
     /// Ends the session: what the peer held is given back.
     pub(super) fn end(&self) {
+        self.cut_off();
+        self.guest.depart();
+    }
+
+    /// The peer gets no answer from now on, and nothing that it asks is executed.
+    pub(super) fn cut_off(&self) {
         // First: a connection that comes later closes itself, and an earlier one is closed here.
         self.executors.end();
         {
@@ -454,7 +471,6 @@ impl PeerSession {
                 log_warning!("a thread of node {} has ended with an internal error", self.name);
             }
         }
-        self.guest.depart();
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -83,6 +83,10 @@ impl Guest for Counter {
         let accepted = self.executed.load(Ordering::SeqCst) as u64;
         Progress { accepted, durable: 0 }
     }
+
+    fn tag(&self) -> u16 {
+        5
+    }
 }
 
 /// Passes each write on.
@@ -136,7 +140,7 @@ impl Peer {
             false => crate::cluster::Standing::Unsure,
         });
         let session =
-            PeerSession::start("n".into(), Arc::clone(&guest) as Arc<dyn Guest>, authority);
+            PeerSession::start("n".into(), Arc::clone(&guest) as Arc<dyn Guest>, false, authority);
         Peer { guest, session: session.unwrap(), sure, line: RefCell::default() }
     }
 
@@ -186,6 +190,14 @@ impl Peer {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.session.inner().requests.len() == answers
+    }
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -243,6 +255,23 @@ fn each_answer_has_what_has_changed_since_the_last_one() {
     peer.guest.executed.fetch_add(1, Ordering::SeqCst);
     peer.session.tell_progress();
     assert_eq!(span(&answer(&received)), None);
+    peer.session.end();
+}
+
+#[test]
+fn a_ping_is_answered_only_by_an_owner_that_is_sure() {
+    let peer = Peer::new();
+    let received = peer.connect();
+    peer.send(FrameKind::Ping, 7, 0, &[]);
+    let told = answer(&received);
+    assert_eq!((told.told, told.number, told.tag), (Told::GoesOn, 7, 5));
+    peer.sure.store(false, Ordering::SeqCst);
+    peer.send(FrameKind::Ping, 8, 0, &[]);
+    peer.send(FrameKind::OneWay, 0, opcode::MKDIR, &[]);
+    wait_until(|| peer.guest.executed.load(Ordering::SeqCst) == 1);
+    peer.sure.store(true, Ordering::SeqCst);
+    peer.send(FrameKind::Ping, 9, 0, &[]);
+    assert_eq!(answer(&received).number, 9);
     peer.session.end();
 }
 

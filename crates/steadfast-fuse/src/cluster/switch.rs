@@ -49,14 +49,22 @@ impl Switch {
 
     /// Another owner serves, or this node itself: the kernel must drop what it keeps.
     pub(super) fn forget_kept(&self) {
-        self.closes.lose();
+        self.closes.owner_lost(Instant::now());
         self.keeper.pages.lose();
         self.keeper.recall_all();
     }
 
+    /// The session is lost, see [`Channel::lose_session`].
+    pub(super) fn lose_session(&self, has_all: bool) {
+        self.channel.lose_session(has_all);
+        if !has_all {
+            self.closes.lose();
+        }
+    }
+
     /// This node is the owner from now on. `has_all`: see [`Channel::lose_session`].
     pub(super) fn own(&self, service: Arc<dyn Service>, authority: Authority, has_all: bool) {
-        self.channel.lose_session(has_all);
+        self.lose_session(has_all);
         self.forget_kept();
         let _ = self.here.set(LocalService { service, authority });
         // A worker may have looked before, and adds its request only now; then it looks again.

@@ -1,8 +1,8 @@
 //! Which inodes this node's kernel has changed and the owner may not have made durable.
 //!
 //! What an owner had accepted and not made durable is lost with it, as by a power cut. A program on
-//! a surviving node must not be told otherwise. Its open files are stale then (node ids contain the
-//! term), so their fsync fails. But a program may open a file again: rename, takeover, open of the
+//! a surviving node must not be told otherwise. Its open files are stale then (node ids get another
+//! tag), so their fsync fails. But a program may open a file again: rename, takeover, open of the
 //! directory, fsync. Or it may have the root directory open, whose node id never changes. So each
 //! node remembers what its kernel has changed. After a takeover the first fsync of each such inode
 //! fails with ESTALE, and so does the first `transact`.

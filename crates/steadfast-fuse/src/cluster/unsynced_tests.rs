@@ -23,6 +23,7 @@ fn answered(unsynced: &mut Unsynced, bytes: &[u8], accepted: u64, durable: u64) 
         bytes: Vec::new(),
         directory: None,
         changes: Changes::Same,
+        tag: 0,
     };
     unsynced.reached(progress);
     unsynced.answered(&Request::parse(bytes).unwrap(), &answer);
@@ -101,6 +102,7 @@ fn what_failed_has_changed_nothing() {
         bytes: Vec::new(),
         directory: None,
         changes: Changes::Same,
+        tag: 0,
     };
     unsynced.answered(&Request::parse(&bytes).unwrap(), &answer);
     unsynced.owner_changed(false);

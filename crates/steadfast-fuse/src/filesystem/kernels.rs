@@ -28,8 +28,9 @@ use crate::abi::opcode;
 use crate::abi::output::AttrOut;
 use crate::errno::Errno;
 use crate::jobs::{Job, LeaseJob};
-use crate::locks::Locks;
+use crate::locks::{Lock, Locks};
 use crate::metrics::Metrics;
+use crate::open::Handle;
 use crate::request::Request;
 use crate::scrub::Scrubber;
 use crate::snapshots::{Snapshots, is_snapshot};
@@ -160,6 +161,30 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             }
         }
         self.let_all_go();
+    }
+
+    /// Takes what the kernel had at an earlier owner: node ids with the handles of open files, and
+    /// locks with node ids. What is stale stays so. Called before any kernel is served.
+    pub(crate) fn restore(
+        &self,
+        files: impl Iterator<Item = (u64, u64)>,
+        locks: impl Iterator<Item = (u64, Lock)>,
+    ) {
+        for (nodeid, handle) in files {
+            let Ok(inode) = self.nodes.resolve(nodeid) else { continue };
+            if self.volume.acquire(inode).is_ok() {
+                self.files.opened(nodeid, Handle(handle));
+                self.kernels.handles.fetch_max(Handle(handle).number(), Ordering::Relaxed);
+                // It may have pages of the file. They are recalled before the file changes.
+                self.kernels.page_holders.reads(self.id, inode);
+            }
+        }
+        for (nodeid, held) in locks {
+            if let Ok(inode) = self.nodes.resolve(nodeid) {
+                let owner = self.lock_owner(held.owner.number);
+                self.kernels.locks.restore(inode.0, Lock { owner, ..held });
+            }
+        }
     }
 
     /// The open descriptors of the control file.

@@ -20,6 +20,24 @@ const READ_LOCK: u32 = libc::F_RDLCK as u32;
 const WRITE_LOCK: u32 = libc::F_WRLCK as u32;
 const UNLOCK: u32 = libc::F_UNLCK as u32;
 
+/// The lock that a request is about.
+pub(crate) fn lock_of(owner: Owner, wanted: &LkIn) -> Lock {
+    Lock {
+        owner,
+        flock: wanted.lk_flags & LK_FLOCK != 0,
+        exclusive: wanted.kind == WRITE_LOCK,
+        start: wanted.start,
+        end: wanted.end,
+        process: wanted.pid,
+        handle: wanted.fh,
+    }
+}
+
+/// Whether SETLK or SETLKW gives a lock up.
+pub(crate) fn is_unlock(wanted: &LkIn) -> bool {
+    wanted.kind == UNLOCK
+}
+
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn lock(
         &self,
@@ -32,15 +50,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         }
         let file = self.locked_file(request)?;
         let wanted = request.arguments().take::<LkIn>()?;
-        let lock = Lock {
-            owner: self.lock_owner(wanted.owner),
-            flock: wanted.lk_flags & LK_FLOCK != 0,
-            exclusive: wanted.kind == WRITE_LOCK,
-            start: wanted.start,
-            end: wanted.end,
-            process: wanted.pid,
-            handle: wanted.fh,
-        };
+        let lock = lock_of(self.lock_owner(wanted.owner), &wanted);
         if lock.start > lock.end || !matches!(wanted.kind, READ_LOCK | WRITE_LOCK | UNLOCK) {
             return Err(Errno(libc::EINVAL));
         }
@@ -59,7 +69,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
                 );
                 ready(out.put(&found))
             }
-            _ if wanted.kind == UNLOCK => {
+            _ if is_unlock(&wanted) => {
                 locks.give_up(file, &lock);
                 Ok(Answer::Ready)
             }

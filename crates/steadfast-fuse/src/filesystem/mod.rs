@@ -19,7 +19,7 @@ mod files;
 pub(crate) mod flags;
 pub(crate) mod kernels;
 pub(crate) mod lease;
-mod locking;
+pub(crate) mod locking;
 mod lost;
 mod names;
 pub(crate) mod page_holders;

@@ -130,7 +130,7 @@ impl PageHolders {
     }
 
     /// A kernel reads a file into pages. Returns another file whose pages must be dropped.
-    fn reads(&self, kernel: u64, inode: InodeNumber) -> Option<InodeNumber> {
+    pub(super) fn reads(&self, kernel: u64, inode: InodeNumber) -> Option<InodeNumber> {
         let mut table = self.table();
         let full = table.by_inode.len() >= INODES_MAX && !table.by_inode.contains_key(&inode);
         let other = table.by_inode.keys().next().copied().filter(|_| full);

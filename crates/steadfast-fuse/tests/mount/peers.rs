@@ -2,7 +2,6 @@
 //! connections that break in the middle of messages. Each change is executed once, so a new name is
 //! never there already, and a name that is removed was there.
 
-use std::collections::HashMap;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -105,7 +104,7 @@ impl Nodes {
             if number == 0 {
                 let sure: Authority = Arc::new(|| Standing::Sure(Duration::from_secs(1)));
                 let (hub, metrics) =
-                    ownership.own(Arc::clone(&volume), (1, HashMap::new()), sure).unwrap();
+                    ownership.own(Arc::clone(&volume), (1, Vec::new()), sure).unwrap();
                 *door.lock().unwrap() = Some(hub.door());
                 nodes.hub = Some(hub);
                 nodes.metrics = Some(metrics);
