@@ -312,7 +312,7 @@ impl Owned {
     pub fn give_up(self) -> Outcome {
         let address = self.address;
         let given_up = match self.has_opened.get() {
-            true => self.term.release(true, false),
+            true => self.term.release(true, None),
             false => self.term.give_up(),
         };
         given_up.map_err(|error| failure(&error, &address))
@@ -320,13 +320,14 @@ impl Owned {
 
     /// Gives the volume up. The last transaction point may have failed (not `closed`) while the
     /// kernel can still write what it has cached. Then the next owner fences this machine instead.
+    /// `keeps`: closing drops nothing.
     ///
     /// # Errors
     /// [`failure`].
-    pub fn release(self, closed: bool) -> Outcome {
+    pub fn release(self, closed: bool, keeps: bool) -> Outcome {
         let address = self.address;
         self.term
-            .release(closed || !self.may_write_on.get(), closed)
+            .release(closed || !self.may_write_on.get(), closed.then_some(keeps))
             .map_err(|error| failure(&error, &address))
     }
 }

@@ -147,8 +147,9 @@ fn end(
     };
     let Reign { owned, hub, volume, background, keeper, socket } = reign;
     drop((hub, keeper, background, socket));
+    let keeps = volume.mask().contains(TransactionMask::UNMOUNT);
     let ended = serve::finish(path, directory, &volume, served);
-    let released = owned.release(ended.is_ok());
+    let released = owned.release(ended.is_ok(), keeps);
     ended.and(released)
 }
 
@@ -325,19 +326,16 @@ impl Nodes for Others {
         platform: HostPlatform,
     ) -> Result<HostVolume, Error> {
         let mut collected = self.collected();
-        // After a close only the place on the medium counts.
+        // After a close the medium has them. A transaction that was open is not on it; its changes
+        // were told without deltas.
         let deltas = |brought: &Brought| match self.closed {
-            true => {
-                KeptDeltas { payloads: Vec::new(), lacks_changes: false, ..brought.deltas.clone() }
-            }
+            true => KeptDeltas { payloads: Vec::new(), ..brought.deltas.clone() },
             false => brought.deltas.clone(),
         };
         let kept: Vec<_> = collected.iter().map(deltas).collect();
         let (volume, has_all) = Volume::open_after(medium, options, platform, &kept)?;
-        // Without that event the close may have dropped what nodes were told.
-        let may_have = !self.closed || volume.mask().contains(TransactionMask::UNMOUNT);
         for (brought, has_all) in collected.iter_mut().zip(has_all) {
-            brought.has_all = has_all && may_have;
+            brought.has_all = has_all;
         }
         let with_all = collected.iter().filter(|brought| brought.has_all).count();
         if !collected.is_empty() {

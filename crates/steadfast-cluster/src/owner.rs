@@ -327,11 +327,12 @@ impl Term {
     }
 
     /// Gives the volume up, so that another node takes it at once. `fenced`: this process writes no
-    /// more, because it has closed the volume or never opened it. `closed`: it has closed it.
+    /// more, because it has closed the volume or never opened it. `closed`: it has closed it, and
+    /// with all changes (`true`), or has dropped those since the last transaction point.
     ///
     /// # Errors
     /// `Deposed`; the change does not reach etcd, so the others wait until this node was silent.
-    pub fn release(mut self, fenced: bool, closed: bool) -> Result<(), ClusterError> {
+    pub fn release(mut self, fenced: bool, closed: Option<bool>) -> Result<(), ClusterError> {
         let released = match fenced {
             true => self.change(Arc::new(move |record| {
                 record.next = match record.wish.take() {
@@ -339,7 +340,11 @@ impl Term {
                     _ => None,
                 };
                 (record.node, record.serves, record.address) = (None, false, None);
-                record.closed |= closed;
+                match closed {
+                    Some(true) => record.closed = true,
+                    Some(false) => record.opened = None,
+                    None => {}
+                }
             })),
             false => Ok(()),
         };

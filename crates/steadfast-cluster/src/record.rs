@@ -81,7 +81,7 @@ pub struct OwnerRecord {
     /// counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<u64>,
-    /// That owner has closed it, so nothing is lost.
+    /// That owner has closed it, with all changes.
     #[serde(default)]
     pub closed: bool,
     /// Changes with each beat.

@@ -245,18 +245,30 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         // A node learns from each frame that its files are stale. One that has not, and still may
         // bring them to a next owner, is waited for.
         let (told, begun) = (Arc::new(Recall::default()), Instant::now());
-        for kernel in self.kernels.all() {
-            kernel.forget_cached(&told);
+        let kernels = self.kernels.all();
+        // All of them before anything waits.
+        let directories: Vec<_> = kernels.iter().map(|kernel| kernel.become_stale(&told)).collect();
+        for (kernel, directories) in kernels.iter().zip(directories) {
+            kernel.forget_cached(directories);
         }
         told.wait(begun + HELD_FOR);
     }
 
-    fn forget_cached(&self, told: &Arc<Recall>) {
+    /// Makes node ids stale, and tells the node of the kernel. Returns the directories that are not
+    /// stale.
+    fn become_stale(&self, told: &Arc<Recall>) -> Vec<u64> {
         let directories = self.nodes.roll_back(|inode| {
             self.volume
                 .attributes(inode)
                 .is_ok_and(|attributes| attributes.kind == FileKind::Directory)
         });
+        if let Some(peer) = self.recaller.get().filter(|_| self.device.is_none()) {
+            peer.recall(&[], Recalled::Attributes, told.begin());
+        }
+        directories
+    }
+
+    fn forget_cached(&self, directories: Vec<u64>) {
         let open = self.files.take();
         self.lost.forget_all();
         self.let_all_go();
@@ -269,7 +281,6 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         let recall = Arc::new(Recall::default());
         match self.recaller.get().filter(|_| self.device.is_none()) {
             Some(peer) => {
-                peer.recall(&[], Recalled::Attributes, told.begin());
                 let stale: Vec<_> =
                     open.iter().map(|(nodeid, _)| RecalledNode::stale(*nodeid)).collect();
                 for nodes in stale.chunks(NODES_MAX) {

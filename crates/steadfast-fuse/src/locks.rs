@@ -116,6 +116,11 @@ impl HeldLocks {
         self.0.push(wanted);
     }
 
+    /// Adds a lock that was held before, beside the others.
+    pub(crate) fn restore(&mut self, held: Lock) {
+        self.0.push(held);
+    }
+
     /// Ends the fcntl locks of an owner that closes a descriptor of the file.
     pub(crate) fn closed(&mut self, owner: Owner) {
         self.0.retain(|held| held.owner != owner || held.flock);
@@ -296,7 +301,7 @@ impl Locks {
     /// Gives a kernel back what it held at an earlier owner of the volume. No other kernel has
     /// asked for a lock yet.
     pub(crate) fn restore(&self, inode: u64, held: Lock) {
-        self.table().files.entry(inode).or_default().held.hold(held);
+        self.table().files.entry(inode).or_default().held.restore(held);
     }
 
     /// An owner closes a descriptor of a file: its fcntl locks there end.

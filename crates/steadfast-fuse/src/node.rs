@@ -2,8 +2,8 @@
 //!
 //! A node id is the inode number with a tag in bits 48 to 62. Bit 63 marks the node ids of
 //! [`crate::snapshots`]. The tag counts rollbacks. In a cluster it goes on through takeovers that
-//! lose nothing. After a rollback all ids with an old tag are stale and return ESTALE. The same
-//! inode number can be used again under the new tag, with a new inode in the kernel.
+//! lose nothing. After a rollback all ids with an old tag are stale and return ESTALE. A file that
+//! survives has a new id under the new tag, and a new inode in the kernel.
 //!
 //! Directories are the exception: a shell may have one as working directory, so a directory that
 //! survived a rollback keeps its node id. That needs a table of the directories that the kernel

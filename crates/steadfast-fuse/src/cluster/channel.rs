@@ -14,6 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::frame::{AnswerFrame, FrameKind, NUMBERS_MAX, RequestFrame, Writer};
 use super::holdings::Holdings;
 use super::session::may_repeat;
@@ -98,14 +100,21 @@ fn sets_a_point(request: &Request<'_>) -> bool {
 /// The owner gives them to others after [`SESSION_TIME`](super::SESSION_TIME) without a connection.
 pub(crate) const HELD_FOR: Duration = Duration::from_secs(5);
 
-/// When the owner has surely known this session.
+/// When the owner has surely known this session. Times go on while the machine sleeps.
 struct Contact {
     /// A moment before it told so.
-    known: Instant,
-    /// A ping without an answer: its number, and when it was sent.
-    pinged: Option<(u64, Instant)>,
-    /// The owner ended too long after that: it may have ended the session before.
-    expired: bool,
+    known: Duration,
+    /// A ping without an answer: its number, and when it was sent first.
+    pinged: Option<(u64, Duration)>,
+    /// The owner has ended. Whether that was too long after `known`: it may have ended the session
+    /// before.
+    expired: Option<bool>,
+}
+
+/// The time since the machine was started.
+pub(super) fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 struct ChannelState {
@@ -140,7 +149,7 @@ impl Channel {
             unsynced: Unsynced::default(),
             spares: Spares::default(),
             holdings: Holdings::default(),
-            contact: Contact { known: Instant::now(), pinged: None, expired: false },
+            contact: Contact { known: Duration::ZERO, pinged: None, expired: None },
         }))
     }
 
@@ -260,7 +269,7 @@ impl Channel {
         &self,
         writer: Box<dyn Write + Send>,
         close: Arc<dyn Fn() + Send + Sync>,
-        greeted: Instant,
+        greeted: Duration,
     ) -> u64 {
         let writer = Arc::new(Mutex::new(writer));
         let connection;
@@ -269,7 +278,7 @@ impl Channel {
             state.connections += 1;
             connection = state.connections;
             state.connection = Some((Arc::clone(&writer), close));
-            state.contact = Contact { known: greeted, pinged: None, expired: false };
+            state.contact = Contact { known: greeted, pinged: None, expired: None };
             state.arrived.clear();
             let again = |(number, pending): (&u64, &mut Pending)| {
                 pending.sent = true;
@@ -296,9 +305,10 @@ impl Channel {
 
     /// The session is lost, or there was none: answers what was sent and is not repeated. `has_all`:
     /// the volume has all that this node was told of, and the owner has its open files and locks.
-    pub(super) fn lose_session(&self, has_all: bool) {
+    /// Returns how many sessions were lost.
+    pub(super) fn lose_session(&self, has_all: bool) -> u64 {
         let mut done = Vec::new();
-        {
+        let lost = {
             let mut state = self.state();
             state.unsynced.owner_changed(has_all);
             state.lost += 1;
@@ -338,10 +348,12 @@ impl Channel {
                     Fate::Fail(errno) => done.push((pending, Err(Errno(errno)))),
                 }
             }
-        }
+            state.lost
+        };
         for (pending, result) in done {
             pending.answer(result.map(|()| &[][..]));
         }
+        lost
     }
 
     /// Calls `what` with the request that an answer is for, if it is pending.
@@ -382,18 +394,18 @@ impl Channel {
         state.spares.recall(nodes, next);
     }
 
-    /// Asks the owner for a sign, if it has given one since the last time.
-    pub(super) fn ping(&self) {
+    /// Asks the owner for a sign, again if it has given none. An owner that is not sure gives none.
+    fn ping(&self) {
         let (number, writer) = {
             let mut state = self.state();
             let Some((writer, _)) = &state.connection else { return };
-            if state.contact.pinged.is_some() {
-                return;
-            }
             let writer = Arc::clone(writer);
-            state.number += 1;
-            state.contact.pinged = Some((state.number, Instant::now()));
-            (state.number, writer)
+            if state.contact.pinged.is_none() {
+                state.number += 1;
+                state.contact.pinged = Some((state.number, since_boot()));
+            }
+            let Some((number, _)) = state.contact.pinged else { return };
+            (number, writer)
         };
         let (kind, numbers, bytes) = (FrameKind::Ping, Vec::new(), Vec::new());
         self.send(&writer, &RequestFrame { kind, number, numbers, bytes });
@@ -407,10 +419,10 @@ impl Channel {
         }
     }
 
-    /// Another node may be the owner from now on.
-    pub(super) fn owner_ends(&self, now: Instant) {
+    /// The owner has ended, or another node may be the owner from now on.
+    pub(super) fn owner_ends(&self, now: Duration) {
         let contact = &mut self.state().contact;
-        contact.expired |= now.saturating_duration_since(contact.known) > HELD_FOR;
+        contact.expired.get_or_insert(now.saturating_sub(contact.known) > HELD_FOR);
     }
 
     /// The owner is no more: no answer of it counts from now on. Returns what this node's programs
@@ -419,8 +431,8 @@ impl Channel {
         let mut state = self.state();
         state.lost += 1;
         match state.contact.expired {
-            true => Holdings::unsure(),
-            false => state.holdings.clone(),
+            Some(true) => Holdings::unsure(),
+            _ => state.holdings.clone(),
         }
     }
 

@@ -71,21 +71,21 @@ impl Collector {
     /// The connection breaks; what the other side has sent is not of a node of this version.
     pub fn serve(&self, mut link: Link) -> io::Result<()> {
         let Some(hello) = Hello::read(&mut *link.reader)? else {
-            return Welcome::OtherVersion.write(&mut *link.writer);
+            return Welcome::OtherVersion.write(0, &mut *link.writer);
         };
         if hello.purpose != Purpose::Bring || hello.epoch != self.epoch {
-            return Welcome::OtherTerm.write(&mut *link.writer);
+            return Welcome::OtherTerm.write(0, &mut *link.writer);
         }
         if self.brought().is_none() {
-            return Welcome::OtherTerm.write(&mut *link.writer);
+            return Welcome::OtherTerm.write(0, &mut *link.writer);
         }
         let kept = KeptChanges::read(&mut *link.reader)?;
         let holdings = Holdings::read(&mut *link.reader)?;
         let agreement = Agreement::of_peer(hello.minor, hello.flags);
         let epoch = kept.epoch;
         match self.take(epoch, Brought::new(hello.brought, agreement, kept, holdings)) {
-            true => Welcome::Served.write(&mut *link.writer),
-            false => Welcome::OtherTerm.write(&mut *link.writer),
+            true => Welcome::Served.write(0, &mut *link.writer),
+            false => Welcome::OtherTerm.write(0, &mut *link.writer),
         }
     }
 

@@ -14,6 +14,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 /// before a node has to keep more.
 pub(super) const KEPT_MAX: usize = 8 << 20;
 
+/// Most deltas that a node brings. Each has a key and the head of a record.
+const PAYLOADS_MAX: u32 = 1 << 18;
+
 /// Numbers before the payload of a delta.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -171,6 +174,9 @@ impl KeptChanges {
         let tag = u16::try_from(head.tag).map_err(|_| garbled())?;
         let mut payloads = Vec::new();
         let mut left = KEPT_MAX;
+        if head.payloads > PAYLOADS_MAX {
+            return Err(garbled());
+        }
         for _ in 0..head.payloads {
             let mut numbers = [0_u64; 2];
             reader.read_exact(numbers.as_mut_bytes())?;

@@ -75,6 +75,8 @@ pub(super) enum Told {
     RecallPages = 4,
     /// The session went on when the ping with this number came.
     GoesOn = 5,
+    /// The owner closes the volume.
+    OwnerEnds = 6,
 }
 
 /// The start of an answer. The data follows, then the directory's attributes, then the changes.
@@ -201,8 +203,14 @@ impl AnswerFrame {
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<AnswerFrame> {
         let head: AnswerHead = structure(reader)?;
         let progress = Progress { accepted: head.accepted, durable: head.durable };
-        let known =
-            [Told::Answer, Told::Recall, Told::RecallNames, Told::RecallPages, Told::GoesOn];
+        let known = [
+            Told::Answer,
+            Told::Recall,
+            Told::RecallNames,
+            Told::RecallPages,
+            Told::GoesOn,
+            Told::OwnerEnds,
+        ];
         let found = known.into_iter().find(|told| *told as u32 == head.told);
         let told = found.ok_or_else(garbled)?;
         let bytes = body(reader, head.length, BODY_MAX)?;

@@ -80,6 +80,7 @@ struct WelcomeWire {
     magic: [u8; 8],
     version: u32,
     verdict: u32,
+    tag: u64,
 }
 
 fn refused(what: &str) -> io::Error {
@@ -138,14 +139,22 @@ impl Hello {
 }
 
 impl Welcome {
-    pub(super) fn write(self, writer: &mut dyn Write) -> io::Result<()> {
-        let wire = WelcomeWire { magic: MAGIC, version: VERSION, verdict: self as u32 };
+    /// `tag`: that of the peer's node ids, see [`crate::node`].
+    pub(super) fn write(self, tag: u16, writer: &mut dyn Write) -> io::Result<()> {
+        let (version, verdict) = (VERSION, self as u32);
+        let wire = WelcomeWire { magic: MAGIC, version, verdict, tag: tag.into() };
         writer.write_all(wire.as_bytes())
     }
 
-    pub(super) fn read(reader: &mut dyn Read) -> io::Result<Welcome> {
+    /// Returns the tag, too.
+    pub(super) fn read(reader: &mut dyn Read) -> io::Result<(Welcome, u16)> {
         let mut wire = WelcomeWire::new_zeroed();
-        reader.read_exact(wire.as_mut_bytes())?;
+        // That of another version has another length.
+        let (first, rest) = wire.as_mut_bytes().split_at_mut(SAME_IN_ALL);
+        reader.read_exact(first)?;
+        if first[..8] == MAGIC && first[8..12] == VERSION.to_ne_bytes() {
+            reader.read_exact(rest)?;
+        }
         if wire.magic != MAGIC {
             return Err(refused("not the owner of a volume"));
         }
@@ -157,10 +166,8 @@ impl Welcome {
             Welcome::ServedWithAll,
         ];
         let found = known.into_iter().find(|verdict| *verdict as u32 == wire.verdict);
-        match found.filter(|_| wire.version == VERSION) {
-            Some(verdict) => Ok(verdict),
-            None => Ok(Welcome::OtherVersion),
-        }
+        let tag = u16::try_from(wire.tag).map_err(|_| refused("not the owner of a volume"))?;
+        Ok((found.filter(|_| wire.version == VERSION).unwrap_or(Welcome::OtherVersion), tag))
     }
 }
 
@@ -188,9 +195,11 @@ mod tests {
         assert!(Hello::read(&mut &bytes[..]).is_err());
         assert!(Hello::read(&mut &bytes[..20]).is_err());
         let mut bytes = Vec::new();
-        Welcome::Gone.write(&mut bytes).unwrap();
-        assert_eq!(Welcome::read(&mut &bytes[..]).unwrap(), Welcome::Gone);
+        Welcome::Served.write(7, &mut bytes).unwrap();
+        assert_eq!(Welcome::read(&mut &bytes[..]).unwrap(), (Welcome::Served, 7));
         bytes[12] = 77;
-        assert_eq!(Welcome::read(&mut &bytes[..]).unwrap(), Welcome::OtherVersion);
+        assert_eq!(Welcome::read(&mut &bytes[..]).unwrap().0, Welcome::OtherVersion);
+        bytes[8] += 1;
+        assert_eq!(Welcome::read(&mut &bytes[..16]).unwrap().0, Welcome::OtherVersion);
     }
 }

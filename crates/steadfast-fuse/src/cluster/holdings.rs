@@ -21,12 +21,15 @@ use crate::abi::input::{FlushIn, LkIn, ReleaseIn};
 use crate::abi::opcode;
 use crate::filesystem::locking::{is_unlock, lock_of};
 use crate::locks::{HeldLocks, Lock, Owner};
+use crate::open::Handle;
 use crate::request::Request;
 use crate::snapshots::is_snapshot;
 use crate::validity::opened_node;
 
 /// Most open files of a node, and most locks.
 const HOLDINGS_MAX: usize = 1 << 16;
+/// The numbers of open files of the next owner are above those of all that are brought.
+const NUMBER_MAX: u64 = 1 << 48;
 /// The node's own kernel in its locks. The next owner puts its number for that kernel in.
 const HERE: u64 = 0;
 
@@ -116,7 +119,8 @@ impl Holdings {
                     self.change_locks(nodeid, |held| held.released(HERE, released.fh));
                 }
             }
-            opcode::FLUSH if result.is_ok() => {
+            // The owner ends the locks first, whatever it then answers.
+            opcode::FLUSH => {
                 if let Ok(closed) = arguments.take::<FlushIn>() {
                     let owner = Owner { kernel: HERE, number: closed.lock_owner };
                     self.change_locks(nodeid, |held| held.closed(owner));
@@ -146,9 +150,9 @@ impl Holdings {
         match (granted, is_unlock(wanted)) {
             (true, true) => self.change_locks(nodeid, |held| held.cut(&lock)),
             (true, false) => {
-                self.locks.entry(nodeid).or_default().hold(lock);
-                let held: usize = self.locks.values().map(|held| held.all().len()).sum();
-                self.incomplete |= held > HOLDINGS_MAX;
+                let held = self.locks.entry(nodeid).or_default();
+                held.hold(lock);
+                self.incomplete |= held.all().len() > HOLDINGS_MAX;
             }
             // A conversion has given up what was held, see `Locks::take`.
             (false, false) if lock.flock => self.change_locks(nodeid, |held| held.cut(&lock)),
@@ -183,14 +187,15 @@ impl Holdings {
         let files: Vec<FileWire> =
             self.files().map(|(nodeid, handle)| FileWire { nodeid, handle }).collect();
         // What is incomplete is of no use.
-        let (files, locks) = match self.incomplete {
+        let incomplete = self.incomplete || locks.len() > HOLDINGS_MAX;
+        let (files, locks) = match incomplete {
             true => (&[][..], &[][..]),
             false => (&files[..], &locks[..]),
         };
         let head = HoldingsHead {
             files: files.len() as u32,
             locks: locks.len() as u32,
-            incomplete: self.incomplete.into(),
+            incomplete: incomplete.into(),
             reserved: 0,
         };
         [head.as_bytes(), files.as_bytes(), locks.as_bytes()].concat()
@@ -213,6 +218,9 @@ impl Holdings {
         for _ in 0..head.files {
             let mut file = FileWire::new_zeroed();
             reader.read_exact(file.as_mut_bytes())?;
+            if Handle(file.handle).number() > NUMBER_MAX {
+                return Err(garbled());
+            }
             holdings.opened(file.nodeid, file.handle);
         }
         for _ in 0..head.locks {
@@ -230,7 +238,7 @@ impl Holdings {
                 process: wire.process,
                 handle: wire.handle,
             };
-            holdings.locks.entry(wire.nodeid).or_default().hold(lock);
+            holdings.locks.entry(wire.nodeid).or_default().restore(lock);
         }
         Ok(holdings)
     }

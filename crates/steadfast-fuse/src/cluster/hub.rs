@@ -41,7 +41,7 @@ struct HubState {
     wake: Condvar,
 }
 
-/// See the module. Dropping it ends all sessions.
+/// See the module. Dropping it ends all sessions. The process ends soon, and with it what they have.
 pub struct Hub {
     shared: Arc<HubState>,
     reaper: Option<JoinHandle<()>>,
@@ -84,14 +84,10 @@ impl Drop for Hub {
         if let Some(reaper) = self.reaper.take() {
             let _ = reaper.join();
         }
-        let (ended, returning) = {
-            let mut sessions = self.shared.sessions();
-            (std::mem::take(&mut sessions.by_id), std::mem::take(&mut sessions.returning))
-        };
-        // No node must get a lock that another one gives back here: the next owner restores it.
-        ended.values().for_each(|session| session.cut_off());
-        ended.into_values().for_each(|session| session.end());
-        returning.into_values().for_each(|guest| guest.depart());
+        // What nodes have is not given back: they bring it to the next owner. No other node must get
+        // a lock of theirs now, nor background work free a removed file that they have open.
+        let ended = std::mem::take(&mut self.shared.sessions().by_id);
+        ended.into_values().for_each(|session| session.part());
     }
 }
 
@@ -102,18 +98,18 @@ impl Door {
     /// What the other side has sent is not of a node of this version.
     pub fn serve(&self, mut link: Link) -> io::Result<()> {
         let Some(hello) = Hello::read(&mut *link.reader)? else {
-            Welcome::OtherVersion.write(&mut *link.writer)?;
+            Welcome::OtherVersion.write(0, &mut *link.writer)?;
             return Err(io::Error::other("a node of another version was refused"));
         };
         let session = match self.0.session(&hello) {
             Ok(session) => session,
-            Err(verdict) => return verdict.write(&mut *link.writer),
+            Err(verdict) => return verdict.write(0, &mut *link.writer),
         };
         let welcome = match session.goes_on() {
             true => Welcome::ServedWithAll,
             false => Welcome::Served,
         };
-        welcome.write(&mut *link.writer)?;
+        welcome.write(session.tag(), &mut *link.writer)?;
         session.connect(link);
         Ok(())
     }
@@ -127,6 +123,8 @@ impl HubState {
             return Err(Welcome::OtherTerm);
         }
         if let Some(session) = sessions.by_id.get(&hello.session) {
+            // The peer takes the welcome for a sign that the session goes on.
+            session.is_back();
             return Ok(Arc::clone(session));
         }
         if hello.purpose != Purpose::Begin || sessions.by_id.len() >= SESSIONS_MAX {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use steadfast::{Platform, TransactionMask, Volume};
 use steadfast_media::Medium;
 
+use super::channel::since_boot;
 use super::collector::{Brought, Collector};
 use super::deltas::{Changes, KeptChanges};
 use super::frame::{AnswerFrame, Progress, Told};
@@ -45,6 +46,8 @@ use crate::{MountOptions, control};
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time between two pings.
 const PING: Duration = Duration::from_secs(1);
+/// How long a node tries to reach the next owner before what was sent to the one before is decided.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The owner, as a peer finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -293,7 +296,7 @@ impl Ownership {
         };
         let (here, others): (Vec<_>, Vec<_>) = brought
             .into_iter()
-            .filter(|brought| brought.has_all && brought.holdings.is_complete())
+            .filter(|brought| brought.has_all && brought.tag != 0 && brought.holdings.is_complete())
             .partition(|brought| brought.node == shared.id);
         let filesystem = make(Some(shared.device.clone()), shared.agreement, here.first());
         filesystem.reached_by(Arc::new(OwnerKernel(Arc::downgrade(&shared.switch))));
@@ -374,7 +377,9 @@ impl Recaller for PeerKernel {
 /// earlier terms and sessions; they must be stale. Rollbacks count on from here, see [`crate::node`].
 fn tag(epoch: u64, session: u64) -> u16 {
     // Odd factors, so that neighbours in one number and in the other are far apart.
-    (epoch.wrapping_mul(5_531).wrapping_add(session.wrapping_mul(911)) & 0x7fff) as u16
+    let tag = (epoch.wrapping_mul(5_531).wrapping_add(session.wrapping_mul(911)) & 0x7fff) as u16;
+    // 0 is none.
+    tag.max(1)
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M, P> {
@@ -451,7 +456,7 @@ impl MountState {
         wish.over |= over;
         if wish.target != target || over {
             if wish.target.as_ref().is_some_and(|before| before.epoch == self.kept().epoch) {
-                self.switch.channel.owner_ends(Instant::now());
+                self.switch.channel.owner_ends(since_boot());
             }
             wish.target = target;
             if let Some(close) = wish.close.take() {
@@ -467,6 +472,8 @@ impl MountState {
         let mut session: Option<(Target, u64)> = None;
         // The one that it has begun last. It may have begun at the owner, too.
         let mut begun: Option<(u64, u64)> = None;
+        // Since when an owner is not reached, with its term.
+        let mut away: Option<(u64, Instant)> = None;
         let mut told = String::new();
         // The term to whose owner it has brought what it keeps.
         let mut brought = None;
@@ -498,7 +505,8 @@ impl MountState {
                     (false, true) => Purpose::Resume,
                     (false, false) => Purpose::Begin,
                 },
-                brought: self.id,
+                // What was given up here is not to go on there.
+                brought: if self.kept().epoch == target.epoch { 0 } else { self.id },
                 minor: self.agreement.minor,
                 flags: self.agreement.flags(),
                 name: node.to_owned(),
@@ -520,6 +528,7 @@ impl MountState {
             match dial(&target).and_then(|link| self.serve(link, &hello, &target, confirm)) {
                 Ok(Welcome::Served | Welcome::ServedWithAll) => {
                     session = Some((target, id));
+                    away = None;
                     told.clear();
                 }
                 Ok(Welcome::Gone) => {
@@ -537,10 +546,19 @@ impl MountState {
                 Ok(Welcome::OtherTerm) => {}
                 Ok(Welcome::OtherVersion) => {
                     self.give_up(&target, resumes);
+                    begun = None;
                     say(&mut told, "the owner runs another version of this program");
                 }
                 Err(error) => {
-                    self.give_up(&target, resumes);
+                    let since = match away {
+                        Some((epoch, since)) if epoch == target.epoch => since,
+                        _ => Instant::now(),
+                    };
+                    away = Some((target.epoch, since));
+                    if since.elapsed() >= PATIENCE {
+                        self.give_up(&target, resumes);
+                        begun = None;
+                    }
                     say(
                         &mut told,
                         &format!("cannot reach the owner at {}: {error}", target.address),
@@ -558,7 +576,7 @@ impl MountState {
     /// that programs need not wait.
     fn give_up(&self, target: &Target, resumes: bool) {
         if !resumes && self.kept().epoch != target.epoch {
-            self.lose_session(target.epoch, false);
+            self.lose_session(target.epoch, false, 0);
         }
     }
 
@@ -574,17 +592,17 @@ impl MountState {
 
     /// The session with an earlier owner is lost, or one with the owner in term `epoch`. `has_all`:
     /// the volume has all that this node was told by the earlier one, and the owner has its open
-    /// files and locks.
-    fn lose_session(&self, epoch: u64, has_all: bool) {
-        let (is_first, tag) = {
-            let kept = self.kept();
-            (kept.epoch != epoch, kept.tag)
-        };
-        let goes_on = has_all && is_first;
-        self.switch.lose_session(goes_on);
-        if is_first {
-            *self.kept() = KeptChanges::of_term(epoch, if goes_on { tag } else { 0 });
+    /// files and locks. `tag`: of the next session; 0: there is none. Returns how many sessions were
+    /// lost.
+    fn lose_session(&self, epoch: u64, has_all: bool, tag: u16) -> u64 {
+        let is_first = self.kept().epoch != epoch;
+        let lost = self.switch.lose_session(has_all && is_first);
+        let mut kept = self.kept();
+        match is_first {
+            true => *kept = KeptChanges::of_term(epoch, tag),
+            false => kept.tag = tag,
         }
+        lost
     }
 
     /// What this node has of the owner, which is no more. No program gets an answer of it from now
@@ -608,7 +626,7 @@ impl MountState {
             .and_then(|()| writer.write_all(&has))
             .and_then(|()| Welcome::read(&mut *reader));
         close();
-        match welcome? {
+        match welcome?.0 {
             Welcome::Served => Ok(()),
             _ => Err(io::Error::other("the next owner takes nothing")),
         }
@@ -626,12 +644,14 @@ impl MountState {
         confirm: &Sender<(u64, u64)>,
     ) -> io::Result<Welcome> {
         let Link { mut reader, mut writer, close } = link;
+        // Before another thread may take over.
+        let mut lost = self.switch.channel.lost();
         if !self.uses(target, &close) {
             return Ok(Welcome::OtherTerm);
         }
-        let greeted = Instant::now();
+        let greeted = since_boot();
         hello.write(&mut *writer)?;
-        let mut welcome = Welcome::read(&mut *reader)?;
+        let (mut welcome, tag) = Welcome::read(&mut *reader)?;
         let has_all = welcome == Welcome::ServedWithAll;
         if has_all {
             welcome = Welcome::Served;
@@ -639,11 +659,12 @@ impl MountState {
         if welcome == Welcome::Served {
             if hello.purpose == Purpose::Begin {
                 log_info!("the owner at {} serves this node", target.address);
-                self.lose_session(target.epoch, has_all);
+                lost = self.lose_session(target.epoch, has_all, tag);
+            } else {
+                self.kept().tag = tag;
             }
             let Switch { channel, keeper, closes, .. } = &*self.switch;
             let connection = channel.connect(writer, Arc::clone(&close), greeted);
-            let lost = channel.lost();
             // Without a confirmation the owner waits for the end of what the kernel keeps.
             let confirms = |number| {
                 let confirm = confirm.clone();
@@ -679,6 +700,7 @@ impl MountState {
                         keeper.recall(&nodes, names, confirms(answer.number));
                     }
                     Told::GoesOn => channel.goes_on(answer.number),
+                    Told::OwnerEnds => channel.owner_ends(since_boot()),
                     Told::RecallPages => {
                         let nodes = answer.nodes();
                         channel.recall(&nodes);

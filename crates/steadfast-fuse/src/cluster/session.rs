@@ -293,10 +293,14 @@ impl PeerSession {
                     return Incoming::Done;
                 }
                 FrameKind::Ping => {
+                    let (queue, over) = (inner.recall_queue.clone(), inner.connection.clone());
                     drop(inner);
-                    if (self.authority)().is_sure() {
+                    if let (Some(queue), Some(over)) = (queue, over)
+                        && (self.authority)().is_sure()
+                    {
                         let progress = self.guest.progress();
-                        self.send(AnswerFrame::telling(Told::GoesOn, frame.number, progress));
+                        let told = AnswerFrame::telling(Told::GoesOn, frame.number, progress);
+                        let _ = queue.send((over, told));
                     }
                     return Incoming::Done;
                 }
@@ -453,8 +457,24 @@ impl PeerSession {
         self.guest.depart();
     }
 
+    /// The owner ends, and gives nothing of what the peer has to others.
+    pub(super) fn part(&self) {
+        self.send(AnswerFrame::telling(Told::OwnerEnds, 0, self.guest.progress()));
+        self.cut_off();
+    }
+
+    /// The tag of the peer's node ids.
+    pub(super) fn tag(&self) -> u16 {
+        self.guest.tag()
+    }
+
+    /// The peer has a new connection, or is about to.
+    pub(super) fn is_back(&self) {
+        self.inner().alone_since = Instant::now();
+    }
+
     /// The peer gets no answer from now on, and nothing that it asks is executed.
-    pub(super) fn cut_off(&self) {
+    fn cut_off(&self) {
         // First: a connection that comes later closes itself, and an earlier one is closed here.
         self.executors.end();
         {

@@ -55,11 +55,12 @@ impl Switch {
     }
 
     /// The session is lost, see [`Channel::lose_session`].
-    pub(super) fn lose_session(&self, has_all: bool) {
-        self.channel.lose_session(has_all);
+    pub(super) fn lose_session(&self, has_all: bool) -> u64 {
+        let lost = self.channel.lose_session(has_all);
         if !has_all {
             self.closes.lose();
         }
+        lost
     }
 
     /// This node is the owner from now on. `has_all`: see [`Channel::lose_session`].

@@ -111,7 +111,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// The number by which locks know the file of a request.
     ///
     /// # Errors
-    /// ESTALE for a node id from before a rollback or takeover.
+    /// ESTALE for a node id that is stale.
     pub(super) fn locked_file(&self, request: &Request<'_>) -> Result<u64, Errno> {
         let nodeid = request.header.nodeid;
         if is_snapshot(nodeid) { Ok(nodeid) } else { Ok(self.node(request)?.0) }
