@@ -480,6 +480,20 @@ extern bool sfk_shim_emit(void *context,
                           uint32_t kind,
                           uint64_t cookie);
 
+// The snapshot with this name.
+int sfk_snapshot_find(const struct sfk_volume *volume,
+                      const struct sfk_name *name,
+                      struct sfk_snapshot *out);
+
+// Whether the volume has the snapshot of this generation: 1 or 0.
+int sfk_snapshot_exists(const struct sfk_volume *volume, uint64_t generation);
+
+// Attributes of the directory that lists the snapshots. The caller knows its number.
+int sfk_snapshots_directory(const struct sfk_volume *volume, struct sfk_attributes *out);
+
+// Opens the snapshot of a generation beside the volume. ENOENT if there is none.
+int sfk_view_open(const struct sfk_volume *volume, uint64_t generation, struct sfk_volume **out);
+
 // Opens the volume on a device. After an error `text` of `room` bytes says what and where.
 int sfk_open(void *device,
              const struct sfk_options *options,

@@ -27,6 +27,7 @@ mod names;
 mod platform;
 mod points;
 mod shim;
+mod views;
 mod volume;
 mod xattrs;
 

@@ -39,6 +39,12 @@ impl BlockDevice {
         Some(BlockDevice { device, geometry, discards, discards_freed })
     }
 
+    /// The same device, for a reader beside the volume.
+    pub fn lent(&self) -> Self {
+        let (device, geometry) = (self.device, self.geometry);
+        BlockDevice { device, geometry, discards: false, discards_freed: false }
+    }
+
     fn transfer(&self, kind: c_int, offset: u64, pieces: &[sfk_piece]) -> Result<(), MediumError> {
         let length = pieces.iter().map(|piece| piece.length as u64).sum();
         let operation =

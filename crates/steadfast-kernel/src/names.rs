@@ -31,7 +31,7 @@ pub struct sfk_name {
 }
 
 impl sfk_name {
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the kernel's side passes names that are valid for the call.
         unsafe { slice::from_raw_parts(self.text.cast(), self.length) }
     }

@@ -150,8 +150,6 @@ fn open(
     let discards = (options.discards, options.discards_freed);
     let medium = BlockDevice::new(device, options.size, options.unit, discards)
         .ok_or(Error::InvalidArgument("size or sector size of the device"))?;
-    let mut place = Vec::new();
-    place.try_reserve_exact(1).map_err(|_| Error::OutOfMemory)?;
     let wanted = OpenOptions {
         read_only: options.read_only,
         cache_size: options.cache_size,
@@ -160,6 +158,19 @@ fn open(
         recover: options.recover,
         shared: false,
     };
+    open_on(medium, wanted, snapshot)
+}
+
+/// Opens the volume, or a snapshot of it, in memory that `sfk_free` frees. That is there before the
+/// volume is.
+#[inline(never)]
+pub(crate) fn open_on(
+    medium: BlockDevice,
+    wanted: OpenOptions,
+    snapshot: Option<&str>,
+) -> Result<*mut Core, Error> {
+    let mut place = Vec::new();
+    place.try_reserve_exact(1).map_err(|_| Error::OutOfMemory)?;
     place.push(match snapshot {
         Some(name) => Volume::open_snapshot(medium, Kernel::default(), wanted, name)?,
         None => Volume::open(medium, wanted, Kernel::default())?,
