@@ -10,7 +10,7 @@
 #define PAINT 0x5afe5afe5afe5afeULL
 /* Kept clear of the end of the stack. */
 #define MARGIN 1024
-#define NAMES 48
+#define NAMES 96
 
 bool sf_stack_measured;
 module_param_named(stack, sf_stack_measured, bool, 0444);
