@@ -36,7 +36,7 @@ static struct sfk_new new_inode_of(umode_t mode)
 	};
 }
 
-static struct dentry *sf_lookup(struct inode *dir, struct dentry *dentry, unsigned int flags)
+struct dentry *sf_lookup(struct inode *dir, struct dentry *dentry, unsigned int flags)
 {
 	struct sf_info *info = sf_info(dir->i_sb);
 	struct sfk_name name = name_of(dentry);
@@ -48,12 +48,14 @@ static struct dentry *sf_lookup(struct inode *dir, struct dentry *dentry, unsign
 
 	/* Until the dentry has the inode: a rollback finds both then, or neither. */
 	down_read(&info->view);
-	result = SF_CORE(info, sfk_lookup(info->volume, dir->i_ino, &name, &found));
+	result = SF_ASK(dir, sfk_lookup, &name, &found);
 	control = result == -ENOENT && sf_names_control(dir, &dentry->d_name);
 	if (!result)
-		inode = sf_iget(dir->i_sb, &found);
+		inode = sf_iget(dir->i_sb, sf_inode(dir)->view, &found);
 	else if (control)
 		inode = sf_control_inode(dir->i_sb);
+	else if (result == -ENOENT && sf_names_listing(dir, &dentry->d_name))
+		inode = sf_listing_inode(dir->i_sb);
 	else if (result != -ENOENT)
 		inode = ERR_PTR(result);
 	alias = d_splice_alias(inode, dentry);
@@ -82,10 +84,10 @@ bool sfk_shim_emit(void *context, const char *name, size_t length, u64 inode, u3
 	return true;
 }
 
-static int sf_readdir(struct file *file, struct dir_context *context)
+int sf_readdir(struct file *file, struct dir_context *context)
 {
 	struct inode *dir = file_inode(file);
-	struct sf_info *info = sf_info(dir->i_sb);
+	struct sf_view *view = sf_inode(dir)->view;
 	struct list list = { kmalloc(LIST_SIZE, GFP_KERNEL), 0 };
 	size_t at;
 	long more;
@@ -94,12 +96,12 @@ static int sf_readdir(struct file *file, struct dir_context *context)
 		return -ENOMEM;
 	do {
 		list.used = 0;
-		more = SF_CORE(info, sfk_list(info->volume, dir->i_ino, context->pos, &list));
+		more = SF_ASK(dir, sfk_list, context->pos, &list);
 		for (at = 0; more >= 0 && at < list.used;) {
 			struct entry *entry = (struct entry *)(list.memory + at);
+			u64 number = view ? sf_view_shows(view, entry->inode) : entry->inode;
 
-			if (!dir_emit(context, entry->name, entry->length, entry->inode,
-				      entry->kind)) {
+			if (!dir_emit(context, entry->name, entry->length, number, entry->kind)) {
 				more = 0;
 				break;
 			}
@@ -124,7 +126,7 @@ static int make(struct inode *dir, struct dentry *dentry, struct sfk_new *new)
 	result = SF_CORE(info, sfk_create(info->volume, dir->i_ino, &name, new, &found));
 	if (result)
 		return result;
-	inode = sf_iget(dir->i_sb, &found);
+	inode = sf_iget(dir->i_sb, NULL, &found);
 	if (IS_ERR(inode))
 		return PTR_ERR(inode);
 	d_instantiate(dentry, inode);
@@ -178,7 +180,7 @@ static int sf_tmpfile(SF_IDMAP idmap, struct inode *dir, struct file *file, umod
 	result = SF_CORE(info, sfk_create_unnamed(info->volume, dir->i_ino, &new, &found));
 	if (result)
 		return finish_open_simple(file, result);
-	inode = sf_iget(dir->i_sb, &found);
+	inode = sf_iget(dir->i_sb, NULL, &found);
 	if (IS_ERR(inode)) {
 		(void)SF_CORE(info, (sfk_release(info->volume, found.inode), 0));
 		return finish_open_simple(file, PTR_ERR(inode));
@@ -199,6 +201,8 @@ static int sf_link(struct dentry *old, struct inode *dir, struct dentry *dentry)
 	struct sfk_attributes found;
 	long result;
 
+	if (sf_inode(inode)->view)
+		return -EXDEV;
 	sf_room_for_names(info);
 	result = SF_CORE(info, sfk_link(info->volume, inode->i_ino, dir->i_ino, &name, &found));
 	if (result)
@@ -209,6 +213,13 @@ static int sf_link(struct dentry *old, struct inode *dir, struct dentry *dentry)
 	d_instantiate(dentry, inode);
 	sf_refresh(dir);
 	return 0;
+}
+
+/* After the volume's own `.snapshots` went: the name is that of the snapshots again. */
+static void uncover_listing(struct inode *dir, struct dentry *dentry)
+{
+	if (sf_names_listing(dir, &dentry->d_name))
+		d_drop(dentry);
 }
 
 static int sf_unlink(struct inode *dir, struct dentry *dentry)
@@ -231,6 +242,7 @@ static int sf_unlink(struct inode *dir, struct dentry *dentry)
 	else
 		sf_refresh(inode);
 	sf_refresh(dir);
+	uncover_listing(dir, dentry);
 	return 0;
 }
 
@@ -239,9 +251,13 @@ static int sf_rmdir(struct inode *dir, struct dentry *dentry)
 	struct inode *inode = d_inode(dentry);
 	struct sf_info *info = sf_info(dir->i_sb);
 	struct sfk_name name = name_of(dentry);
-	bool leaves = sf_leave_begin(dentry);
-	long result = leaves ? 0 : sf_keep(inode);
+	bool leaves;
+	long result;
 
+	if (sf_is_listing(inode))
+		return -EROFS;
+	leaves = sf_leave_begin(dentry);
+	result = leaves ? 0 : sf_keep(inode);
 	if (!result)
 		result = SF_CORE(info, sfk_rmdir(info->volume, dir->i_ino, &name));
 	if (leaves)
@@ -251,6 +267,7 @@ static int sf_rmdir(struct inode *dir, struct dentry *dentry)
 	sf_room_spend(info, 0);
 	clear_nlink(inode);
 	sf_refresh(dir);
+	uncover_listing(dir, dentry);
 	return 0;
 }
 
@@ -265,6 +282,8 @@ static int sf_rename(SF_IDMAP idmap, struct inode *from, struct dentry *old, str
 
 	if (flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT))
 		return -EINVAL;
+	if (sf_is_listing(d_inode(old)) || (target && sf_is_listing(target)))
+		return -EROFS;
 	if (target && !(flags & RENAME_EXCHANGE))
 		result = sf_keep(target);
 	if (result)

@@ -21,6 +21,9 @@ static int encode_fh(struct inode *inode, __u32 *words, int *length, struct inod
 	int wanted = parent ? 6 : 3;
 	int room = *length;
 
+	/* A handle has no place for the snapshot. */
+	if (sf_inode(inode)->view || sf_is_listing(inode))
+		return FILEID_INVALID;
 	*length = wanted;
 	if (room < wanted)
 		return FILEID_INVALID;
@@ -68,7 +71,7 @@ static struct dentry *get_parent(struct dentry *child)
 
 	down_read(&info->view);
 	result = SF_CORE(info, sfk_lookup(info->volume, inode->i_ino, &name, &attributes));
-	parent = d_obtain_alias(result ? ERR_PTR(result) : sf_iget(inode->i_sb, &attributes));
+	parent = d_obtain_alias(result ? ERR_PTR(result) : sf_iget(inode->i_sb, NULL, &attributes));
 	up_read(&info->view);
 	return parent;
 }

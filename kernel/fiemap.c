@@ -36,7 +36,6 @@ static int pass(struct fiemap_extent_info *to, const struct sfk_extent *extent, 
 static int walk(struct inode *inode, struct fiemap_extent_info *to, u64 start, u64 end,
 		struct sfk_extent *batch)
 {
-	struct sf_info *info = sf_info(inode->i_sb);
 	struct sfk_extent waiting = {};
 	u64 at = start;
 	long count, i;
@@ -45,7 +44,7 @@ static int walk(struct inode *inode, struct fiemap_extent_info *to, u64 start, u
 	do {
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		count = SF_CORE(info, sfk_extents(info->volume, inode->i_ino, at, batch, BATCH));
+		count = SF_ASK(inode, sfk_extents, at, batch, BATCH);
 		if (count < 0)
 			return count;
 		for (i = 0; i < count; i++) {

@@ -68,7 +68,6 @@ static int sf_flush(struct file *file, fl_owner_t owner)
 static ssize_t read_past_cache(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
-	struct sf_info *info = sf_info(inode->i_sb);
 	ssize_t done = 0;
 	long result = 0;
 	u8 *buffer;
@@ -86,8 +85,7 @@ static ssize_t read_past_cache(struct kiocb *iocb, struct iov_iter *to)
 				      i_size_read(inode) - iocb->ki_pos);
 		size_t copied;
 
-		result = SF_CORE(info, sfk_read(info->volume, inode->i_ino, iocb->ki_pos, buffer,
-						wanted));
+		result = SF_ASK(inode, sfk_read, iocb->ki_pos, buffer, wanted);
 		if (result < 0)
 			break;
 		memset(buffer + result, 0, wanted - result);
@@ -104,7 +102,7 @@ static ssize_t read_past_cache(struct kiocb *iocb, struct iov_iter *to)
 	return done ?: result;
 }
 
-static ssize_t sf_read_iter(struct kiocb *iocb, struct iov_iter *to)
+ssize_t sf_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	if (sf_is_cut_off(file_inode(iocb->ki_filp)))
 		return -ESTALE;
@@ -237,10 +235,9 @@ static ssize_t sf_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	return result;
 }
 
-static loff_t sf_llseek(struct file *file, loff_t offset, int whence)
+loff_t sf_llseek(struct file *file, loff_t offset, int whence)
 {
 	struct inode *inode = file_inode(file);
-	struct sf_info *info = sf_info(inode->i_sb);
 	loff_t found;
 
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
@@ -251,8 +248,7 @@ static loff_t sf_llseek(struct file *file, loff_t offset, int whence)
 	/* The core knows only what was written back. */
 	found = filemap_write_and_wait(inode->i_mapping);
 	if (!found)
-		found = SF_CORE(info, sfk_seek(info->volume, inode->i_ino, offset,
-					       whence == SEEK_HOLE));
+		found = SF_ASK(inode, sfk_seek, offset, whence == SEEK_HOLE);
 	inode_unlock_shared(inode);
 	return found < 0 ? found : vfs_setpos(file, found, inode->i_sb->s_maxbytes);
 }

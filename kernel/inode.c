@@ -5,10 +5,8 @@
 
 #include "steadfast.h"
 
-static const char *get_link(struct dentry *dentry, struct inode *inode,
-			    struct delayed_call *done)
+const char *sf_get_link(struct dentry *dentry, struct inode *inode, struct delayed_call *done)
 {
-	struct sf_info *info = sf_info(inode->i_sb);
 	char *target;
 	long length;
 
@@ -17,7 +15,7 @@ static const char *get_link(struct dentry *dentry, struct inode *inode,
 	target = kmalloc(PATH_MAX, GFP_KERNEL);
 	if (!target)
 		return ERR_PTR(-ENOMEM);
-	length = SF_CORE(info, sfk_read_link(info->volume, inode->i_ino, target, PATH_MAX - 1));
+	length = SF_ASK(inode, sfk_read_link, target, PATH_MAX - 1);
 	if (length < 0) {
 		kfree(target);
 		return ERR_PTR(length);
@@ -28,7 +26,7 @@ static const char *get_link(struct dentry *dentry, struct inode *inode,
 }
 
 static const struct inode_operations symlink_operations = {
-	.get_link = get_link,
+	.get_link = sf_get_link,
 	.getattr = sf_getattr,
 	.setattr = sf_setattr,
 	.listxattr = sf_listxattr,
@@ -58,7 +56,7 @@ static void note_blocks(struct inode *inode, const struct sfk_attributes *found,
 	spin_unlock(&inode->i_lock);
 }
 
-static void take(struct inode *inode, const struct sfk_attributes *found)
+void sf_take(struct inode *inode, const struct sfk_attributes *found)
 {
 	inode->i_mode = found->mode;
 	i_uid_write(inode, found->uid);
@@ -105,22 +103,54 @@ int sf_take_again(struct inode *inode)
 	sf_blocks_changed(inode);
 	result = SF_CORE(info, sfk_attributes_get(info->volume, inode->i_ino, &found));
 	if (!result)
-		take(inode, &found);
+		sf_take(inode, &found);
 	forget_all_cached_acls(inode);
 	return result;
 }
 
-/* The inode in memory with these attributes. What is in memory is newer than they are. */
-struct inode *sf_iget(struct super_block *sb, const struct sfk_attributes *found)
+/* What inodes are told apart by. */
+struct identity {
+	u64 shown;
+	struct sf_view *view;
+};
+
+static int is_same(struct inode *inode, void *data)
 {
-	struct inode *inode = iget_locked(sb, found->inode);
+	const struct identity *wanted = data;
+
+	return inode->i_ino == wanted->shown && sf_inode(inode)->view == wanted->view;
+}
+
+static int set_identity(struct inode *inode, void *data)
+{
+	const struct identity *wanted = data;
+
+	inode->i_ino = wanted->shown;
+	sf_inode(inode)->view = wanted->view;
+	if (wanted->view)
+		sf_view_get(wanted->view);
+	return 0;
+}
+
+/* The inode in memory with these attributes: of a snapshot if there is a view. What is in memory is
+ * newer than they are. */
+struct inode *sf_iget(struct super_block *sb, struct sf_view *view,
+		      const struct sfk_attributes *found)
+{
+	struct identity wanted = { found->inode, view };
+	struct inode *inode;
 	u64 created;
 
+	if (view && !sf_view_can_show(found->inode))
+		return ERR_PTR(-EOVERFLOW);
+	if (view)
+		wanted.shown = sf_view_shows(view, found->inode);
+	inode = iget5_locked(sb, wanted.shown, is_same, set_identity, &wanted);
 	if (!inode)
 		return ERR_PTR(-ENOMEM);
 	if (!(inode->i_state & I_NEW))
 		return inode;
-	take(inode, found);
+	sf_take(inode, found);
 	note_blocks(inode, found, atomic64_read(&sf_inode(inode)->changes));
 	sf_inode(inode)->created = sf_timespec(found->created);
 	/* A handle of NFS must not name another inode that gets the number later. */
@@ -128,6 +158,8 @@ struct inode *sf_iget(struct super_block *sb, const struct sfk_attributes *found
 	inode->i_generation = (created ^ created >> 32) & 0x7fffffff;
 	mapping_set_gfp_mask(inode->i_mapping, GFP_HIGHUSER_MOVABLE);
 	set_operations(inode, found->device);
+	if (view)
+		sf_make_past(inode);
 	unlock_new_inode(inode);
 	return inode;
 }
@@ -141,7 +173,7 @@ struct inode *sf_iget_number(struct super_block *sb, u64 number)
 
 	down_read(&info->view);
 	result = SF_CORE(info, sfk_attributes_get(info->volume, number, &found));
-	inode = result ? ERR_PTR(result) : sf_iget(sb, &found);
+	inode = result ? ERR_PTR(result) : sf_iget(sb, NULL, &found);
 	up_read(&info->view);
 	return inode;
 }
@@ -239,6 +271,8 @@ void sf_evict(struct inode *inode)
 	clear_inode(inode);
 	if (sf_inode(inode)->acquired && info->volume)
 		(void)SF_CORE(info, (sfk_release(info->volume, inode->i_ino), 0));
+	if (sf_inode(inode)->view)
+		sf_view_put(sf_inode(inode)->view);
 }
 
 /* Stores the times that the VFS keeps. */
@@ -262,7 +296,6 @@ int sf_write_inode(struct inode *inode, struct writeback_control *wbc)
 /* Bytes of the inode on the medium: what is known, or what the core says. */
 static long find_allocated(struct inode *inode, u64 *allocated)
 {
-	struct sf_info *info = sf_info(inode->i_sb);
 	u64 changes = atomic64_read(&sf_inode(inode)->changes);
 	struct sfk_attributes found;
 	long result;
@@ -271,7 +304,7 @@ static long find_allocated(struct inode *inode, u64 *allocated)
 		*allocated = READ_ONCE(sf_inode(inode)->allocated);
 		return 0;
 	}
-	result = SF_CORE(info, sfk_attributes_get(info->volume, inode->i_ino, &found));
+	result = SF_ASK(inode, sfk_attributes_get, &found);
 	if (result)
 		return result;
 	note_blocks(inode, &found, changes);
@@ -285,6 +318,8 @@ int sf_getattr(SF_IDMAP idmap, const struct path *path, struct kstat *stat, u32 
 	struct inode *inode = d_inode(path->dentry);
 	struct sf_info *info = sf_info(inode->i_sb);
 
+	if (sf_is_cut_off(inode))
+		return -ESTALE;
 	if (mask & STATX_BLOCKS) {
 		u64 waiting = atomic_read(&sf_inode(inode)->promised) * info->unit;
 		u64 allocated;

@@ -78,15 +78,13 @@ static void unpromise(struct inode *inode, struct folio *folio)
 /* Fills consecutive pages of one file. Bytes past its end are zeros. */
 static int read_pages(struct inode *inode, struct page **pages, unsigned int count)
 {
-	struct sf_info *info = sf_info(inode->i_sb);
 	size_t length = (size_t)count << PAGE_SHIFT;
 	void *memory = mapped(pages, count);
 	long done;
 
 	if (!memory)
 		return -ENOMEM;
-	done = SF_CORE(info, sfk_read(info->volume, inode->i_ino, page_offset(pages[0]), memory,
-				      length));
+	done = SF_ASK(inode, sfk_read, page_offset(pages[0]), memory, length);
 	if (done >= 0)
 		memset(memory + done, 0, length - done);
 	unmapped(pages, count, memory);

@@ -8,7 +8,8 @@
 
 #include "steadfast.h"
 
-/* Calls `visit` for every inode in memory but the root and control files. */
+/* Calls `visit` for every inode in memory but the root, control files and snapshots' inodes: a
+ * snapshot stays what it is. */
 static void each_inode(struct super_block *sb, void (*visit)(struct inode *inode))
 {
 	struct inode *inode, *held = NULL;
@@ -17,7 +18,8 @@ static void each_inode(struct super_block *sb, void (*visit)(struct inode *inode
 	list_for_each_entry(inode, &sb->s_inodes, i_sb_list) {
 		spin_lock(&inode->i_lock);
 		if ((inode->i_state & (I_NEW | I_FREEING | I_WILL_FREE)) ||
-		    inode == d_inode(sb->s_root) || sf_is_control(inode)) {
+		    inode == d_inode(sb->s_root) || sf_is_control(inode) ||
+		    sf_inode(inode)->view) {
 			spin_unlock(&inode->i_lock);
 			continue;
 		}
@@ -77,7 +79,8 @@ static void forget_names(struct inode *inode)
 
 static void show_new_state(struct inode *inode)
 {
-	if (S_ISDIR(inode->i_mode) && !sf_is_cut_off(inode)) {
+	/* Of the directory of snapshots only the name: the volume may have a file of it now. */
+	if (S_ISDIR(inode->i_mode) && !sf_is_cut_off(inode) && !sf_is_listing(inode)) {
 		if (sf_take_again(inode)) {
 			remove_inode_hash(inode);
 			WRITE_ONCE(inode->i_ino, SF_CUT_OFF);

@@ -32,8 +32,9 @@ ssize_t sf_copy_file_range(struct file *in, loff_t in_at, struct file *out, loff
 	struct sf_info *info = sf_info(target->i_sb);
 	ssize_t result;
 
-	/* Between two file systems the VFS copies by way of the page cache. */
-	if (source->i_sb != target->i_sb)
+	/* Between two file systems, and out of a snapshot, the VFS copies by way of the page
+	 * cache. */
+	if (source->i_sb != target->i_sb || sf_inode(source)->view)
 		return generic_copy_file_range(in, in_at, out, out_at, length, flags);
 	length = min_t(size_t, length, 1 << 30);
 	lock_two_nondirectories(source, target);
@@ -65,6 +66,8 @@ loff_t sf_remap_file_range(struct file *in, loff_t in_at, struct file *out, loff
 
 	if (flags & ~(REMAP_FILE_DEDUP | REMAP_FILE_ADVISORY))
 		return -EINVAL;
+	if (sf_inode(source)->view)
+		return -EXDEV;
 	lock_two_nondirectories(source, target);
 	filemap_invalidate_lock_two(source->i_mapping, target->i_mapping);
 	/* Checks, write-back, and for FIDEDUPERANGE the comparison. */

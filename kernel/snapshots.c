@@ -29,7 +29,9 @@ long sf_snapshot_create(struct sf_info *info, void __user *argument)
 	memcpy(name, snapshot.name, sizeof(name));
 	sf_room_write_back(info);
 	sf_room_spend(info, 0);
+	mutex_lock(&info->taking);
 	result = SF_CORE(info, sfk_snapshot_create(info->volume, name, &snapshot));
+	mutex_unlock(&info->taking);
 	if (!result && copy_to_user(argument, &snapshot, sizeof(snapshot)))
 		result = -EFAULT;
 	return result;
@@ -40,15 +42,25 @@ long sf_snapshot_delete(struct sf_info *info, void __user *argument)
 	struct sfk_snapshot snapshot;
 	long result = get(&snapshot, argument);
 
-	return result ?: SF_CORE(info, sfk_snapshot_delete(info->volume, snapshot.name));
+	if (result)
+		return result;
+	sf_views_stop(info);
+	result = SF_CORE(info, sfk_snapshot_delete(info->volume, snapshot.name));
+	/* Also after an error: the core may have deleted it and failed then. */
+	sf_views_go_on(info);
+	return result;
 }
 
 static long go(struct sf_info *info, void *with)
 {
 	struct sfk_snapshot *to = with;
+	long result;
 
-	return SF_CORE(info, sfk_snapshot_rollback(info->volume, to->name,
-						   to->flags & SNAPSHOT_DESTROY_NEWER));
+	sf_views_stop(info);
+	result = SF_CORE(info, sfk_snapshot_rollback(info->volume, to->name,
+						     to->flags & SNAPSHOT_DESTROY_NEWER));
+	sf_views_go_on(info);
+	return result;
 }
 
 /* Whether going back would be refused. It is asked before anything in memory goes. */

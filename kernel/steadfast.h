@@ -52,6 +52,10 @@ struct sf_info {
 	 * core and the inode in memory. */
 	struct task_struct *goes_back;
 	struct rw_semaphore view;
+	/* views.c: snapshots that inodes in memory belong to. */
+	struct rw_semaphore views;
+	struct list_head view_list;
+	struct mutex taking; /* a snapshot is being taken */
 	/* atomic.c: the open control file that holds the volume. */
 	struct mutex hold;
 	struct file *holder;
@@ -67,8 +71,12 @@ enum sf_fate {
 	SF_LEFT,
 };
 
+/* A snapshot as a volume beside the live one (views.c). */
+struct sf_view;
+
 /* An inode in memory. */
 struct sf_inode {
+	struct sf_view *view; /* NULL: of the volume itself */
 	struct timespec64 created;
 	atomic_t promised; /* pages with a promise of room */
 	bool acquired; /* keeps its data although its last name is gone */
@@ -97,9 +105,47 @@ static inline struct sf_info *sf_info(struct super_block *sb)
 	return sb->s_fs_info;
 }
 
+/* views.c */
+long sf_view_begin(struct sf_info *info, struct sf_view *view);
+void sf_view_end(struct sf_info *info);
+struct sfk_volume *sf_view_volume(const struct sf_view *view);
+bool sf_view_is_gone(const struct sf_view *view);
+u64 sf_view_shows(const struct sf_view *view, u64 number);
+u64 sf_generation_shows(u64 generation, u64 number);
+bool sf_view_can_show(u64 number);
+u64 sf_view_number(const struct inode *inode);
+void sf_view_get(struct sf_view *view);
+void sf_view_put(struct sf_view *view);
+struct sf_view *sf_view_named(struct sf_info *info, const struct sfk_name *name);
+void sf_views_stop(struct sf_info *info);
+void sf_views_go_on(struct sf_info *info);
+void sf_views_free(struct sf_info *info);
+
+/* Asks the core about an inode, which may be one of a snapshot: `function` gets the volume, the
+ * number of the inode there, and the other arguments. */
+#define SF_ASK(of_inode, function, ...)                                                    \
+	({                                                                                 \
+		struct inode *asked_ = (of_inode);                                         \
+		struct sf_info *of_ = sf_info(asked_->i_sb);                               \
+		struct sf_view *view_ = sf_inode(asked_)->view;                            \
+		long answer_ = unlikely(view_) ? sf_view_begin(of_, view_) : 0;            \
+		if (!answer_) {                                                            \
+			answer_ = SF_CORE(                                                 \
+				of_, function(view_ ? sf_view_volume(view_) : of_->volume, \
+					      view_ ? sf_view_number(asked_) : asked_->i_ino, \
+					      ##__VA_ARGS__));                             \
+			if (unlikely(view_))                                               \
+				sf_view_end(of_);                                          \
+		}                                                                          \
+		answer_;                                                                   \
+	})
+
+/* Also an inode of a snapshot that is gone. */
 static inline bool sf_is_cut_off(struct inode *inode)
 {
-	return READ_ONCE(inode->i_ino) == SF_CUT_OFF;
+	struct sf_view *view = sf_inode(inode)->view;
+
+	return READ_ONCE(inode->i_ino) == SF_CUT_OFF || (view && sf_view_is_gone(view));
 }
 
 static inline struct sfk_time sf_time(struct timespec64 time)
@@ -124,7 +170,10 @@ int sf_parse_param(struct fs_context *fc, struct fs_parameter *param);
 int sf_show_options(struct seq_file *seq, struct dentry *root);
 
 /* inode.c */
-struct inode *sf_iget(struct super_block *sb, const struct sfk_attributes *found);
+struct inode *sf_iget(struct super_block *sb, struct sf_view *view,
+		      const struct sfk_attributes *found);
+void sf_take(struct inode *inode, const struct sfk_attributes *found);
+const char *sf_get_link(struct dentry *dentry, struct inode *inode, struct delayed_call *done);
 struct inode *sf_iget_number(struct super_block *sb, u64 number);
 int sf_refresh(struct inode *inode);
 int sf_take_again(struct inode *inode);
@@ -142,11 +191,22 @@ int sf_setattr(SF_IDMAP idmap, struct dentry *dentry, struct iattr *attr);
 /* dir.c */
 extern const struct inode_operations sf_dir_inode_operations;
 extern const struct file_operations sf_dir_operations;
+struct dentry *sf_lookup(struct inode *dir, struct dentry *dentry, unsigned int flags);
+int sf_readdir(struct file *file, struct dir_context *context);
+
+/* past.c */
+extern const struct file_operations sf_listing_operations;
+bool sf_is_listing(const struct inode *inode);
+bool sf_names_listing(struct inode *dir, const struct qstr *name);
+struct inode *sf_listing_inode(struct super_block *sb);
+void sf_make_past(struct inode *inode);
 
 /* file.c */
 extern const struct inode_operations sf_file_inode_operations;
 extern const struct file_operations sf_file_operations;
 int sf_fsync(struct file *file, loff_t start, loff_t end, int datasync);
+ssize_t sf_read_iter(struct kiocb *iocb, struct iov_iter *to);
+loff_t sf_llseek(struct file *file, loff_t offset, int whence);
 
 /* pages.c */
 extern const struct address_space_operations sf_pages_operations;

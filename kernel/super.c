@@ -18,6 +18,7 @@ static struct inode *sf_alloc_inode(struct super_block *sb)
 
 	if (!inode)
 		return NULL;
+	inode->view = NULL;
 	inode->acquired = false;
 	inode->flags = 0;
 	inode->fate = SF_STAYS;
@@ -80,6 +81,7 @@ static void close_volume(struct sf_info *info)
 	sf_shrink_end(info);
 	if (!info->volume)
 		return;
+	sf_views_free(info);
 	result = SF_CORE(info, sfk_close(info->volume));
 	if (result)
 		pr_err("steadfast (%s): closing failed with error %ld; "
@@ -250,7 +252,7 @@ static int sf_fill_super(struct super_block *sb, struct fs_context *fc)
 		result = SF_CORE(info, sfk_attributes_get(info->volume, ROOT, &found));
 	if (result)
 		goto fail;
-	root = sf_iget(sb, &found);
+	root = sf_iget(sb, NULL, &found);
 	if (IS_ERR(root)) {
 		result = PTR_ERR(root);
 		goto fail;
@@ -320,6 +322,9 @@ static int open_for_writing(struct sf_info *info, struct fs_context *fc)
 	/* An entry that sees false finds the new volume, and need not be waited for. */
 	smp_store_release(&info->core_read_only, false);
 	sf_wait_for_readers();
+	/* An older state may lack snapshots that readers have found. */
+	sf_views_stop(info);
+	sf_views_go_on(info);
 	(void)SF_CORE(info, sfk_close(old));
 	(void)SF_CORE(info, (sfk_free(old), 0));
 	return 0;
@@ -388,6 +393,9 @@ int sf_init_fs_context(struct fs_context *fc)
 	mutex_init(&info->full);
 	init_rwsem(&info->pieces);
 	init_rwsem(&info->view);
+	init_rwsem(&info->views);
+	INIT_LIST_HEAD(&info->view_list);
+	mutex_init(&info->taking);
 	mutex_init(&info->hold);
 	fc->s_fs_info = info;
 	fc->ops = &context_operations;

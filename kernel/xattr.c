@@ -10,10 +10,9 @@
 static int get(const struct xattr_handler *handler, struct dentry *dentry, struct inode *inode,
 	       const char *name, void *buffer, size_t size)
 {
-	struct sf_info *info = sf_info(inode->i_sb);
-
-	return SF_CORE(info, sfk_xattr_get(info->volume, inode->i_ino,
-					   xattr_full_name(handler, name), buffer, size));
+	if (sf_is_listing(inode))
+		return -ENODATA;
+	return SF_ASK(inode, sfk_xattr_get, xattr_full_name(handler, name), buffer, size);
 }
 
 static int set(const struct xattr_handler *handler, SF_IDMAP idmap, struct dentry *dentry,
@@ -24,6 +23,8 @@ static int set(const struct xattr_handler *handler, SF_IDMAP idmap, struct dentr
 	struct timespec64 changed;
 	long result;
 
+	if (sf_inode(inode)->view || sf_is_listing(inode))
+		return -EROFS;
 	sf_room_for_names(info);
 	if (value)
 		result = SF_CORE(info, sfk_xattr_set(info->volume, inode->i_ino, full, value, size,
@@ -59,11 +60,9 @@ const struct xattr_handler *sf_xattr_handlers[] = {
 
 ssize_t sf_listxattr(struct dentry *dentry, char *buffer, size_t size)
 {
-	struct inode *inode = d_inode(dentry);
-	struct sf_info *info = sf_info(inode->i_sb);
 	bool all = capable(CAP_SYS_ADMIN);
 
-	return SF_CORE(info, sfk_xattr_list(info->volume, inode->i_ino, buffer, size, all));
+	return SF_ASK(d_inode(dentry), sfk_xattr_list, buffer, size, all);
 }
 
 static const char *acl_name(int type)
@@ -74,14 +73,13 @@ static const char *acl_name(int type)
 
 struct posix_acl *sf_get_acl(struct inode *inode, int type, bool rcu)
 {
-	struct sf_info *info = sf_info(inode->i_sb);
 	struct posix_acl *acl;
 	u8 *value;
 	long length;
 
 	if (rcu)
 		return ERR_PTR(-ECHILD);
-	length = SF_CORE(info, sfk_xattr_get(info->volume, inode->i_ino, acl_name(type), NULL, 0));
+	length = SF_ASK(inode, sfk_xattr_get, acl_name(type), NULL, 0);
 	if (length == -ENODATA || length == -EOPNOTSUPP)
 		return NULL;
 	if (length < 0)
@@ -89,8 +87,7 @@ struct posix_acl *sf_get_acl(struct inode *inode, int type, bool rcu)
 	value = kmalloc(length, GFP_KERNEL);
 	if (!value)
 		return ERR_PTR(-ENOMEM);
-	length = SF_CORE(info, sfk_xattr_get(info->volume, inode->i_ino, acl_name(type), value,
-					     length));
+	length = SF_ASK(inode, sfk_xattr_get, acl_name(type), value, length);
 	if (length < 0)
 		acl = ERR_PTR(length == -ENODATA || length == -ERANGE ? -EAGAIN : length);
 	else

@@ -6,7 +6,7 @@ source "$(dirname "$0")/lib.sh"
 plain && { echo "kernel: a directory cannot be tested" && exit 0; }
 start kernel
 [ "$(uname -m)" = x86_64 ] || skip_all "the module is for x86_64 only"
-need qemu-system-x86_64 cpio gcc dpkg-deb
+need qemu-system-x86_64 cpio gcc dpkg-deb setfattr
 
 # The stack that the core may need, of the 16 KiB that a task has.
 STACK_MAX=6144
@@ -216,6 +216,48 @@ rm -r "$WORK/job"
 check_volume "after mounts of snapshots"
 ok "mounts of snapshots"
 check_stack
+
+# `.snapshots` by the module and by FUSE: the same trees of one image, of snapshots that either has
+# made. A file of the volume with this name hides them until it is removed.
+make_volume 64M
+mount_volume
+mkdir -m 750 "$MNT/d" "$MNT/d/e" && head -c 300000 /dev/urandom >"$MNT/d/b" && echo small >"$MNT/s"
+ln "$MNT/s" "$MNT/d/hard" && ln -s b "$MNT/d/soft" && mkfifo -m 600 "$MNT/pipe"
+truncate -s 1M "$MNT/d/hole" && setfattr -n user.a -v one "$MNT/d/b" && chown 7:8 "$MNT/s"
+for i in $(seq 200); do echo "$i" >"$MNT/d/e/file-$i"; done
+"$STEADFAST" snapshot create "$MNT" fuse >/dev/null
+rm -r "$MNT/d/e" "$MNT/s" && setfattr -n user.a -v two "$MNT/d/b" && chmod 600 "$MNT/d/b"
+umount_volume
+mkdir -p "$WORK/job"
+cp -r "$WORK/commands/." "$WORK/job/"
+run_machine 'insmod /modules/steadfast.ko stack=1
+mount -t steadfast /dev/vda /mnt && echo new >/mnt/d/new && truncate -s 100000 /mnt/d/b
+steadfast snapshot create /mnt module && rm /mnt/d/new && steadfast transact /mnt
+steadfast snapshot diff /mnt fuse module; echo "DIFF $?"; steadfast snapshot diff /mnt module
+work tree /mnt/.snapshots; echo "SHOWN $?"; ls -a /mnt | grep -c snapshots
+umount /mnt && echo UMOUNTED; rmmod steadfast && echo UNLOADED'
+for word in 'DIFF 0' 'SHOWN 0' 0 UMOUNTED UNLOADED; do said "$word"; done
+grep '^TREE' "$WORK/said" >"$WORK/by-module"
+check_stack
+mount_volume
+"$root/bin/work" tree "$MNT/.snapshots" >"$WORK/by-fuse" || die "FUSE does not show the snapshots"
+umount_volume
+diff "$WORK/by-fuse" "$WORK/by-module" || die "FUSE and the module show other trees"
+[ "$(wc -l <"$WORK/by-module")" -gt 215 ] || die "the trees of the snapshots are not whole"
+echo own >"$WORK/own"
+"$STEADFAST" put "$IMAGE" "$WORK/own" /.snapshots
+run_machine 'insmod /modules/steadfast.ko
+mount -t steadfast /dev/vda /mnt; echo "FILE $(cat /mnt/.snapshots)"
+rm /mnt/.snapshots; echo "NAMES" $(ls /mnt/.snapshots)
+mount -o remount,ro /mnt; echo "READ-ONLY $(cat /mnt/.snapshots/module/d/new)"
+umount /mnt; mount -t steadfast -o snapshot=module /dev/vda /mnt
+echo "EARLIER" $(ls /mnt/.snapshots); umount /mnt; rmmod steadfast && echo UNLOADED'
+for word in 'FILE own' 'NAMES fuse module' 'READ-ONLY new' 'EARLIER fuse' UNLOADED; do
+    said "$word"
+done
+rm -r "$WORK/job"
+check_volume "after .snapshots"
+ok "$(wc -l <"$WORK/by-module") files below .snapshots, as FUSE shows them"
 
 # From read-only to writable, with a log to replay, beside readers. What a new mount refuses, the
 # remount refuses too.
@@ -485,8 +527,8 @@ while [ \$i -lt $count ]; do
     losetup -o \$((i * 1048576)) /dev/loop0 /dev/vda
     if mount -t steadfast /dev/loop0 /mnt 2>/dev/null; then
         mounted=\$((mounted + 1))
-        timeout 3 ls -lR /mnt >/dev/null 2>&1
-        timeout 3 find /mnt -type f -exec head -q -c 300000 {} + >/dev/null 2>&1
+        timeout 3 ls -lR /mnt /mnt/.snapshots/ >/dev/null 2>&1
+        timeout 3 find /mnt /mnt/.snapshots/ -type f -exec head -q -c 300000 {} + >/dev/null 2>&1
         echo new >/mnt/new; mkdir /mnt/d; timeout 3 rm -rf /mnt/*; sync; umount /mnt
     fi 2>/dev/null
     losetup -d /dev/loop0

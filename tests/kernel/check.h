@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/falloc.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
@@ -51,6 +52,10 @@ static inline int same(int fd, off_t at, const char *data, size_t length)
 int race(void);
 /* rollback.c */
 int rollback(void);
+/* snapshots.c */
+int snapshots(void);
+/* tree.c */
+int tree(void);
 /* flags.c */
 int flags(void);
 int flags_again(void);

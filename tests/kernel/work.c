@@ -6,10 +6,12 @@
 // - `work full DIR` fills the volume;
 // - `work write DIR FIRST` writes for ever and acknowledges what fsync has confirmed;
 // - `work panic DIR` makes the core panic while others use it;
-// - `work memory DIR` takes memory until the caches shrink.
+// - `work memory DIR` takes memory until the caches shrink;
+// - `work tree DIR` shows all files below a directory.
 //
-// The last four are in load.c. What several processes do to one name is in race.c, and what flags
-// (chattr) refuse to descriptors and maps in flags.c.
+// The last one is in tree.c, the four before it in load.c. What several processes do to one name is
+// in race.c, what flags (chattr) refuse to descriptors and maps in flags.c, and what `.snapshots`
+// shows and refuses in snapshots.c.
 #include "check.h"
 
 static ino_t number(const char *name)
@@ -501,6 +503,8 @@ int main(int argc, char **argv)
         return panic();
     if (argc > 2 && argv[1][0] == 'm')
         return take_memory();
+    if (argc > 2 && argv[1][0] == 't')
+        return tree();
     if (argc > 2)
         return fill_up();
     names();
@@ -516,5 +520,5 @@ int main(int argc, char **argv)
     synchronous();
     label();
     where();
-    return failures + flags() + race() + rollback();
+    return failures + flags() + race() + rollback() + snapshots();
 }
