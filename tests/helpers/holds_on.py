@@ -119,10 +119,10 @@ assert is_held(lambda: fcntl.lockf(theirs, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 9))
 assert is_held(lambda: fcntl.lockf(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 29)), "a read lock"
 assert not is_held(lambda: fcntl.lockf(theirs, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 29))
 assert not is_held(lambda: fcntl.lockf(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB, 5, 12))
+assert not os.path.exists(f"{signs}/{node}-got-it"), "its child has a lock that another node holds"
 
 open(f"{signs}/{node}-went-on", "w").close()
 wait_for("enough")
-assert not os.path.exists(f"{signs}/{node}-got-it"), "its child has a lock that another node holds"
 fcntl.lockf(ranges, fcntl.LOCK_UN, 10, 0)
 os.close(whole)
 assert os.waitpid(waits, 0)[1] == 0, "its child waits for a lock that no program holds"
