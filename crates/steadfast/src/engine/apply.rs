@@ -76,20 +76,19 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         memory::append(&mut mutations, &mut blocks.shared)?;
         // Removals come last: merging then cannot make a leaf fuller than planned.
         sort_by_key(&mut mutations, |mutation| (mutation.value.is_none(), mutation.key));
-        let runs = memory::collect(blocks.published.iter().chain(&blocks.freed).copied())?;
 
         let dead = blocks.dead.len();
         let inodes = match origin {
             Origin::Operation(_) => {
-                let batch = Batch { mutations: &mutations, runs: &runs, dead, origin };
+                let batch = Batch { mutations: &mutations, runs: &blocks.runs, dead, origin };
                 self.change_keys(working, &roots, batch)?
             }
-            Origin::Replay => self.change_keys_in_steps(working, &mutations, &runs, dead)?,
+            Origin::Replay => self.change_keys_in_steps(working, &mutations, &blocks.runs, dead)?,
         };
 
         let pinned = self.pins.lock();
         let early = origin != Origin::Replay && self.store.device.wants_discards_early();
-        for run in &blocks.freed {
+        for run in blocks.freed() {
             working.space.free_data(*run, &pinned);
             if early {
                 working.space.discard_early(*run, &pinned);
@@ -100,7 +99,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             working.shared_data = working.shared_data.saturating_sub(entry.run.count);
             working.add_dead(*entry);
         }
-        for run in &blocks.published {
+        for run in blocks.published() {
             working.space.publish(*run, true);
         }
         working.enter_nodes(&self.store);
@@ -114,6 +113,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         }
         working.sequence += 1;
         working.spare.keep(mutations);
+        working.spare.keep_runs(blocks.runs);
         Ok(())
     }
 

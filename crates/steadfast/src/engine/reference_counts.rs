@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
+use crate::engine::spare::{CountedRange, SpareRanges};
 use crate::engine::state::Working;
 use crate::error::{Error, Result};
 use crate::format::extent::{decode_birth, decode_run};
@@ -33,10 +34,10 @@ use crate::types::{BlockAddress, BlockRun, InodeNumber};
 /// Blocks that a batch takes or releases.
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// New in the live tree.
-    pub published: Vec<BlockRun>,
-    /// Released by the live tree and by everything else.
-    pub freed: Vec<BlockRun>,
+    /// Runs that are new in the live tree, then runs that it and everything else release.
+    pub runs: Vec<BlockRun>,
+    /// How many of them are new.
+    published: usize,
     /// Released by the live tree, and held by the newest snapshot.
     pub dead: Vec<DeadEntry>,
     /// Changes of the keys of shared extents.
@@ -45,12 +46,16 @@ pub(super) struct Blocks {
     pub shared_keys: i64,
 }
 
-/// A range of blocks with its number of references, or the change of that number.
-#[derive(Debug, Clone, Copy)]
-struct CountedRange {
-    start: u64,
-    end: u64,
-    count: i64,
+impl Blocks {
+    /// New in the live tree.
+    pub fn published(&self) -> &[BlockRun] {
+        &self.runs[..self.published]
+    }
+
+    /// Released by the live tree and by everything else.
+    pub fn freed(&self) -> &[BlockRun] {
+        &self.runs[self.published..]
+    }
 }
 
 /// How many extents name each block.
@@ -73,6 +78,10 @@ impl<M: Medium, P: Platform> ReferenceCounts<'_, M, P> {
         roots: &Roots,
         mutations: &[Mutation],
     ) -> Result<Blocks> {
+        let is_extent = |mutation: &&Mutation| mutation.key.kind() == Some(Kind::Extent);
+        if !mutations.iter().any(|mutation| is_extent(&mutation)) {
+            return Ok(Blocks::default());
+        }
         let root = &roots.working;
         let damaged = Error::CorruptMetadata {
             address: root.pointer.addresses[0],
@@ -86,14 +95,12 @@ impl<M: Medium, P: Platform> ReferenceCounts<'_, M, P> {
         let valid = |value: &[u8]| decode_run(value).filter(|run| self.store.device.contains(*run));
         // Where the number of references rises or falls, and which removed extents a snapshot may
         // hold.
-        let mut steps: Vec<(u64, i64)> = Vec::new();
+        let (runs, mut spare) = working.spare.ranges();
         let mut held: Vec<DeadEntry> = Vec::new();
         let mut step = |run: BlockRun, by: i64| {
-            memory::extend(&mut steps, &[(run.start.0, by), (run.end(), -by)])
+            memory::extend(&mut spare.steps, &[(run.start.0, by), (run.end(), -by)])
         };
-        for mutation in
-            mutations.iter().filter(|mutation| mutation.key.kind() == Some(Kind::Extent))
-        {
+        for mutation in mutations.iter().filter(is_extent) {
             let decode = |value: &[u8]| valid(value).zip(decode_birth(value));
             if let Some(old) = self.store.get_with(root, &mutation.key, decode)? {
                 let (run, birth) = old.ok_or(damaged)?;
@@ -106,16 +113,13 @@ impl<M: Medium, P: Platform> ReferenceCounts<'_, M, P> {
                 step(valid(value).ok_or(damaged_log)?, 1)?;
             }
         }
-        let changes = ranges_of(&mut steps)?;
-        let mut blocks = Blocks::default();
-        if changes.is_empty() {
-            return Ok(blocks);
-        }
+        let SpareRanges { mut steps, mut changes, mut references, mut freed } = spare;
+        ranges_of(&mut steps, &mut changes)?;
+        let mut blocks = Blocks { runs, ..Blocks::default() };
         let mut shared = SharedChange::default();
-        let mut references = Vec::new();
-        for change in changes {
+        for change in &changes {
             references.clear();
-            self.count(working, roots, change, &mut references)?;
+            self.count(working, roots, *change, &mut references)?;
             for before in &references {
                 let after = CountedRange {
                     count: before.count.saturating_add(change.count).max(0),
@@ -124,8 +128,8 @@ impl<M: Medium, P: Platform> ReferenceCounts<'_, M, P> {
                 let run = run_of(before.start, before.end);
                 match (before.count, after.count) {
                     (0, 0) => {}
-                    (0, _) => memory::push(&mut blocks.published, run)?,
-                    (_, 0) => release(run, &held, &mut blocks)?,
+                    (0, _) => memory::push(&mut blocks.runs, run)?,
+                    (_, 0) => release(run, &held, &mut freed, &mut blocks.dead)?,
                     _ => {}
                 }
                 if before.count > 1 || after.count > 1 {
@@ -140,7 +144,10 @@ impl<M: Medium, P: Platform> ReferenceCounts<'_, M, P> {
         if SNAPSHOTS {
             blocks.shared_keys = shared.finish(&mut blocks.shared)?;
         }
-        join_neighbours(&mut blocks.published);
+        join_neighbours(&mut blocks.runs);
+        blocks.published = blocks.runs.len();
+        memory::append(&mut blocks.runs, &mut freed)?;
+        working.spare.keep_ranges(SpareRanges { steps, changes, references, freed });
         Ok(blocks)
     }
 
@@ -316,29 +323,33 @@ impl SharedChange {
     }
 }
 
-/// The ranges between steps in which the sum is not zero. Sorts the steps.
-fn ranges_of(steps: &mut [(u64, i64)]) -> Result<Vec<CountedRange>> {
+/// Adds the ranges between steps in which the sum is not zero. Sorts the steps.
+fn ranges_of(steps: &mut [(u64, i64)], ranges: &mut Vec<CountedRange>) -> Result<()> {
     sort_by_key(steps, |(at, _)| *at);
-    let mut ranges: Vec<CountedRange> = Vec::new();
     let (mut start, mut count) = (0, 0);
     for same in steps.chunk_by(|a, b| a.0 == b.0) {
         let end = same[0].0;
         match ranges.last_mut() {
             Some(last) if last.end == start && last.count == count => last.end = end,
-            _ if count != 0 => memory::push(&mut ranges, CountedRange { start, end, count })?,
+            _ if count != 0 => memory::push(ranges, CountedRange { start, end, count })?,
             _ => {}
         }
         start = end;
         count += same.iter().map(|(_, by)| by).sum::<i64>();
     }
-    Ok(ranges)
+    Ok(())
 }
 
 /// Splits blocks without references into free blocks and blocks that the newest snapshot holds.
-fn release(run: BlockRun, held: &[DeadEntry], blocks: &mut Blocks) -> Result<()> {
+fn release(
+    run: BlockRun,
+    held: &[DeadEntry],
+    freed: &mut Vec<BlockRun>,
+    dead: &mut Vec<DeadEntry>,
+) -> Result<()> {
     if !SNAPSHOTS || held.is_empty() {
-        memory::push(&mut blocks.freed, run)?;
-        join_neighbours(&mut blocks.freed);
+        memory::push(freed, run)?;
+        join_neighbours(freed);
         return Ok(());
     }
     let mut rest = crate::space::RangeSet::default();
@@ -346,16 +357,13 @@ fn release(run: BlockRun, held: &[DeadEntry], blocks: &mut Blocks) -> Result<()>
     rest.insert(run.start.0, run.end());
     for entry in held {
         while let Some((from, to)) = rest.take(entry.run.start.0, entry.run.end()) {
-            memory::push(
-                &mut blocks.dead,
-                DeadEntry { run: run_of(from, to), birth: entry.birth },
-            )?;
+            memory::push(dead, DeadEntry { run: run_of(from, to), birth: entry.birth })?;
         }
     }
     for (from, to) in rest.iter() {
-        memory::push(&mut blocks.freed, run_of(from, to))?;
+        memory::push(freed, run_of(from, to))?;
     }
-    join_neighbours(&mut blocks.freed);
+    join_neighbours(freed);
     Ok(())
 }
 

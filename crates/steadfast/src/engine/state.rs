@@ -8,11 +8,10 @@ use crate::engine::budget::futile::FutileCheckpoints;
 use crate::engine::deltas::changed_keys::ChangedKeys;
 use crate::engine::snapshots::pending_dead::PendingDead;
 use crate::engine::spare::SpareMemory;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::key::Key;
 use crate::format::{Metaroot, NodePointer, Root, SnapshotCounts};
 use crate::log::Log;
-use crate::memory;
 use crate::sabotage::{Sabotage, planted};
 use crate::sort::sort;
 use crate::space::Space;
@@ -89,14 +88,16 @@ impl Pending {
         self.overflow
     }
 
-    /// The keys, sorted.
+    /// Sets `sorted` to the keys, in order.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn keys(&self) -> Result<Vec<Key>> {
-        let mut keys = memory::collect(self.keys.keys().copied())?;
-        sort(&mut keys);
-        Ok(keys)
+    pub fn keys(&self, sorted: &mut Vec<Key>) -> Result<()> {
+        sorted.clear();
+        sorted.try_reserve(self.keys.len()).map_err(|_| Error::OutOfMemory)?;
+        sorted.extend(self.keys.keys());
+        sort(sorted);
+        Ok(())
     }
 
     /// Forgets all keys. The memory for a few stays.
@@ -205,6 +206,8 @@ pub struct CommitState {
     /// How the last point went. The caller that sets the next one waits for as many committers, for
     /// at most half of that time.
     pub last_point: LastPoint,
+    /// Memory for the next record.
+    pub record: Vec<u8>,
 }
 
 #[cfg(test)]
@@ -221,7 +224,9 @@ mod tests {
             pending.add(key(2), 50, 100);
         }
         assert!(!pending.overflow());
-        assert_eq!(pending.keys().unwrap(), [key(1), key(2)]);
+        let mut keys = Vec::new();
+        pending.keys(&mut keys).unwrap();
+        assert_eq!(keys, [key(1), key(2)]);
         pending.add(key(3), 20, 100);
         assert!(pending.overflow());
     }

@@ -103,11 +103,11 @@ impl GroupPayload {
     }
 
     /// This payload with the mutations of `new`, the plain payload of the next record. Mutations of
-    /// `new` take precedence; the others become settled.
+    /// `new` take precedence; the others become settled. Works with `memory`, whatever is there.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn joined(mut self, new: &[u8]) -> Result<GroupPayload> {
+    pub fn joined(mut self, new: &[u8], memory: &mut Vec<u8>) -> Result<GroupPayload> {
         if planted(Sabotage::ForgetSettled) {
             self = GroupPayload::default();
         }
@@ -123,7 +123,7 @@ impl GroupPayload {
         for (key, form, value) in Encoded(new) {
             self.enter(key, form, value)?;
         }
-        self.pack_entered()?;
+        self.pack_entered(memory)?;
         Ok(self)
     }
 
@@ -166,7 +166,7 @@ impl GroupPayload {
 
     /// Packs what was entered, in one pass. An item after it is packed again if what it is packed
     /// against has changed: the inode number of the item before it, or the last value of its kind.
-    fn pack_entered(&mut self) -> Result<()> {
+    fn pack_entered(&mut self, old: &mut Vec<u8>) -> Result<()> {
         let Some(first) = self.fresh.first().copied() else { return Ok(()) };
         let last = first.checked_sub(1).map(|last| &self.items[last]);
         let start = last.map_or(0, |last| last.packed.range().end);
@@ -174,7 +174,8 @@ impl GroupPayload {
         let mut old_inode = inode;
         // Where all items from there on are packed again, their old form is not needed.
         let all = self.fresh.len() == self.items.len() - first;
-        let old = memory::copy(if all { &[] } else { &self.packed[start..] })?;
+        old.clear();
+        memory::extend(old, if all { &[] } else { &self.packed[start..] })?;
         self.packed.truncate(start);
         // A bit for each kind whose last value is another one than before.
         let mut changed_kinds = 0_u32;
@@ -291,7 +292,7 @@ mod tests {
             let mut group = GroupPayload::default();
             let mut all = Mutations::new();
             for record in records {
-                group = group.joined(&plain(&record, |_| false)).unwrap();
+                group = group.joined(&plain(&record, |_| false), &mut Vec::new()).unwrap();
                 all.extend(record.clone());
                 let payload = plain(&all, |key| !record.contains_key(key));
                 prop_assert_eq!(group.plain_len(), payload.len());
@@ -301,8 +302,8 @@ mod tests {
                     prop_assert_eq!(group.packed(), packed);
                 }
             }
-            let again = group.cleared().joined(&plain(&all, |_| false)).unwrap();
-            let anew = GroupPayload::default().joined(&plain(&all, |_| false)).unwrap();
+            let again = group.cleared().joined(&plain(&all, |_| false), &mut Vec::new()).unwrap();
+            let anew = GroupPayload::default().joined(&plain(&all, |_| false), &mut Vec::new()).unwrap();
             prop_assert_eq!(again.packed(), anew.packed());
             prop_assert_eq!(again.plain_len(), anew.plain_len());
         }
@@ -325,8 +326,9 @@ mod tests {
             (key(5), some(b"back")),
             (key(10), None),
         ]);
-        let group = GroupPayload::default().joined(&plain(&old, |_| false)).unwrap();
-        let group = group.joined(&plain(&new, |_| false)).unwrap();
+        let group =
+            GroupPayload::default().joined(&plain(&old, |_| false), &mut Vec::new()).unwrap();
+        let group = group.joined(&plain(&new, |_| false), &mut Vec::new()).unwrap();
         let found = |group: &GroupPayload, wanted: fn(u8) -> bool| -> Vec<_> {
             let payload = unpack(group.packed()).unwrap().unwrap();
             let found = mutations(&payload, wanted).unwrap().unwrap();
@@ -343,7 +345,7 @@ mod tests {
         assert_eq!(found(&group, |_| true), all);
         let fresh = [all[1].clone(), all[2].clone(), all[3].clone(), all[5].clone()];
         assert_eq!(found(&group, |tag| tag & TAG_SETTLED == 0), fresh);
-        let again = group.joined(&[]).unwrap();
+        let again = group.joined(&[], &mut Vec::new()).unwrap();
         assert_eq!(found(&again, |_| true), all);
         assert!(found(&again, |tag| tag & TAG_SETTLED == 0).is_empty());
     }

@@ -52,7 +52,16 @@ impl RecordBuilder {
     /// # Errors
     /// `OutOfMemory`.
     pub fn new(payload: usize) -> Result<RecordBuilder> {
-        let mut bytes = Vec::new();
+        RecordBuilder::in_memory(Vec::new(), payload)
+    }
+
+    /// As [`new`](Self::new), in this memory as far as it is enough.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn in_memory(memory: Vec<u8>, payload: usize) -> Result<RecordBuilder> {
+        let mut bytes = memory;
+        bytes.clear();
         bytes.try_reserve_exact(payload).map_err(|_| Error::OutOfMemory)?;
         Ok(RecordBuilder { payload: bytes })
     }
@@ -81,21 +90,27 @@ impl RecordBuilder {
     /// `OutOfMemory`.
     pub fn body(&self, block_size: usize) -> Result<Body> {
         let packed = pack(&self.payload)?;
-        Body::new(packed.as_ref().unwrap_or(&self.payload), packed.is_some(), block_size)
+        Body::new(
+            packed.as_ref().unwrap_or(&self.payload),
+            packed.is_some(),
+            block_size,
+            Vec::new(),
+        )
     }
 }
 
 impl Body {
-    /// A record with the mutations of a group.
+    /// A record with the mutations of a group, in this memory as far as it is enough.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn of_group(group: &GroupPayload, block_size: usize) -> Result<Body> {
-        Body::new(group.packed(), true, block_size)
+    pub fn of_group(group: &GroupPayload, block_size: usize, memory: Vec<u8>) -> Result<Body> {
+        Body::new(group.packed(), true, block_size, memory)
     }
 
-    fn new(payload: &[u8], packed: bool, block_size: usize) -> Result<Body> {
-        let mut bytes = Vec::new();
+    fn new(payload: &[u8], packed: bool, block_size: usize, memory: Vec<u8>) -> Result<Body> {
+        let mut bytes = memory;
+        bytes.clear();
         let room = (RECORD_HEADER + payload.len()).next_multiple_of(block_size);
         bytes.try_reserve_exact(room).map_err(|_| Error::OutOfMemory)?;
         bytes.resize(RECORD_HEADER, 0);

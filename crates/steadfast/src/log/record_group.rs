@@ -15,6 +15,8 @@
 //! Replacing redo records by a record that repeats them is the log rewriting of main-memory
 //! databases.
 
+use alloc::vec::Vec;
+
 use crate::error::Result;
 use crate::format::record::Body;
 use crate::format::{Digest, GAIN_MAX, GroupPayload, RECORD_HEADER, RecordBuilder};
@@ -65,18 +67,18 @@ pub struct Next {
 impl Log {
     /// Place of a record with these mutations, and the records that it is joined with; `None` if
     /// the log has no room for it. The present group goes into the result; in every other case it
-    /// has ended.
+    /// has ended. A short record takes `memory`.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn next(&mut self, builder: RecordBuilder) -> Result<Option<Next>> {
+    pub fn next(&mut self, builder: &RecordBuilder, memory: &mut Vec<u8>) -> Result<Option<Next>> {
         let block_size = self.block_size as usize;
         let new = builder.payload();
         // The memory of a group that ends is for the next one.
         let ended = match self.group.take() {
             Some(group) if group.may_take(new.len(), block_size) => {
                 let before = RECORD_HEADER + group.payload.packed().len();
-                let payload = group.payload.joined(new)?;
+                let payload = group.payload.joined(new, memory)?;
                 let length = RECORD_HEADER + payload.packed().len();
                 let blocks = u64::from(group.index == 0);
                 let index = group.index + 1;
@@ -87,7 +89,7 @@ impl Log {
                 let ends_in_second =
                     index % 2 == 1 && length + grown > block_size && self.has_budget(1);
                 if length <= block_size && self.has_budget(blocks) && !ends_in_second {
-                    let body = Body::of_group(&payload, block_size)?;
+                    let body = Body::of_group(&payload, block_size, core::mem::take(memory))?;
                     let turn = if planted(Sabotage::OverwriteNewestRecord) {
                         0
                     } else {
@@ -106,12 +108,12 @@ impl Log {
         let (start, previous) = (self.position.block, self.position.previous);
         // The first record of a group, if it is short enough.
         if self.may_group && new.len() / PACKED <= block_size {
-            let payload = ended.cleared().joined(new)?;
+            let payload = ended.cleared().joined(new, memory)?;
             if RECORD_HEADER + payload.packed().len() <= block_size {
                 if !self.has_budget(1) {
                     return Ok(None);
                 }
-                let body = Body::of_group(&payload, block_size)?;
+                let body = Body::of_group(&payload, block_size, core::mem::take(memory))?;
                 let group = Some(RecordGroup { start, index: 0, previous, payload });
                 return Ok(Some(Next { body, at: start, index: 0, previous, blocks: 1, group }));
             }

@@ -21,6 +21,7 @@ use crate::format::{LogPosition, RecordBuilder, Root};
 use crate::log::{self, Next};
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
+use crate::profile::NAME_CACHE;
 use crate::sabotage::{Sabotage, planted};
 
 /// Up to this many bytes of unflushed data share the record's flush, and opening checks them. More
@@ -30,6 +31,10 @@ const CHECKED_DATA_MAX: u32 = 256 << 10;
 /// Limit of the data that opening reads to check it, bytes. An extent counts as a whole, however
 /// little of it is new.
 const READ_DATA_MAX: u64 = 4 << 20;
+
+/// Longest record whose memory is kept for the next one, bytes. A build without the dentry and
+/// inode cache has little memory, and keeps none.
+const RECORD_KEPT: usize = 4096;
 
 /// A record that is ready to be written.
 struct CommitRecord {
@@ -93,7 +98,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// Makes the present state durable, for every caller that waits for the commit lock.
     pub(crate) fn commit_locked(&self, commit: &mut CommitState) -> Result<()> {
         loop {
-            let step = self.next_step(&mut self.working.lock())?;
+            let step = self.next_step(&mut self.working.lock(), &mut commit.record)?;
             match step {
                 CommitStep::Nothing => break,
                 CommitStep::Wait => self.finish_checkpoint()?,
@@ -118,6 +123,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                         working.note_durable(record.sequence, record.next.lsn);
                     }
                     self.tally.lock().points += 1;
+                    if NAME_CACHE && record.bytes.capacity() <= RECORD_KEPT {
+                        commit.record = record.bytes;
+                    }
                     break;
                 }
             }
@@ -126,7 +134,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         Ok(())
     }
 
-    fn next_step(&self, working: &mut Working) -> Result<CommitStep> {
+    fn next_step(&self, working: &mut Working, memory: &mut Vec<u8>) -> Result<CommitStep> {
         self.lifecycle.check_not_failed()?;
         if working.frozen.as_ref().is_some_and(|frozen| frozen.uncommitted) {
             return Ok(CommitStep::Wait);
@@ -142,7 +150,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             || working.log.blocks() == 0
             || working.parameters_changed
             || starve;
-        let record = if needs_checkpoint { None } else { self.next_record(working)? };
+        let record = if needs_checkpoint { None } else { self.next_record(working, memory)? };
         let Some((next, data)) = record else {
             return Ok(if working.frozen.is_some() {
                 CommitStep::Wait
@@ -164,12 +172,18 @@ impl<M: Medium, P: Platform> Engine<M, P> {
     /// log cannot take it. Not inlined, as [`write_record`](Self::write_record): a checkpoint of
     /// the same transaction point would have their variables on the stack.
     #[inline(never)]
-    fn next_record(&self, working: &mut Working) -> Result<Option<(Next, u64)>> {
+    fn next_record(
+        &self,
+        working: &mut Working,
+        memory: &mut Vec<u8>,
+    ) -> Result<Option<(Next, u64)>> {
         let root: Root = self.view.read().root;
         let checkpointed = working.checkpointed.generation;
-        let mut builder = RecordBuilder::new(working.pending.bytes())?;
+        let (mut keys, payload) = working.spare.record();
+        working.pending.keys(&mut keys)?;
+        let mut builder = RecordBuilder::in_memory(payload, working.pending.bytes())?;
         let mut data_blocks = 0;
-        for key in &working.pending.keys()? {
+        for key in &keys {
             let mut add = |value: &[u8]| {
                 if key.kind() == Some(Kind::Extent) {
                     data_blocks += written_since(value, checkpointed);
@@ -185,7 +199,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         if builder.payload().len() > record_limit(&self.store) {
             return Ok(None);
         }
-        Ok(working.log.next(builder)?.map(|next| (next, data)))
+        let next = working.log.next(&builder, memory)?;
+        working.spare.keep_record(keys, builder.into_payload());
+        Ok(next.map(|next| (next, data)))
     }
 
     /// Fixes the record's place in the log and its content.
