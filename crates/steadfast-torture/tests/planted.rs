@@ -157,6 +157,41 @@ fn a_write_into_the_last_block_keeps_nothing_past_the_end() {
 }
 
 #[test]
+fn a_write_into_a_block_keeps_what_has_changed_there_since_the_last_write() {
+    finds(Sabotage::TrustKeptBlock, || {
+        let medium = formatted(TransactionMask::MANUAL);
+        let volume = open(&medium);
+        let (file, other) = (make(&volume, "file"), make(&volume, "other"));
+        volume.write(other, 0, &[5; 2 * BLOCK as usize], false).unwrap();
+        for size in [700, 1000, 1024] {
+            volume.write(file, 0, &vec![7; size - 1], false).unwrap();
+            // The two halves of the last block change in ways that are no write to this file.
+            volume.append(file, &[7], false).unwrap();
+            volume.allocate(file, 520, 20, AllocateMode::ZeroRange { keep_size: true }).unwrap();
+            volume.write(file, 600, &[8], false).unwrap();
+            let mut right = vec![7; size];
+            right[520..540].fill(0);
+            right[600] = 8;
+            assert_eq!(bytes(&volume, file), right, "zeroed, {size}");
+            volume.clone_range(other, BLOCK, file, BLOCK, BLOCK).unwrap();
+            volume.write(file, 601, &[9], false).unwrap();
+            let mut right = vec![7; 2 * BLOCK as usize];
+            right[BLOCK as usize..].fill(5);
+            right[601] = 9;
+            assert_eq!(bytes(&volume, file), right, "cloned, {size}");
+            // Another file's block has taken the memory meanwhile.
+            volume.write(other, 10, &[6], false).unwrap();
+            volume.write(file, 602, &[6], false).unwrap();
+            right[602] = 6;
+            assert_eq!(bytes(&volume, file), right, "another file, {size}");
+            resize(&volume, file, 0);
+        }
+        volume.transact().unwrap();
+        cut(volume, &medium);
+    });
+}
+
+#[test]
 fn zeroed_ranges_end_where_they_are_told() {
     finds(Sabotage::HoleTakesLastByte, || {
         let medium = formatted(TransactionMask::MANUAL);

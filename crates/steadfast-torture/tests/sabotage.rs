@@ -24,7 +24,7 @@ use steadfast_torture::world::{Profile, World};
 
 /// Bugs that power cuts, comparison with the model and the check after each cut find, with the
 /// number of seeds.
-const BY_POWER_CUTS: [(Sabotage, u64); 36] = [
+const BY_POWER_CUTS: [(Sabotage, u64); 37] = [
     (Sabotage::SkipFlushBeforeMetaroot, 10),
     (Sabotage::MetarootBeforeLastStep, 10),
     (Sabotage::SkipFlushAfterMetaroot, 10),
@@ -54,6 +54,7 @@ const BY_POWER_CUTS: [(Sabotage, u64); 36] = [
     (Sabotage::ForgetParameters, 20),
     (Sabotage::SyncWriteNeedsFsync, 20),
     (Sabotage::KeepPastEnd, 20),
+    (Sabotage::TrustKeptBlock, 40),
     (Sabotage::HoleTakesLastByte, 20),
     (Sabotage::TruncationEndsOrphan, 20),
     (Sabotage::NameEndsTruncation, 40),

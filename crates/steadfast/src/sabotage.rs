@@ -117,6 +117,8 @@ pub enum Sabotage {
     CloneForgetsStaleTail,
     /// A write into the last block of a file keeps the stale bytes past the end of the file.
     KeepPastEnd,
+    /// A write takes the block that the last write to its file has left, even if it has changed.
+    TrustKeptBlock,
     /// A hole that ends just before the last byte of a file includes that byte.
     HoleTakesLastByte,
     /// The end of a truncation also removes the orphan record of a file without links.

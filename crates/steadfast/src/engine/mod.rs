@@ -27,6 +27,7 @@ mod commit;
 pub(crate) mod deltas;
 mod info;
 mod inspect;
+pub(crate) mod kept_block;
 pub(crate) mod keyspace;
 mod lifecycle;
 mod lookup;
@@ -68,6 +69,7 @@ pub(crate) use budget::Shortage;
 use commit::group_commit::Committers;
 pub(crate) use commit::transaction::NO_TRANSACTION;
 pub use info::{Statistics, VolumeInfo};
+use kept_block::KeptBlock;
 use lifecycle::LifecycleCell;
 use multi_mount::MountWatch;
 use parameters::LiveParameters;
@@ -93,6 +95,8 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     pub(crate) parameters: LiveParameters,
     incarnation: AtomicU32,
     pub(crate) repeated_reads: RepeatedReads,
+    /// The block that the last write to a part of a block has written.
+    pub(crate) kept_block: Mutex<P::Mutex, KeptBlock>,
     pub(crate) background: BackgroundWork,
     pins: Mutex<P::Mutex, alloc::vec::Vec<BlockRun>>,
     pub(crate) committers: Committers,

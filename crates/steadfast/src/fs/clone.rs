@@ -278,7 +278,7 @@ fn share<K: Keyspace>(tx: &mut Tx<'_, K>, parameters: &Parameters, range: &Range
         }
         let mut copy = part.clip(range.from_at, range.from_at + blocks)?;
         copy.index = range.to_at + (copy.index - range.from_at);
-        extent_map::insert(tx, parameters, (range.to, &mut target), &copy)?;
+        extent_map::insert(tx, parameters, (range.to, &mut target), &copy, true)?;
     }
     let last = range.from_at + blocks == range.from_end;
     let tail = parameters.block_of(target.size);

@@ -170,13 +170,15 @@ pub(crate) fn clear<K: Keyspace>(
 }
 
 /// Adds an extent in a hole. It is merged with the preceding extent if both are one run of blocks
-/// of one birth and fit one item. The caller stores the inode, whose block count is updated.
+/// of one birth and fit one item. Without `may_join` the caller knows that they are not. The caller
+/// stores the inode, whose block count is updated.
 #[inline(never)]
 pub(crate) fn insert<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
     file: (InodeNumber, &mut Inode),
     new: &Mapped,
+    may_join: bool,
 ) -> Result<()> {
     let (inode, attributes) = file;
     attributes.blocks = attributes.blocks.saturating_add(u64::from(new.extent.length));
@@ -184,7 +186,8 @@ pub(crate) fn insert<K: Keyspace>(
         true => EXTENT_UNWRITTEN_BLOCKS_MAX,
         false => written_blocks_max(parameters.block_size, parameters.granule, tx.value_len_max()),
     };
-    if let Some(mut before) = preceding(tx, parameters, inode, new.index)?
+    if may_join
+        && let Some(mut before) = preceding(tx, parameters, inode, new.index)?
         && before.end() == new.index
         && before.extent.joins(&new.extent)
         && before.extent.length.saturating_add(new.extent.length) <= length_max
@@ -232,7 +235,8 @@ mod tests {
                     let checksums: Vec<_> = (0..run.count).map(|i| (at + i) as u32).collect();
                     extent.checksums = Checksums::of(&checksums)?;
                 }
-                insert(tx, &parameters, (INODE, &mut inode), &Mapped { index: at, extent })?;
+                let new = Mapped { index: at, extent };
+                insert(tx, &parameters, (INODE, &mut inode), &new, true)?;
                 inode.store(tx, INODE)
             })
             .unwrap();

@@ -183,7 +183,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let part = NewRun { index: from, run, in_place: None, checksums: Checksums::default() };
         let end = from + run.count;
         let allocated = memory::push(&mut parts, part).and_then(|()| {
-            let plan = WritePlan { from, end, parts, size: 0, times: false };
+            let plan = WritePlan { from, end, parts, size: 0, may_join: true, times: false };
             self.update(SpaceClass::Normal, |tx| publish::publish(tx, parameters, inode, &plan))
         });
         if let Err(error) = allocated {

@@ -189,7 +189,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             let mut attributes = Inode::load_regular(tx, inode)?;
             let file = (inode, &mut attributes);
             extent_map::clear(tx, &parameters, file, part.index, part.end(), 2)?;
-            extent_map::insert(tx, &parameters, (inode, &mut attributes), part)?;
+            extent_map::insert(tx, &parameters, (inode, &mut attributes), part, true)?;
             attributes.store(tx, inode)
         })
     }

@@ -46,8 +46,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         match value {
             Some(value) => self.write_extents(&parameters, inode, 0, &value, false).map(drop),
             None => {
-                let plan =
-                    WritePlan { from: 0, end: 0, parts: Parts::default(), size: 0, times: false };
+                let plan = WritePlan {
+                    from: 0,
+                    end: 0,
+                    parts: Parts::default(),
+                    size: 0,
+                    may_join: true,
+                    times: false,
+                };
                 self.update(SpaceClass::Normal, |tx| {
                     publish::publish(tx, &parameters, inode, &plan)
                 })

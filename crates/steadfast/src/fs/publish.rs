@@ -40,6 +40,8 @@ pub(crate) struct WritePlan {
     pub parts: Parts,
     /// Minimum size of the file afterwards, bytes.
     pub size: u64,
+    /// Whether the first part may continue the extent before it.
+    pub may_join: bool,
     /// Whether the file's times change. A step without a visible effect leaves them, because a
     /// later step of the same request may fail.
     pub times: bool,
@@ -73,7 +75,7 @@ pub(crate) fn publish<K: Keyspace>(
     if done != plan.end {
         return Err(Error::Unsupported("data range in too many pieces"));
     }
-    insert_parts(tx, parameters, (inode, &mut attributes), &plan.parts)?;
+    insert_parts(tx, parameters, (inode, &mut attributes), plan)?;
     let tail = parameters.block_of(attributes.size);
     if (plan.from..plan.end).contains(&tail) {
         attributes.set(FLAG_TAIL_STALE, false);
@@ -85,18 +87,19 @@ pub(crate) fn publish<K: Keyspace>(
     attributes.store(tx, inode)
 }
 
-/// Adds the extents of these parts, in a hole. The caller stores the inode.
+/// Adds the extents of the parts of a plan, in a hole. The caller stores the inode.
 #[inline(never)]
 fn insert_parts<K: Keyspace>(
     tx: &mut Tx<'_, K>,
     parameters: &Parameters,
     file: (InodeNumber, &mut Inode),
-    parts: &[NewRun],
+    plan: &WritePlan,
 ) -> Result<()> {
     let (inode, attributes) = file;
+    let mut may_join = plan.may_join;
     let extent_max =
         written_blocks_max(parameters.block_size, parameters.granule, tx.value_len_max());
-    for part in parts {
+    for part in &plan.parts {
         let birth = part.in_place.unwrap_or(tx.keyspace().generation());
         let mut done = 0;
         while done < part.run.count {
@@ -120,7 +123,8 @@ fn insert_parts<K: Keyspace>(
                 extent.unwritten = false;
             }
             let mapped = Mapped { index: part.index + done, extent };
-            extent_map::insert(tx, parameters, (inode, &mut *attributes), &mapped)?;
+            extent_map::insert(tx, parameters, (inode, &mut *attributes), &mapped, may_join)?;
+            may_join = true;
             done += length;
         }
     }

@@ -182,6 +182,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let mut plan = self.allocate_parts(parameters, from, &old, class)?;
         plan.size = end.min(plan.end * block);
         plan.times = times;
+        // An extent before the range that does not end where the new blocks begin is another run.
+        plan.may_join = plan.parts.first().is_some_and(|first| old.goal == Some(first.run.start));
         let written = if plan.end < parameters.blocks_for(old.inline as u64) {
             Err(Error::NoSpace)
         } else {
@@ -193,6 +195,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.release_parts(&plan.parts);
             return Err(error);
         }
+        self.keep_block(parameters, inode, &plan, image);
         Ok(plan.size.saturating_sub(offset) as usize)
     }
 
@@ -294,7 +297,14 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             self.engine.reader()?.value_len_max(),
         );
         let mut room = EXTENT_CHANGES_MAX.saturating_sub(old.extents.len() + 2);
-        let mut plan = WritePlan { from, end: from, parts: Parts::default(), size: 0, times: true };
+        let mut plan = WritePlan {
+            from,
+            end: from,
+            parts: Parts::default(),
+            size: 0,
+            may_join: false,
+            times: true,
+        };
         let mut goal = old.goal;
         while plan.end < old.end && room > 0 {
             let at = plan.end;

@@ -5,11 +5,15 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
+use crate::engine::kept_block::KeptBlock;
 use crate::error::{Error, Result};
+use crate::format::extent::Checksums;
 use crate::fs::extent_map::Mapped;
 use crate::fs::parameters::Parameters;
+use crate::fs::publish::WritePlan;
 use crate::memory;
 use crate::platform::Platform;
+use crate::profile::NAME_CACHE;
 use crate::sabotage::{Sabotage, planted};
 use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
@@ -42,6 +46,28 @@ impl Old {
         let parts = self.extents.iter();
         parts.map(|mapped| mapped.end().min(self.end).saturating_sub(mapped.index.max(from))).sum()
     }
+
+    /// Whether block `index`, the first of the range, is this one.
+    fn has_kept(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        index: u64,
+        kept: &KeptBlock,
+    ) -> bool {
+        let Some(mapped) = self.extents.first().filter(|mapped| mapped.index <= index) else {
+            return false;
+        };
+        let skip = index - mapped.index;
+        let address = BlockAddress(mapped.extent.address.0 + skip);
+        let checksums = block_checksums(&mapped.extent.checksums, parameters, skip);
+        kept.is(inode, address, checksums) && kept.bytes.len() as u64 == parameters.block()
+    }
+}
+
+/// The checksums of the block at this index among those of several blocks. None: it has none.
+fn block_checksums<'a>(all: &'a [u32], parameters: &Parameters, index: u64) -> &'a [u32] {
+    all.chunks(parameters.granules_per_block() as usize).nth(index as usize).unwrap_or_default()
 }
 
 /// The new content of whole blocks. The first and the last blocks, which also keep old bytes, are
@@ -62,6 +88,14 @@ impl WriteBuffer<'_> {
             start += part.len();
             slice
         })
+    }
+
+    /// The bytes of the last block that is a copy, and its index in the buffer.
+    pub fn into_partial(self, parameters: &Parameters) -> Option<(u64, Vec<u8>)> {
+        let before = (self.head.len() + self.middle.len()) as u64;
+        let (start, bytes) =
+            if self.tail.is_empty() { (0, self.head) } else { (before, self.tail) };
+        (bytes.len() as u64 == parameters.block()).then_some((start / parameters.block(), bytes))
     }
 }
 
@@ -86,13 +120,26 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             false => offset.next_multiple_of(block).max(start + block),
         };
         let tail_start = (end / block * block).max(head_end);
-        let mut head = memory::zeroed((head_end - start) as usize)?;
-        if !head.is_empty() {
+        let mut head = Vec::new();
+        let kept = match NAME_CACHE {
+            true => self.engine.kept_block.lock().take(inode, head_end > start),
+            false => KeptBlock::default(),
+        };
+        if head_end > start {
             let new = (offset - start) as usize;
-            let after = head.len().min(new + data.len());
-            // Old bytes on both sides are read together, so they are checked once.
-            let (at, kept) = if new > 0 { (start, 0) } else { (end, after) };
-            self.read_old(parameters, inode, old, at, &mut head[kept..])?;
+            let after = ((head_end - start) as usize).min(new + data.len());
+            if old.has_kept(parameters, inode, from, &kept) {
+                head = kept.bytes;
+                let end_of_old = old.size.saturating_sub(start).min(block) as usize;
+                if !planted(Sabotage::KeepPastEnd) {
+                    head[end_of_old..].fill(0);
+                }
+            } else {
+                head = kept.into_zeros((head_end - start) as usize)?;
+                // Old bytes on both sides are read together, so they are checked once.
+                let (at, past) = if new > 0 { (start, 0) } else { (end, after) };
+                self.read_old(parameters, inode, old, at, &mut head[past..])?;
+            }
             head[new..after].copy_from_slice(&data[..after - new]);
         }
         let middle = data.get(
@@ -151,5 +198,30 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             buffer.fill(0);
         }
         self.read_data(inode, at, buffer).map(drop)
+    }
+
+    /// Keeps the last block of a published write that the write changed in part.
+    #[inline(never)]
+    pub(super) fn keep_block(
+        &self,
+        parameters: &Parameters,
+        inode: InodeNumber,
+        plan: &WritePlan,
+        image: WriteBuffer<'_>,
+    ) {
+        if !NAME_CACHE {
+            return;
+        }
+        let Some((offset, bytes)) = image.into_partial(parameters) else { return };
+        let index = plan.from + offset;
+        let holds = |first: u64, count: u64| (first..first + count).contains(&index);
+        let Some(part) = plan.parts.iter().find(|part| holds(part.index, part.run.count)) else {
+            return;
+        };
+        let skip = index - part.index;
+        let checksums = block_checksums(&part.checksums, parameters, skip);
+        let Ok(checksums) = Checksums::of(checksums) else { return };
+        let address = BlockAddress(part.run.start.0 + skip);
+        *self.engine.kept_block.lock() = KeptBlock { inode, address, checksums, bytes };
     }
 }

@@ -81,7 +81,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         }
         let to = to.max(from);
         let Some(old) = self.old_pieces(&parameters, inode, from, to)? else { return Ok(false) };
-        let mut plan = WritePlan { from, end: to, parts: Parts::default(), size, times: true };
+        let mut plan =
+            WritePlan { from, end: to, parts: Parts::default(), size, may_join: true, times: true };
         let done =
             self.zero_parts(&parameters, inode, &edges, &old, whole, &mut plan).and_then(|fits| {
                 let class = match plan.parts.is_empty() {

@@ -160,9 +160,11 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     }
 
     /// Waits for writers between allocating and publishing blocks, which hold their inode's lock,
-    /// and lets no new ones in.
+    /// and lets no new ones in. The state that they write to is about to go.
     fn lock_all_inodes(&self) -> Result<Vec<MutexGuard<'_, P::Mutex, ()>>> {
-        memory::collect(self.inode_locks.iter().map(|lock| lock.lock()))
+        let locks = memory::collect(self.inode_locks.iter().map(|lock| lock.lock()))?;
+        self.engine.kept_block.lock().forget();
+        Ok(locks)
     }
 
     /// Serialises changes of the data or the size of one inode, across their device I/O.

@@ -23,6 +23,7 @@ use crate::engine::apply::Origin;
 use crate::engine::background::BackgroundWork;
 use crate::engine::budget::futile::FutileCheckpoints;
 use crate::engine::commit::group_commit::Committers;
+use crate::engine::kept_block::KeptBlock;
 use crate::engine::lifecycle::LifecycleCell;
 use crate::engine::multi_mount::MountWatch;
 use crate::engine::parameters::LiveParameters;
@@ -185,6 +186,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             parameters: LiveParameters::of(metaroot),
             incarnation: AtomicU32::new(0),
             repeated_reads: RepeatedReads::default(),
+            kept_block: Mutex::new(KeptBlock::default()),
             background: BackgroundWork::after_opening(),
             pins: Mutex::new(Vec::new()),
             committers: Committers::default(),
