@@ -17,8 +17,6 @@ const VALUE_MAX: usize = 256;
 const LIST_MAX: usize = 8;
 /// Most keys of a record whose memory is kept.
 const KEYS_MAX: usize = 16;
-/// Longest payload of a record whose memory is kept, bytes.
-const PAYLOAD_MAX: usize = 4096;
 
 /// A range of blocks with its number of references, or the change of that number.
 #[derive(Debug, Clone, Copy)]
@@ -128,10 +126,11 @@ impl SpareMemory {
         }
     }
 
-    /// Keeps the memory of the keys and the payload of a record, if it is little.
-    pub fn keep_record(&mut self, keys: Vec<Key>, payload: Vec<u8>) {
+    /// Keeps the memory of the keys and the payload of a record, if it is little: the payload has up
+    /// to a `block` of bytes.
+    pub fn keep_record(&mut self, keys: Vec<Key>, payload: Vec<u8>, block: usize) {
         if keys.capacity() <= KEYS_MAX
-            && payload.capacity() <= PAYLOAD_MAX
+            && payload.capacity() <= block
             && let Some(lists) = self.lists()
         {
             (lists.keys, lists.payload) = (keys, payload);
@@ -192,10 +191,10 @@ mod tests {
         assert!(steps.is_empty() && steps.capacity() == LIST_MAX);
         spare.keep_ranges(ranges(LIST_MAX + 1));
         assert!(spare.ranges().1.steps.capacity() == 0);
-        spare.keep_record(vec![Key::MIN], vec![1; PAYLOAD_MAX]);
+        spare.keep_record(vec![Key::MIN], vec![1; 512], 512);
         let (keys, payload) = spare.record();
-        assert!(keys.capacity() == 1 && payload.capacity() == PAYLOAD_MAX);
-        spare.keep_record(vec![Key::MIN; KEYS_MAX + 1], vec![1]);
+        assert!(keys.capacity() == 1 && payload.capacity() == 512);
+        spare.keep_record(vec![Key::MIN; KEYS_MAX + 1], vec![1], 512);
         assert!(spare.record().0.capacity() == 0);
     }
 }

@@ -32,10 +32,6 @@ const CHECKED_DATA_MAX: u32 = 256 << 10;
 /// little of it is new.
 const READ_DATA_MAX: u64 = 4 << 20;
 
-/// Longest record whose memory is kept for the next one, bytes. A build without the dentry and
-/// inode cache has little memory, and keeps none.
-const RECORD_KEPT: usize = 4096;
-
 /// A record that is ready to be written.
 struct CommitRecord {
     at: u64,
@@ -123,7 +119,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
                         working.note_durable(record.sequence, record.next.lsn);
                     }
                     self.tally.lock().points += 1;
-                    if NAME_CACHE && record.bytes.capacity() <= RECORD_KEPT {
+                    // A build without the dentry and inode cache has little memory.
+                    let block = self.store.device.superblock.block_size as usize;
+                    if NAME_CACHE && record.bytes.capacity() <= block {
                         commit.record = record.bytes;
                     }
                     break;
@@ -200,7 +198,8 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return Ok(None);
         }
         let next = working.log.next(&builder, memory)?;
-        working.spare.keep_record(keys, builder.into_payload());
+        let block = self.store.device.superblock.block_size as usize;
+        working.spare.keep_record(keys, builder.into_payload(), block);
         Ok(next.map(|next| (next, data)))
     }
 
