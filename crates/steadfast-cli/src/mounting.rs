@@ -29,6 +29,6 @@ pub fn run(image: &Path, directory: &Path, settings: &MountSettings, ready: Read
 
 fn own(owned: Owned, directory: &Path, settings: &MountSettings, ready: Ready) -> Outcome {
     let ended = serve::run(Some(&owned), owned.medium(), directory, settings, ready);
-    let released = owned.release(ended.is_ok(), true);
+    let released = owned.release(ended.is_ok(), Some(true));
     ended.and(released)
 }

@@ -318,16 +318,16 @@ impl Owned {
         given_up.map_err(|error| failure(&error, &address))
     }
 
-    /// Gives the volume up. The last transaction point may have failed (not `closed`) while the
+    /// Gives the volume up. The last transaction point may have failed (not `ended`) while the
     /// kernel can still write what it has cached. Then the next owner fences this machine instead.
-    /// `keeps`: closing drops nothing.
+    /// `closed`: see [`Term::release`].
     ///
     /// # Errors
     /// [`failure`].
-    pub fn release(self, closed: bool, keeps: bool) -> Outcome {
+    pub fn release(self, ended: bool, closed: Option<bool>) -> Outcome {
         let address = self.address;
         self.term
-            .release(closed || !self.may_write_on.get(), closed.then_some(keeps))
+            .release(ended || !self.may_write_on.get(), closed)
             .map_err(|error| failure(&error, &address))
     }
 }

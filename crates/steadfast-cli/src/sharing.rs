@@ -147,9 +147,11 @@ fn end(
     };
     let Reign { owned, hub, volume, background, keeper, socket } = reign;
     drop((hub, keeper, background, socket));
-    let keeps = volume.mask().contains(TransactionMask::UNMOUNT);
+    let keeps = volume.mask().contains(TransactionMask::UNMOUNT) && !volume.is_held();
     let ended = serve::finish(path, directory, &volume, served);
-    let released = owned.release(ended.is_ok(), keeps);
+    // One that has failed is closed as by a crash: what nodes keep leads on from the medium.
+    let closed = ended.is_ok() && volume.info().poisoned.is_none();
+    let released = owned.release(ended.is_ok(), closed.then_some(keeps));
     ended.and(released)
 }
 

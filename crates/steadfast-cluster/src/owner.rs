@@ -328,7 +328,8 @@ impl Term {
 
     /// Gives the volume up, so that another node takes it at once. `fenced`: this process writes no
     /// more, because it has closed the volume or never opened it. `closed`: it has closed it, and
-    /// with all changes (`true`), or has dropped those since the last transaction point.
+    /// with all changes (`true`), or has dropped those since the last transaction point. `None`: it ends
+    /// as by a crash, and what nodes keep counts.
     ///
     /// # Errors
     /// `Deposed`; the change does not reach etcd, so the others wait until this node was silent.

@@ -102,7 +102,7 @@ pub struct OwnerRecord {
 pub struct Predecessor {
     /// Its term.
     pub epoch: u64,
-    /// It has closed the volume.
+    /// It has closed the volume, with all changes.
     pub closed: bool,
 }
 

@@ -244,10 +244,12 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         self.kernels.locks.drop_all();
         // A node learns from each frame that its files are stale. One that has not, and still may
         // bring them to a next owner, is waited for.
-        let (told, begun) = (Arc::new(Recall::default()), Instant::now());
+        let told = Arc::new(Recall::default());
         let kernels = self.kernels.all();
         // All of them before anything waits.
         let directories: Vec<_> = kernels.iter().map(|kernel| kernel.become_stale(&told)).collect();
+        // No node has a later sign with its node ids of before.
+        let begun = Instant::now();
         for (kernel, directories) in kernels.iter().zip(directories) {
             kernel.forget_cached(directories);
         }

@@ -8,7 +8,7 @@
 //! Invariant: each request of the kernel is answered once. A program that waits for one may be
 //! interrupted as long as the request was not sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -100,15 +100,24 @@ fn sets_a_point(request: &Request<'_>) -> bool {
 /// The owner gives them to others after [`SESSION_TIME`](super::SESSION_TIME) without a connection.
 pub(crate) const HELD_FOR: Duration = Duration::from_secs(5);
 
+/// Most pings whose answers count: later ones tell more.
+const PINGS_MAX: usize = 8;
+
 /// When the owner has surely known this session. Times go on while the machine sleeps.
 struct Contact {
     /// A moment before it told so.
     known: Duration,
-    /// A ping without an answer: its number, and when it was sent first.
-    pinged: Option<(u64, Duration)>,
+    /// The last pings without an answer: their numbers, and when they were sent.
+    pings: VecDeque<(u64, Duration)>,
     /// The owner has ended. Whether that was too long after `known`: it may have ended the session
     /// before.
     expired: Option<bool>,
+}
+
+impl Contact {
+    fn since(known: Duration) -> Contact {
+        Contact { known, pings: VecDeque::new(), expired: None }
+    }
 }
 
 /// The time since the machine was started.
@@ -149,7 +158,7 @@ impl Channel {
             unsynced: Unsynced::default(),
             spares: Spares::default(),
             holdings: Holdings::default(),
-            contact: Contact { known: Duration::ZERO, pinged: None, expired: None },
+            contact: Contact::since(Duration::ZERO),
         }))
     }
 
@@ -240,12 +249,14 @@ impl Channel {
     pub(super) fn attend(&self, recalls: &Receiver<(u64, u64)>, pause: Duration) {
         let mut next = Instant::now() + pause;
         loop {
-            match recalls.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.ping();
+                next = Instant::now() + pause;
+            }
+            match recalls.recv_timeout(left) {
                 Ok(recall) => self.confirm(recall),
-                Err(RecvTimeoutError::Timeout) => {
-                    self.ping();
-                    next = Instant::now() + pause;
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -278,7 +289,7 @@ impl Channel {
             state.connections += 1;
             connection = state.connections;
             state.connection = Some((Arc::clone(&writer), close));
-            state.contact = Contact { known: greeted, pinged: None, expired: None };
+            state.contact = Contact::since(greeted);
             state.arrived.clear();
             let again = |(number, pending): (&u64, &mut Pending)| {
                 pending.sent = true;
@@ -394,17 +405,19 @@ impl Channel {
         state.spares.recall(nodes, next);
     }
 
-    /// Asks the owner for a sign, again if it has given none. An owner that is not sure gives none.
+    /// Asks the owner for a sign. One that is not sure gives none.
     fn ping(&self) {
         let (number, writer) = {
             let mut state = self.state();
             let Some((writer, _)) = &state.connection else { return };
             let writer = Arc::clone(writer);
-            if state.contact.pinged.is_none() {
-                state.number += 1;
-                state.contact.pinged = Some((state.number, since_boot()));
+            state.number += 1;
+            let number = state.number;
+            let pings = &mut state.contact.pings;
+            if pings.len() >= PINGS_MAX {
+                pings.pop_front();
             }
-            let Some((number, _)) = state.contact.pinged else { return };
+            pings.push_back((number, since_boot()));
             (number, writer)
         };
         let (kind, numbers, bytes) = (FrameKind::Ping, Vec::new(), Vec::new());
@@ -414,12 +427,19 @@ impl Channel {
     /// The owner knew this session when a ping came.
     pub(super) fn goes_on(&self, number: u64) {
         let contact = &mut self.state().contact;
-        if let Some((_, sent)) = contact.pinged.take_if(|(pinged, _)| *pinged == number) {
-            contact.known = sent;
+        if let Some((_, sent)) = contact.pings.iter().find(|(pinged, _)| *pinged == number) {
+            contact.known = *sent;
+            contact.pings.retain(|(pinged, _)| *pinged > number);
         }
     }
 
-    /// The owner has ended, or another node may be the owner from now on.
+    /// The owner says that it ends: it knows this session, and gives nothing of it away any more.
+    pub(super) fn owner_says_it_ends(&self) {
+        self.state().contact.expired.get_or_insert(false);
+    }
+
+    /// Another node may be the owner from now on. The first time after a connection counts: the
+    /// owner of one term does not come back.
     pub(super) fn owner_ends(&self, now: Duration) {
         let contact = &mut self.state().contact;
         contact.expired.get_or_insert(now.saturating_sub(contact.known) > HELD_FOR);
@@ -430,9 +450,10 @@ impl Channel {
     pub(super) fn end_session(&self) -> Holdings {
         let mut state = self.state();
         state.lost += 1;
-        match state.contact.expired {
-            Some(true) => Holdings::unsure(),
-            _ => state.holdings.clone(),
+        let Contact { known, expired, .. } = state.contact;
+        match expired.unwrap_or_else(|| since_boot().saturating_sub(known) > HELD_FOR) {
+            true => Holdings::unsure(),
+            false => state.holdings.clone(),
         }
     }
 

@@ -304,28 +304,37 @@ fn a_node_brings_what_it_has_only_soon_after_a_sign_of_the_owner() {
     let frame = AnswerFrame::telling(Told::Answer, 1, Progress::default());
     let opened = AnswerFrame { bytes: open.as_bytes().to_vec(), ..frame };
     channel.receive(opened, channel.lost(), |_, _, _| {});
+    // An owner that is not sure answers none of the first ones.
     channel.ping();
-    // The same one again, as an owner that is not sure answers none.
     channel.ping();
     let pings: Vec<_> =
         sent.frames().into_iter().filter(|frame| frame.kind == FrameKind::Ping).collect();
-    let [ping, again] = &pings[..] else { panic!("{pings:?}") };
-    assert_eq!(ping.number, again.number);
-    let (second, begun) = (Duration::from_secs(1), since_boot());
+    let [first, second] = &pings[..] else { panic!("{pings:?}") };
+    let sent_at = |number| {
+        let state = channel.state();
+        state.contact.pings.iter().find(|(ping, _)| *ping == number).map(|(_, at)| *at)
+    };
+    let at = sent_at(second.number).unwrap();
+    channel.goes_on(second.number);
+    assert_eq!(channel.state().contact.known, at, "the answer tells of when it was sent");
+    channel.goes_on(first.number);
+    assert_eq!(channel.state().contact.known, at, "a late answer tells less");
+    let (moment, begun) = (Duration::from_secs(1), since_boot());
     let expires = |channel: &Channel, at: Duration| {
         channel.owner_ends(at);
         !channel.end_session().is_complete()
     };
-    channel.goes_on(ping.number + 1);
-    assert!(expires(&channel, begun + HELD_FOR + second), "no answer to the ping has come");
+    assert!(expires(&channel, begun + HELD_FOR + moment), "there was no sign for long");
+    channel.owner_says_it_ends();
     assert!(expires(&channel, begun), "the first end counts");
     connect(&channel);
-    assert!(!expires(&channel, since_boot() + HELD_FOR - second));
+    assert!(!expires(&channel, since_boot() + HELD_FOR - moment));
     assert_eq!(channel.end_session().files().collect::<Vec<_>>(), [(7, 3)]);
-    let connected = connect(&channel);
-    channel.ping();
-    let [.., ping] = &connected.frames()[..] else { panic!("no ping") };
-    let pinged = channel.state().contact.pinged.unwrap().1;
-    channel.goes_on(ping.number);
-    assert_eq!(channel.state().contact.known, pinged, "the answer tells of when it was sent");
+    connect(&channel);
+    channel.owner_says_it_ends();
+    assert!(!expires(&channel, begun + HELD_FOR + moment), "a long close is no silence");
+    for _ in 0..2 * PINGS_MAX {
+        channel.ping();
+    }
+    assert_eq!(channel.state().contact.pings.len(), PINGS_MAX);
 }

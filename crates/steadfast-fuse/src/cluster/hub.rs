@@ -41,7 +41,8 @@ struct HubState {
     wake: Condvar,
 }
 
-/// See the module. Dropping it ends all sessions. The process ends soon, and with it what they have.
+/// See the module. Dropping it ends all sessions, but gives back nothing of what they have: the
+/// process serves no kernel after that, and ends soon.
 pub struct Hub {
     shared: Arc<HubState>,
     reaper: Option<JoinHandle<()>>,
@@ -87,7 +88,10 @@ impl Drop for Hub {
         // What nodes have is not given back: they bring it to the next owner. No other node must get
         // a lock of theirs now, nor background work free a removed file that they have open.
         let ended = std::mem::take(&mut self.shared.sessions().by_id);
-        ended.into_values().for_each(|session| session.part());
+        // At once: one that takes nothing must not make the others wait.
+        std::thread::scope(|scope| {
+            ended.values().for_each(|session| drop(scope.spawn(|| session.part())));
+        });
     }
 }
 
@@ -191,3 +195,7 @@ impl HubState {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+#[path = "hub_tests.rs"]
+mod tests;

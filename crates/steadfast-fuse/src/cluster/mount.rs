@@ -525,10 +525,11 @@ impl MountState {
                 // What the kernel keeps is of an earlier term. What was sent waits for the welcome.
                 self.switch.forget_kept();
             }
-            match dial(&target).and_then(|link| self.serve(link, &hello, &target, confirm)) {
+            let served = dial(&target).and_then(|link| self.serve(link, &hello, &target, confirm));
+            away = away.filter(|_| served.is_err());
+            match served {
                 Ok(Welcome::Served | Welcome::ServedWithAll) => {
                     session = Some((target, id));
-                    away = None;
                     told.clear();
                 }
                 Ok(Welcome::Gone) => {
@@ -700,7 +701,7 @@ impl MountState {
                         keeper.recall(&nodes, names, confirms(answer.number));
                     }
                     Told::GoesOn => channel.goes_on(answer.number),
-                    Told::OwnerEnds => channel.owner_ends(since_boot()),
+                    Told::OwnerEnds => channel.owner_says_it_ends(),
                     Told::RecallPages => {
                         let nodes = answer.nodes();
                         channel.recall(&nodes);

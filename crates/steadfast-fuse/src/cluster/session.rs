@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::channel::HELD_FOR;
 use super::deltas::Changes;
 use super::executors::{Executors, Incoming, Source};
 use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told};
@@ -542,7 +543,13 @@ impl PeerSession {
     /// Has the peer's kernel drop what it keeps, see
     /// [`Recaller`](crate::filesystem::recall::Recaller).
     pub(super) fn recall(&self, nodes: &[RecalledNode], what: Recalled, done: Done) {
-        self.inner().recall(nodes, what, done);
+        let mut inner = self.inner();
+        // It can bring nothing to a next owner any more, so it need not be told what is stale.
+        if nodes.is_empty() && inner.connection.is_none() && inner.alone_since.elapsed() > HELD_FOR
+        {
+            return;
+        }
+        inner.recall(nodes, what, done);
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! The extents decide whether the block is still that of the file. A change that is no write puts
 //! another block in its place: one at another address, or with other checksums. A write to the file
-//! takes the kept block out first. So does a rollback, after which an inode number may come back.
+//! takes the kept block out first. A clone forgets it, because it brings blocks of other files with
+//! their checksums. So does a rollback, after which an inode number may come back.
 //!
 //! Invariant: `bytes` are what a write to `inode` has published at `address`, and `checksums` are
 //! theirs.

@@ -184,6 +184,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         if length == 0 {
             return (0, Ok(()));
         }
+        // Its checksums may be those of other bytes, which another file brings here.
+        self.engine.kept_block.lock().forget();
         let first = parameters.block_of(from.1);
         let mut range = Range {
             from: from.0,
