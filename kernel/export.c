@@ -8,6 +8,7 @@
 /* Types of handles, which no other file system needs to know. */
 #define ALONE 0x81
 #define WITH_PARENT 0x82
+#define IN_SNAPSHOT 0x83
 
 static void put(__u32 *words, struct inode *inode)
 {
@@ -18,16 +19,18 @@ static void put(__u32 *words, struct inode *inode)
 
 static int encode_fh(struct inode *inode, __u32 *words, int *length, struct inode *parent)
 {
-	int wanted = parent ? 6 : 3;
+	/* A handle has no place for the snapshot, so this one only tells inodes apart. overlayfs
+	 * and inotify take none at all for an error. */
+	bool past = sf_inode(inode)->view || sf_is_listing(inode);
+	int wanted = parent && !past ? 6 : 3;
 	int room = *length;
 
-	/* A handle has no place for the snapshot. */
-	if (sf_inode(inode)->view || sf_is_listing(inode))
-		return FILEID_INVALID;
 	*length = wanted;
 	if (room < wanted)
 		return FILEID_INVALID;
 	put(words, inode);
+	if (past)
+		return IN_SNAPSHOT;
 	if (parent)
 		put(words + 3, parent);
 	return parent ? WITH_PARENT : ALONE;
@@ -48,6 +51,8 @@ static struct dentry *found(struct super_block *sb, __u32 *words)
 
 static struct dentry *fh_to_dentry(struct super_block *sb, struct fid *fid, int length, int type)
 {
+	if (type == IN_SNAPSHOT)
+		return ERR_PTR(-ESTALE);
 	if ((type != ALONE && type != WITH_PARENT) || length < 3)
 		return NULL;
 	return found(sb, fid->raw);
