@@ -39,15 +39,20 @@ long sf_snapshot_create(struct sf_info *info, void __user *argument)
 
 long sf_snapshot_delete(struct sf_info *info, void __user *argument)
 {
-	struct sfk_snapshot snapshot;
+	struct sfk_snapshot snapshot, found;
 	long result = get(&snapshot, argument);
+	struct sfk_name name = { snapshot.name };
+	u64 unsure;
 
 	if (result)
 		return result;
+	name.length = strnlen(snapshot.name, 64);
 	sf_views_stop(info);
+	result = SF_CORE(info, sfk_snapshot_find(info->volume, &name, &found));
+	unsure = result == -ENOENT ? 0 : result ? SF_ANY_GENERATION : found.generation;
 	result = SF_CORE(info, sfk_snapshot_delete(info->volume, snapshot.name));
 	/* Also after an error: the core may have deleted it and failed then. */
-	sf_views_go_on(info);
+	sf_views_go_on(info, unsure);
 	return result;
 }
 
@@ -59,7 +64,7 @@ static long go(struct sf_info *info, void *with)
 	sf_views_stop(info);
 	result = SF_CORE(info, sfk_snapshot_rollback(info->volume, to->name,
 						     to->flags & SNAPSHOT_DESTROY_NEWER));
-	sf_views_go_on(info);
+	sf_views_go_on(info, SF_ANY_GENERATION);
 	return result;
 }
 

@@ -118,7 +118,8 @@ void sf_view_get(struct sf_view *view);
 void sf_view_put(struct sf_view *view);
 struct sf_view *sf_view_named(struct sf_info *info, const struct sfk_name *name);
 void sf_views_stop(struct sf_info *info);
-void sf_views_go_on(struct sf_info *info);
+#define SF_ANY_GENERATION U64_MAX
+void sf_views_go_on(struct sf_info *info, u64 unsure);
 void sf_views_free(struct sf_info *info);
 
 /* Asks the core about an inode, which may be one of a snapshot: `function` gets the volume, the

@@ -324,7 +324,7 @@ static int open_for_writing(struct sf_info *info, struct fs_context *fc)
 	sf_wait_for_readers();
 	/* An older state may lack snapshots that readers have found. */
 	sf_views_stop(info);
-	sf_views_go_on(info);
+	sf_views_go_on(info, SF_ANY_GENERATION);
 	(void)SF_CORE(info, sfk_close(old));
 	(void)SF_CORE(info, (sfk_free(old), 0));
 	return 0;

@@ -181,14 +181,20 @@ void sf_views_stop(struct sf_info *info)
 	down_write(&info->views);
 }
 
-/* A view that the core does not vouch for ends: its blocks may be free. */
-void sf_views_go_on(struct sf_info *info)
+/* A view whose snapshot is gone ends: its blocks may be free. Where the core cannot say so, because
+ * memory is short, the snapshot with the generation `unsure` counts as gone. */
+void sf_views_go_on(struct sf_info *info, u64 unsure)
 {
 	struct sf_view *view;
 
 	list_for_each_entry(view, &info->view_list, list) {
-		if (!view->gone &&
-		    SF_CORE(info, sfk_snapshot_exists(info->volume, view->generation)) != 1)
+		bool may_be_gone = unsure == SF_ANY_GENERATION || view->generation == unsure;
+		long exists;
+
+		if (view->gone)
+			continue;
+		exists = SF_CORE(info, sfk_snapshot_exists(info->volume, view->generation));
+		if (!exists || (exists < 0 && may_be_gone))
 			end_view(info, view);
 	}
 	up_write(&info->views);
