@@ -422,7 +422,8 @@ if command -v openssl >/dev/null; then
         die "large files over TLS"
     NODE_OPTIONS=
     node_start c
-    for _ in $(seq 200); do
+    # Before, it joins the cluster in etcd, which may take a while on a busy disk.
+    for _ in $(seq 1000); do
         ! grep -q "cannot reach the owner" "$WORK/c.log" || break; sleep 0.05
     done
     grep -q "cannot reach the owner" "$WORK/c.log" ||

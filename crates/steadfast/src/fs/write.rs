@@ -46,7 +46,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// # Errors
     /// `NoSpace` (nothing of this piece is written), `FileTooLarge`, `IsADirectory`,
     /// `NotARegularFile`, `Stale`, `Medium`; `CorruptData` if a block that keeps some of its old
-    /// bytes is damaged.
+    /// bytes is damaged. The block of the last such write is not read again.
     pub fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], sync: bool) -> Result<()> {
         {
             let _guard = self.inode_lock(inode);
