@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::frame::{AnswerFrame, FrameKind, NUMBERS_MAX, RequestFrame, Writer};
-use super::holdings::Holdings;
+use super::holdings::{HELD_FOR, Holdings};
 use super::session::may_repeat;
 use super::spares::{AnswerParts, Spares};
 use super::unsynced::Unsynced;
@@ -95,10 +95,6 @@ fn truncates(request: &Request<'_>) -> bool {
 fn sets_a_point(request: &Request<'_>) -> bool {
     request.arguments().take::<IoctlIn>().is_ok_and(|wanted| wanted.cmd == ioctl::TRANSACT)
 }
-
-/// How long after a sign of the owner a node may bring its open files and locks to the next one.
-/// The owner gives them to others after [`SESSION_TIME`](super::SESSION_TIME) without a connection.
-pub(crate) const HELD_FOR: Duration = Duration::from_secs(5);
 
 /// Most pings whose answers count: later ones tell more.
 const PINGS_MAX: usize = 8;

@@ -14,6 +14,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
+use std::time::Duration;
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -26,6 +27,9 @@ use crate::request::Request;
 use crate::snapshots::is_snapshot;
 use crate::validity::opened_node;
 
+/// How long after a sign of the owner a node may bring its open files and locks to the next one.
+/// The owner gives them to others after [`SESSION_TIME`](super::SESSION_TIME) without a connection.
+pub(crate) const HELD_FOR: Duration = Duration::from_secs(5);
 /// Most open files of a node, and most locks.
 const HOLDINGS_MAX: usize = 1 << 16;
 /// The numbers of open files of the next owner are above those of all that are brought.

@@ -43,8 +43,8 @@ mod spares;
 mod switch;
 mod unsynced;
 
-pub(crate) use channel::HELD_FOR;
 pub use collector::{Brought, Collector};
+pub(crate) use holdings::HELD_FOR;
 pub use hub::{Door, Hub};
 pub use link::{Authority, Link, Standing};
 pub use mount::{Ownership, SharedMount, Target};

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::channel::HELD_FOR;
 use super::deltas::Changes;
 use super::executors::{Executors, Incoming, Source};
 use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told};
+use super::holdings::HELD_FOR;
 use super::link::{Authority, Link, wait_until_sure};
 use super::sent_recalls::SentRecalls;
 use crate::abi::output::AttrOut;
