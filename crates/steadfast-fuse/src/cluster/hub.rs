@@ -90,7 +90,11 @@ impl Drop for Hub {
         let ended = std::mem::take(&mut self.shared.sessions().by_id);
         // At once: one that takes nothing must not make the others wait.
         std::thread::scope(|scope| {
-            ended.values().for_each(|session| drop(scope.spawn(|| session.part())));
+            for session in ended.values() {
+                if Builder::new().spawn_scoped(scope, || session.part()).is_err() {
+                    session.part();
+                }
+            }
         });
     }
 }
