@@ -64,6 +64,7 @@ for round in $(seq "$rounds"); do
         done
     ) 2>/dev/null &
     writer=$!
+    wait_for "the first synced file" test -s "$WORK/synced"
     sleep "0.$((RANDOM % 8 + 2))"
     begin=$(now_ms)
     if [ $((round % 2)) -eq 0 ]; then kill -STOP "$owner_pid"; else kill -9 "$owner_pid"; fi
