@@ -13,7 +13,8 @@
 //! node c: kernel ─► switch ───────────────────────────────────► file system of c ─┴─► volume
 //! ```
 //!
-//! [`SharedMount`] is the mount of a node, whatever its role. [`switch`] has the role. [`channel`]
+//! [`SharedMount`] is the mount of a node, whatever its role. [`Ownership`] gives the role, and
+//! [`switch`] has it. [`follower`] keeps a session with the owner, whichever node that is. [`channel`]
 //! keeps what the owner has not answered, and [`unsynced`] what it may not have made durable.
 //! [`deltas`] is what a node keeps for the next owner, which [`collector`] collects, and
 //! [`holdings`] are the open files and locks of its programs.
@@ -28,6 +29,7 @@ mod closes;
 mod collector;
 mod deltas;
 mod executors;
+mod follower;
 mod frame;
 mod hello;
 mod holdings;
@@ -35,6 +37,8 @@ mod hub;
 mod keeper;
 mod link;
 mod mount;
+mod mount_state;
+mod ownership;
 mod page_keeper;
 mod paged_nodes;
 mod sent_recalls;
@@ -47,5 +51,7 @@ pub use collector::{Brought, Collector};
 pub(crate) use holdings::HELD_FOR;
 pub use hub::{Door, Hub};
 pub use link::{Authority, Link, Standing};
-pub use mount::{Ownership, SharedMount, Target};
+pub use mount::SharedMount;
+pub use mount_state::Target;
+pub use ownership::Ownership;
 pub use session::SESSION_TIME;
