@@ -7,8 +7,7 @@ use core::ffi::c_int;
 
 use alloc::string::String;
 
-use steadfast::fs::Attributes;
-use steadfast::{Error, Generation, InodeNumber, OpenOptions, Timestamp};
+use steadfast::{Error, Generation, OpenOptions};
 
 use crate::Core;
 use crate::attributes::{give, sfk_attributes};
@@ -55,29 +54,8 @@ pub extern "C" fn sfk_snapshot_exists(volume: &Core, generation: u64) -> c_int {
 /// Attributes of the directory that lists the snapshots. The caller knows its number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sfk_snapshots_directory(volume: &Core, out: *mut sfk_attributes) -> c_int {
-    let directory = || {
-        let root = volume.attributes(InodeNumber::ROOT)?;
-        let snapshots = volume.snapshots()?;
-        let time = snapshots.last().map_or(Timestamp::default(), |newest| newest.created);
-        let count = u32::try_from(snapshots.len()).unwrap_or(u32::MAX);
-        Ok(Attributes {
-            permissions: 0o555,
-            links: count.saturating_add(2),
-            uid: 0,
-            gid: 0,
-            size: u64::from(count),
-            allocated: 0,
-            accessed: time,
-            modified: time,
-            changed: time,
-            created: time,
-            flags: Default::default(),
-            shrinking: false,
-            ..root
-        })
-    };
     // SAFETY: `out` is valid.
-    unsafe { give(directory(), out) }
+    unsafe { give(volume.snapshots_directory(), out) }
 }
 
 /// Opens the snapshot of a generation beside the volume. ENOENT if there is none.

@@ -8,7 +8,7 @@
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use super::deltas::{Changes, KEPT_MAX};
 use crate::abi::output::AttrOut;
@@ -23,7 +23,7 @@ const DELTA_MAX: usize = KEPT_MAX + 4096;
 pub(super) const NUMBERS_MAX: usize = 4096;
 
 /// What a peer sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, TryFromBytes)]
 #[repr(u32)]
 pub(super) enum FrameKind {
     /// A request that is answered. The numbers are those of answers that have arrived.
@@ -62,7 +62,7 @@ pub(super) struct RequestFrame {
 }
 
 /// What the owner sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, TryFromBytes)]
 #[repr(u32)]
 pub(super) enum Told {
     /// The answer to the request with this number; without a number it tells only the progress.
@@ -157,15 +157,7 @@ impl RequestFrame {
 
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<RequestFrame> {
         let head: RequestHead = structure(reader)?;
-        let known = [
-            FrameKind::Request,
-            FrameKind::OneWay,
-            FrameKind::Resume,
-            FrameKind::Recalled,
-            FrameKind::Ping,
-        ];
-        let found = known.into_iter().find(|kind| *kind as u32 == head.kind);
-        let kind = found.ok_or_else(garbled)?;
+        let kind = FrameKind::try_read_from_bytes(head.kind.as_bytes()).map_err(|_| garbled())?;
         let count = head.numbers as usize;
         if count > NUMBERS_MAX {
             return Err(garbled());
@@ -203,16 +195,7 @@ impl AnswerFrame {
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<AnswerFrame> {
         let head: AnswerHead = structure(reader)?;
         let progress = Progress { accepted: head.accepted, durable: head.durable };
-        let known = [
-            Told::Answer,
-            Told::Recall,
-            Told::RecallNames,
-            Told::RecallPages,
-            Told::GoesOn,
-            Told::OwnerEnds,
-        ];
-        let found = known.into_iter().find(|told| *told as u32 == head.told);
-        let told = found.ok_or_else(garbled)?;
+        let told = Told::try_read_from_bytes(head.told.as_bytes()).map_err(|_| garbled())?;
         let bytes = body(reader, head.length, BODY_MAX)?;
         let directory = match head.directory as usize {
             0 => None,

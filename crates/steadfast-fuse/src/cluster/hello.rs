@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 const MAGIC: [u8; 8] = *b"SFPEER\r\n";
 /// Version of the frames. Nodes of different versions do not work together.
@@ -30,7 +30,7 @@ struct HelloWire {
 }
 
 /// Why a peer connects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, TryFromBytes)]
 #[repr(u32)]
 pub(super) enum Purpose {
     /// A new session.
@@ -59,7 +59,7 @@ pub(super) struct Hello {
 }
 
 /// What the owner says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, TryFromBytes)]
 #[repr(u32)]
 pub(super) enum Welcome {
     /// The session goes on, or begins.
@@ -123,13 +123,12 @@ impl Hello {
         if wire.version != VERSION || wire.order != ORDER {
             return Ok(None);
         }
-        let known = [Purpose::Begin, Purpose::Resume, Purpose::Bring];
-        let purpose = known.into_iter().find(|purpose| *purpose as u32 == wire.purpose);
+        let purpose = Purpose::try_read_from_bytes(wire.purpose.as_bytes());
         let name = wire.name.split(|byte| *byte == 0).next().unwrap_or_default();
         Ok(Some(Hello {
             epoch: wire.epoch,
             session: wire.session,
-            purpose: purpose.ok_or_else(|| refused("not a node of a cluster"))?,
+            purpose: purpose.map_err(|_| refused("not a node of a cluster"))?,
             brought: wire.brought,
             minor: wire.minor,
             flags: wire.flags,
@@ -158,14 +157,7 @@ impl Welcome {
         if wire.magic != MAGIC {
             return Err(refused("not the owner of a volume"));
         }
-        let known = [
-            Welcome::Served,
-            Welcome::Gone,
-            Welcome::OtherVersion,
-            Welcome::OtherTerm,
-            Welcome::ServedWithAll,
-        ];
-        let found = known.into_iter().find(|verdict| *verdict as u32 == wire.verdict);
+        let found = Welcome::try_read_from_bytes(wire.verdict.as_bytes()).ok();
         let tag = u16::try_from(wire.tag).map_err(|_| refused("not the owner of a volume"))?;
         Ok((found.filter(|_| wire.version == VERSION).unwrap_or(Welcome::OtherVersion), tag))
     }

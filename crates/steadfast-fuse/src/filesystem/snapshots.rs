@@ -1,7 +1,7 @@
 //! Requests about snapshots: the read-only directory `.snapshots` and everything below it.
 
 use steadfast::fs::{Attributes, DirectoryEntry, FileFlags, FileKind, SeekTo};
-use steadfast::{Error, InodeNumber, Platform, Timestamp};
+use steadfast::{Error, InodeNumber, Platform};
 use steadfast_media::Medium;
 
 use super::attributes::{attr, statx};
@@ -204,24 +204,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     fn directory_attributes(&self) -> Result<Attributes, Errno> {
-        let root = self.volume.attributes(InodeNumber::ROOT)?;
-        let snapshots = self.volume.snapshots()?;
-        let time = snapshots.last().map_or(Timestamp::default(), |newest| newest.created);
-        let count = u32::try_from(snapshots.len()).unwrap_or(u32::MAX);
-        Ok(Attributes {
-            inode: InodeNumber(DIRECTORY_INODE),
-            permissions: 0o555,
-            links: count.saturating_add(2),
-            uid: 0,
-            gid: 0,
-            size: u64::from(count),
-            allocated: 0,
-            accessed: time,
-            modified: time,
-            changed: time,
-            created: time,
-            ..root
-        })
+        let inode = InodeNumber(DIRECTORY_INODE);
+        Ok(Attributes { inode, ..self.volume.snapshots_directory()? })
     }
 
     fn lookup_in(&self, place: &Place<P>, name: &[u8], out: &mut AnswerBuffer) -> Outcome {

@@ -36,6 +36,7 @@ mod relocate;
 mod rename;
 mod seek;
 mod set_attributes;
+mod snapshots_directory;
 mod stat;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -427,3 +427,17 @@ fn a_file_that_is_truncated_to_nothing_takes_a_clone_at_once() {
         volume.assert_clean();
     }
 }
+
+/// The bytes that a clone brings may have the checksums of other ones.
+#[test]
+fn a_clone_forgets_the_block_of_the_last_write() {
+    let volume = volume(16 << 20, 512, 512);
+    let kept = || volume.engine.kept_block.lock().inode;
+    let [file, source] = ["file", "source"].map(|name| volume.make(name, NewNode::Regular).inode);
+    volume.write(source, 0, &pattern(6, 512), false).unwrap();
+    volume.write(file, 0, &pattern(3, 700), false).unwrap();
+    volume.write(file, 5, &[1], false).unwrap();
+    assert_eq!(kept(), file);
+    volume.clone_range(source, 0, file, 0, 0).unwrap();
+    assert_ne!(kept(), file);
+}
