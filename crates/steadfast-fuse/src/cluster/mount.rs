@@ -120,8 +120,8 @@ impl SharedMount {
         Ownership(Arc::clone(&self.shared))
     }
 
-    /// Serves until the volume is unmounted, then ends all threads. An owner drops its [`Hub`] and
-    /// closes the volume afterwards.
+    /// Serves until the volume is unmounted, then ends all threads. An owner drops its
+    /// [`Hub`](super::Hub) and closes the volume afterwards.
     ///
     /// # Errors
     /// The connection to the kernel broke.
