@@ -20,6 +20,7 @@ use steadfast_cluster::record::{OwnerRecord, Predecessor};
 use steadfast_fuse::UnmountHandle;
 use steadfast_fuse::cluster::{
     Authority, Brought, Collector, Door, Hub, Link, Ownership, SharedMount, Standing, Target,
+    observer,
 };
 use steadfast_host::{BackgroundThread, HostPlatform};
 
@@ -335,11 +336,12 @@ impl Nodes for Others {
             false => brought.deltas.clone(),
         };
         let kept: Vec<_> = collected.iter().map(deltas).collect();
-        let (volume, has_all) = Volume::open_after(medium, options, platform, &kept)?;
-        for (brought, has_all) in collected.iter_mut().zip(has_all) {
-            brought.has_all = has_all;
+        let (mut volume, reached) = Volume::open_after(medium, options, platform, &kept)?;
+        volume.observe_batches(observer());
+        for (brought, reached) in collected.iter_mut().zip(reached) {
+            brought.compared(reached, self.closed);
         }
-        let with_all = collected.iter().filter(|brought| brought.has_all).count();
+        let with_all = collected.iter().filter(|brought| brought.has_all()).count();
         if !collected.is_empty() {
             let all = collected.len();
             let line = format_args!("the volume has all that {with_all} of {all} nodes were told");

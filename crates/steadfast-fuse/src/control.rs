@@ -332,11 +332,16 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             return;
         }
         let mut memory = Pages::new(DATA_MAX / PAGE);
-        for Parked { back, bytes } in parked {
+        for Parked { back, bytes, execution } in parked {
             let Some(request) = Request::parse(&bytes) else { continue };
             // Without memory no answer fits, so the result is EIO.
             let mut out = AnswerBuffer::new(memory.as_mut().map_or(&mut [], Pages::bytes));
-            let result = match self.execute(&|| Ok(back.clone()), &request, &mut out) {
+            let mut execute = || self.execute(&|| Ok(back.clone()), &request, &mut out);
+            let outcome = match execution {
+                Some(execution) => execution.during(execute),
+                None => execute(),
+            };
+            let result = match outcome {
                 Ok(Answer::Ready) => Ok(out.filled()),
                 Ok(Answer::Silent | Answer::Later) => continue,
                 Err(errno) => Err(errno),

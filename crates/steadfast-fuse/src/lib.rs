@@ -37,6 +37,7 @@ mod commands;
 mod control;
 mod device;
 mod errno;
+mod executing;
 mod filesystem;
 mod init;
 mod io_flusher;

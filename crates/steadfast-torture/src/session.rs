@@ -12,7 +12,7 @@ mod telling;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use steadfast::volume::KeptDeltas;
+use steadfast::volume::{KeptDeltas, Reached};
 use steadfast::{Error, InodeNumber, TransactionMask};
 
 use crate::compare::{Depth, compare, compare_parameters, compare_snapshots};
@@ -117,9 +117,11 @@ impl<'w, S: Subject> Session<'w, S> {
     ) -> Result<(Self, usize), String> {
         clock.set_tick(tick);
         let kept = brought.map_or(&[][..], |brought| brought.deltas);
-        let (subject, has_all) = S::open_after(world, tape, clock, kept)
+        let (subject, reached) = S::open_after(world, tape, clock, kept)
             .map_err(|error| format!("the volume does not open: {error}"))?;
-        if brought.is_some_and(|brought| brought.all) && has_all.last() == Some(&false) {
+        let told = brought.and_then(|brought| brought.told);
+        let told = told.zip(reached.last());
+        if let Some((_, Reached::Less)) = told {
             return Err("the volume says that it lacks what a node was told".to_owned());
         }
         let opened = tape.position();
@@ -146,6 +148,14 @@ impl<'w, S: Subject> Session<'w, S> {
             });
             match compared {
                 Ok(()) => {
+                    if let Some((told, Reached::Same)) = told {
+                        tape.undisturbed(|| {
+                            compare(&subject, &told.state, Depth { list_count: 7, seek: true })
+                        })
+                        .map_err(|difference| {
+                            format!("the volume says that it is where a node was: {difference}")
+                        })?;
+                    }
                     let state = Arc::new(model.state.clone());
                     let ledger = match brought {
                         None => Ledger::new(state),

@@ -6,7 +6,7 @@ use steadfast::fs::{
     AllocateMode, Attributes, Caller, DirectoryEntry, NewNode, RenameMode, SeekTo, SetAttributes,
     SetXattrMode, Statistics,
 };
-use steadfast::volume::{Delta, KeptDeltas};
+use steadfast::volume::{Delta, KeptDeltas, Reached};
 use steadfast::{Error, InodeNumber, OpenOptions, Transaction, TransactionMask, Volume};
 use steadfast_media::Medium as _;
 
@@ -207,8 +207,8 @@ pub trait Subject: Sized {
     /// As `Volume::open`.
     fn open(world: &World, tape: &Tape, clock: &Clock) -> Result<Self, Error>;
 
-    /// Opens the volume after a power cut that other nodes have survived. Returns for each node
-    /// whether the volume has all that it was told of.
+    /// Opens the volume after a power cut that other nodes have survived. Returns for each node how
+    /// the state compares with what it was told of.
     ///
     /// # Errors
     /// As `Volume::open_after`.
@@ -217,7 +217,7 @@ pub trait Subject: Sized {
         tape: &Tape,
         clock: &Clock,
         _kept: &[KeptDeltas],
-    ) -> Result<(Self, Vec<bool>), Error> {
+    ) -> Result<(Self, Vec<Reached>), Error> {
         Ok((Self::open(world, tape, clock)?, Vec::new()))
     }
 
@@ -380,7 +380,7 @@ impl Subject for LabVolume {
         tape: &Tape,
         clock: &Clock,
         kept: &[KeptDeltas],
-    ) -> Result<(Self, Vec<bool>), Error> {
+    ) -> Result<(Self, Vec<Reached>), Error> {
         let options = OpenOptions {
             read_only: false,
             cache_size: world.cache_size,

@@ -3,7 +3,7 @@
 //! A request waits here until an owner answers it, however many connections that takes. After a
 //! broken connection to the same owner everything is sent again, and the owner executes nothing
 //! twice ([`super::session`]). Another node may have become the owner, or the owner may have ended
-//! the session. Then the outcome of what was sent and not answered is unknown: see [`fate`].
+//! the session. Then this node does not know the outcome of what was sent: see [`fate`].
 //!
 //! Invariant: each request of the kernel is answered once. A program that waits for one may be
 //! interrupted as long as the request was not sent.
@@ -21,7 +21,7 @@ use super::holdings::{HELD_FOR, Holdings};
 use super::session::may_repeat;
 use super::spares::{AnswerParts, Spares};
 use super::unsynced::Unsynced;
-use crate::abi::input::{IoctlIn, OpenIn};
+use crate::abi::input::IoctlIn;
 use crate::abi::opcode;
 use crate::abi::output::AttrOut;
 use crate::errno::Errno;
@@ -40,6 +40,8 @@ pub(super) struct Pending {
     /// When it has arrived.
     pub(super) asked: Instant,
     sent: bool,
+    /// It was sent to an owner that is no more.
+    pub(super) repeated: bool,
 }
 
 impl Pending {
@@ -67,17 +69,14 @@ enum Fate {
 }
 
 /// `has_all`: the next owner's volume has all that this node was told of, and its open files and
-/// locks. Then a second execution is as good as the first one of whatever changes nothing in the
-/// volume.
+/// locks. That owner knows which changes are done ([`super::executions`]), but for those of
+/// commands. Of whatever else changes nothing a second execution is as good as the first one.
 fn fate(request: &Request<'_>, has_all: bool) -> Fate {
     match request.header.opcode {
         opcode::LOOKUP => Fate::Repeat,
         other if may_repeat(other) => Fate::Repeat,
-        opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH if has_all => Fate::Repeat,
-        opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS if has_all => Fate::Repeat,
-        opcode::SETLK | opcode::SETLKW if has_all => Fate::Repeat,
-        opcode::OPEN if has_all && !truncates(request) => Fate::Repeat,
-        opcode::IOCTL if has_all && sets_a_point(request) => Fate::Repeat,
+        opcode::IOCTL if !sets_a_point(request) => Fate::Fail(libc::EIO),
+        _ if has_all => Fate::Repeat,
         opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH => Fate::Done,
         // What it was to make durable may be lost.
         opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Fate::Fail(libc::ESTALE),
@@ -85,11 +84,6 @@ fn fate(request: &Request<'_>, has_all: bool) -> Fate {
         // It may be done or not.
         _ => Fate::Fail(libc::EIO),
     }
-}
-
-fn truncates(request: &Request<'_>) -> bool {
-    let wanted = request.arguments().take::<OpenIn>();
-    wanted.is_ok_and(|open| open.flags as i32 & libc::O_TRUNC != 0)
 }
 
 fn sets_a_point(request: &Request<'_>) -> bool {
@@ -188,7 +182,9 @@ impl Channel {
             let (unique, opcode) = (request.header.unique, request.header.opcode);
             let bytes = request.bytes.to_vec();
             let asked = Instant::now();
-            let pending = Pending { back, unique, opcode, bytes: bytes.clone(), asked, sent };
+            let (bytes_kept, repeated) = (bytes.clone(), false);
+            let pending =
+                Pending { back, unique, opcode, bytes: bytes_kept, asked, sent, repeated };
             state.pending.insert(number, pending);
             let Some((writer, _)) = &state.connection else { return Ok(()) };
             let writer = Arc::clone(writer);
@@ -220,7 +216,7 @@ impl Channel {
             let mut state = self.state();
             let found = state.pending.iter().find(|(_, pending)| pending.unique == unique);
             let Some((number, pending)) = found else { return false };
-            if pending.sent {
+            if pending.sent || pending.repeated {
                 return pending.opcode == opcode::SETLKW;
             }
             let number = *number;
@@ -290,7 +286,11 @@ impl Channel {
             let again = |(number, pending): (&u64, &mut Pending)| {
                 pending.sent = true;
                 let (number, bytes) = (*number, pending.bytes.clone());
-                RequestFrame { kind: FrameKind::Request, number, numbers: Vec::new(), bytes }
+                let kind = match pending.repeated {
+                    true => FrameKind::Repeated,
+                    false => FrameKind::Request,
+                };
+                RequestFrame { kind, number, numbers: Vec::new(), bytes }
             };
             let numbers: Vec<u64> = state.pending.keys().copied().collect();
             let frames = state.pending.iter_mut().map(again).collect();
@@ -348,7 +348,7 @@ impl Channel {
                 let fate = Request::parse(&pending.bytes).map(|request| fate(&request, has_all));
                 match fate.unwrap_or(Fate::Fail(libc::EIO)) {
                     Fate::Repeat => {
-                        pending.sent = false;
+                        (pending.sent, pending.repeated) = (false, true);
                         state.pending.insert(number, pending);
                     }
                     Fate::Done => done.push((pending, Ok(()))),
@@ -513,9 +513,9 @@ impl Channel {
         }
     }
 
-    /// Takes everything that waits: this node answers it from now on.
-    pub(super) fn take_all(&self) -> Vec<Pending> {
-        std::mem::take(&mut self.state().pending).into_values().collect()
+    /// Takes everything that waits, with its numbers: this node answers it from now on.
+    pub(super) fn take_all(&self) -> Vec<(u64, Pending)> {
+        std::mem::take(&mut self.state().pending).into_iter().collect()
     }
 
     /// Whether an fsync must fail, see [`super::unsynced`]. For the node that has become the owner.

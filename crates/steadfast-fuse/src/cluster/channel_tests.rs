@@ -5,7 +5,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::super::deltas::Changes;
 use super::super::frame::{Progress, Told};
 use super::*;
-use crate::abi::input::InHeader;
+use crate::abi::input::{InHeader, OpenIn};
 use crate::abi::output::OpenOut;
 
 type Answers = Receiver<Result<Vec<u8>, Errno>>;
@@ -75,6 +75,7 @@ fn answer(channel: &Channel, number: u64, accepted: u64) {
         bytes,
         directory: None,
         changes: Changes::Same,
+        executed: Vec::new(),
         tag: 0,
     };
     channel.receive(answer, channel.lost(), |_, _, _| {});
@@ -200,6 +201,7 @@ fn an_answer_of_an_earlier_session_is_none() {
         bytes,
         directory: None,
         changes: Changes::Same,
+        executed: Vec::new(),
         tag: 0,
     };
     channel.receive(late, before, |_, _, _| {});
@@ -230,16 +232,17 @@ fn sent_at_the_end_of_an_owner(channel: &Channel) -> Vec<(u32, Answers)> {
         with_body(opcode::SETLKW, &[]),
         with_body(opcode::OPEN, open(libc::O_RDWR).as_bytes()),
         with_body(opcode::IOCTL, transact.as_bytes()),
-        // These may be done.
+        // These may be done. The next owner knows.
         with_body(opcode::WRITE, &[]),
         with_body(opcode::MKDIR, &[]),
         with_body(opcode::OPEN, open(libc::O_WRONLY | libc::O_TRUNC).as_bytes()),
+        // It does not know of commands.
         with_body(opcode::IOCTL, rollback.as_bytes()),
     ]
 }
 
 #[test]
-fn an_owner_that_has_everything_is_asked_again_what_changes_nothing() {
+fn an_owner_that_has_everything_is_asked_again_all_but_commands() {
     let channel = Channel::new();
     connect(&channel);
     let asked = sent_at_the_end_of_an_owner(&channel);
@@ -247,10 +250,18 @@ fn an_owner_that_has_everything_is_asked_again_what_changes_nothing() {
     channel.lose_session(true);
     let answered: Vec<_> = asked.iter().map(|(_, answers)| answers.try_recv().ok()).collect();
     let unsure = Some(Err(Errno(libc::EIO)));
-    let expected = [vec![None; 7], vec![unsure; 4]].concat();
+    let expected = [vec![None; 10], vec![unsure]].concat();
     assert_eq!(answered, expected);
-    let frames = connect(&channel).frames();
-    assert_eq!(frames.iter().filter(|frame| frame.kind == FrameKind::Request).count(), 7);
+    channel.interrupt(2);
+    assert!(channel.pending(1, |_| ()).is_some(), "it may be done");
+    let (_, new) = ask(&channel, 20, opcode::MKDIR, 7);
+    for _ in 0..2 {
+        // Also over a second connection.
+        let frames = connect(&channel).frames();
+        let count = |kind| frames.iter().filter(|frame| frame.kind == kind).count();
+        assert_eq!((count(FrameKind::Repeated), count(FrameKind::Request)), (10, 1));
+    }
+    assert!(new.try_recv().is_err());
 }
 
 #[test]
@@ -282,6 +293,7 @@ fn what_a_node_has_brought_stays_all_that_its_programs_know() {
         bytes: open.as_bytes().to_vec(),
         directory: None,
         changes: Changes::Same,
+        executed: Vec::new(),
         tag: 0,
     };
     channel.receive(late.clone(), lost, |_, _, _| {});

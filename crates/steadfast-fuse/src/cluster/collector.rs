@@ -6,9 +6,10 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use steadfast::volume::KeptDeltas;
+use steadfast::volume::{KeptDeltas, Reached};
 
 use super::deltas::KeptChanges;
+use super::executions::Executed;
 use super::hello::{Hello, Purpose, Welcome};
 use super::holdings::Holdings;
 use super::link::Link;
@@ -29,8 +30,12 @@ pub struct Brought {
     pub(super) holdings: Holdings,
     /// What it was told of and that was not durable.
     pub deltas: KeptDeltas,
-    /// The opened volume has all that the node was told of. False until it is open.
-    pub has_all: bool,
+    /// The requests that the state of these deltas has.
+    pub(super) executed: Vec<Executed>,
+    /// The node's own ones that the owner before had executed when it ended.
+    pub(super) last: Option<Vec<Executed>>,
+    /// How the opened volume compares with what the node was told of.
+    pub(super) reached: Reached,
 }
 
 impl Brought {
@@ -40,8 +45,24 @@ impl Brought {
         kept: KeptChanges,
         holdings: Holdings,
     ) -> Brought {
-        let KeptChanges { tag, deltas, .. } = kept;
-        Brought { node, agreement, tag, holdings, deltas, has_all: false }
+        let KeptChanges { tag, deltas, executed, last, .. } = kept;
+        let reached = Reached::Less;
+        Brought { node, agreement, tag, holdings, deltas, executed, last, reached }
+    }
+
+    /// The volume is open. `closed`: the owner before has closed it.
+    pub fn compared(&mut self, reached: Reached, closed: bool) {
+        if closed {
+            // A close does more than what nodes are told of.
+            self.reached = reached.min(Reached::All);
+        } else {
+            (self.reached, self.last) = (reached, None);
+        }
+    }
+
+    /// Whether the opened volume has all that the node was told of.
+    pub fn has_all(&self) -> bool {
+        self.reached >= Reached::All
     }
 }
 
@@ -83,7 +104,7 @@ impl Collector {
         let holdings = Holdings::read(&mut *link.reader)?;
         let agreement = Agreement::of_peer(hello.minor, hello.flags);
         let epoch = kept.epoch;
-        match self.take(epoch, Brought::new(hello.brought, agreement, kept, holdings)) {
+        match self.take(epoch, Brought::new(hello.node, agreement, kept, holdings)) {
             true => Welcome::Served.write(0, &mut *link.writer),
             false => Welcome::OtherTerm.write(0, &mut *link.writer),
         }
@@ -128,7 +149,7 @@ mod tests {
 
     fn brings(collector: &Collector, node: u64, epoch: u64) -> bool {
         let deltas = KeptDeltas { sequence: node, ..KeptDeltas::default() };
-        let kept = KeptChanges { epoch, tag: 0, deltas };
+        let kept = KeptChanges { epoch, deltas, ..KeptChanges::default() };
         let agreement = Agreement::of_peer(44, 0);
         collector.take(epoch, Brought::new(node, agreement, kept, Holdings::default()))
     }

@@ -10,6 +10,8 @@ use steadfast::volume::{Delta, KeptDeltas, Place};
 use steadfast::{Generation, Lsn};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use super::executions::Executed;
+
 /// Longest payload of one delta, and of all that a node keeps. An owner sets a transaction point
 /// before a node has to keep more.
 pub(super) const KEPT_MAX: usize = 8 << 20;
@@ -28,7 +30,8 @@ struct DeltaHead {
     sealed: [u64; 2],
 }
 
-/// Numbers before what a node keeps. For each payload its batch, its length and its bytes follow.
+/// Numbers before what a node keeps. The executed requests follow, and for each payload its batch,
+/// its length and its bytes.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct KeptHead {
@@ -38,6 +41,9 @@ struct KeptHead {
     lacks_changes: u32,
     payloads: u32,
     tag: u64,
+    executed: u32,
+    /// One more than in the last list; 0: there is none.
+    last: u32,
 }
 
 fn numbers(place: Place) -> [u64; 2] {
@@ -112,19 +118,28 @@ pub struct KeptChanges {
     pub(crate) tag: u16,
     /// The deltas.
     pub deltas: KeptDeltas,
+    /// The requests that their state has, see [`super::executions`].
+    pub(super) executed: Vec<Executed>,
+    /// The owner ends, and has executed these requests of this node, and no others without an answer.
+    pub(super) last: Option<Vec<Executed>>,
 }
 
 impl KeptChanges {
     /// Nothing of an owner in this term.
     pub(super) fn of_term(epoch: u64, tag: u16) -> KeptChanges {
-        KeptChanges { epoch, tag, deltas: KeptDeltas::default() }
+        KeptChanges { epoch, tag, ..KeptChanges::default() }
     }
 
-    /// A frame has these changes, and tells the tag of node ids.
+    /// A frame has these changes and executed requests, and tells the tag of node ids.
     ///
     /// # Errors
     /// A delta is missing: the node must connect again.
-    pub(super) fn note(&mut self, changes: Changes, tag: u16) -> io::Result<()> {
+    pub(super) fn note(
+        &mut self,
+        changes: Changes,
+        executed: &[Executed],
+        tag: u16,
+    ) -> io::Result<()> {
         self.tag = tag;
         match changes {
             Changes::Same => Ok(()),
@@ -134,6 +149,7 @@ impl KeptChanges {
             }
             Changes::New(delta) => {
                 self.deltas.keep(delta).map_err(|_| garbled())?;
+                self.executed = executed.to_vec();
                 if self.deltas.bytes() > KEPT_MAX {
                     self.deltas = KeptDeltas { lacks_changes: true, ..KeptDeltas::default() };
                     return Err(garbled());
@@ -152,8 +168,12 @@ impl KeptChanges {
             lacks_changes: u32::from(*lacks_changes),
             payloads: payloads.len() as u32,
             tag: self.tag.into(),
+            executed: self.executed.len() as u32,
+            last: self.last.as_ref().map_or(0, |last| last.len() as u32 + 1),
         };
-        let mut bytes = [self.epoch.as_bytes(), head.as_bytes()].concat();
+        let last = self.last.as_deref().unwrap_or_default();
+        let lists = [self.executed.as_bytes(), last.as_bytes()];
+        let mut bytes = [self.epoch.as_bytes(), head.as_bytes(), lists[0], lists[1]].concat();
         for (sequence, payload) in payloads {
             bytes.extend_from_slice(sequence.as_bytes());
             bytes.extend_from_slice((payload.len() as u64).as_bytes());
@@ -172,6 +192,11 @@ impl KeptChanges {
         let mut head = KeptHead::new_zeroed();
         reader.read_exact(head.as_mut_bytes())?;
         let tag = u16::try_from(head.tag).map_err(|_| garbled())?;
+        let executed = Executed::read_list(reader, head.executed as usize)?;
+        let last = match head.last {
+            0 => None,
+            count => Some(Executed::read_list(reader, count as usize - 1)?),
+        };
         let mut payloads = Vec::new();
         let mut left = KEPT_MAX;
         if head.payloads > PAYLOADS_MAX {
@@ -195,7 +220,7 @@ impl KeptChanges {
             lacks_changes: head.lacks_changes != 0,
             payloads,
         };
-        Ok(KeptChanges { epoch, tag, deltas })
+        Ok(KeptChanges { epoch, tag, deltas, executed, last })
     }
 }
 
@@ -219,20 +244,24 @@ mod tests {
         }
         assert!(Changes::decode(3, &[]).is_err() && Changes::decode(2, b"short").is_err());
         let mut kept = KeptChanges::of_term(9, 1);
-        kept.note(delta(1, 5, b"keys"), 1).unwrap();
-        kept.note(delta(5, 6, b"more"), 2).unwrap();
-        kept.note(Changes::Untold, 2).unwrap();
+        let executed = |number| vec![Executed::new((1, number), None)];
+        kept.note(delta(1, 5, b"keys"), &executed(7), 1).unwrap();
+        kept.note(delta(5, 6, b"more"), &executed(8), 2).unwrap();
+        kept.note(Changes::Same, &[], 2).unwrap();
+        assert_eq!(kept.executed, executed(8));
+        kept.last = Some(vec![]);
+        kept.note(Changes::Untold, &[], 2).unwrap();
         assert!(kept.deltas.lacks_changes && kept.tag == 2);
         let bytes = kept.encode();
         assert_eq!(KeptChanges::read(&mut &bytes[..]).unwrap(), kept);
         assert!(KeptChanges::read(&mut &bytes[..bytes.len() - 1]).is_err());
-        assert!(kept.note(delta(7, 8, b"gap"), 2).is_err());
+        assert!(kept.note(delta(7, 8, b"gap"), &[], 2).is_err());
     }
 
     #[test]
     fn what_is_too_long_takes_no_memory() {
         let mut kept = KeptChanges::of_term(9, 0);
-        kept.note(delta(1, 5, b"keys"), 0).unwrap();
+        kept.note(delta(1, 5, b"keys"), &[], 0).unwrap();
         let mut bytes = kept.encode();
         let at = bytes.len() - 4 - 8;
         bytes[at..at + 8].copy_from_slice(u64::MAX.as_bytes());

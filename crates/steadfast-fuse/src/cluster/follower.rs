@@ -66,10 +66,11 @@ impl MountState {
                 purpose: match (target.collects, resumes) {
                     (true, _) => Purpose::Bring,
                     (false, true) => Purpose::Resume,
-                    (false, false) => Purpose::Begin,
+                    // What was given up here is not to go on there.
+                    (false, false) if self.kept().epoch == target.epoch => Purpose::Begin,
+                    (false, false) => Purpose::GoOn,
                 },
-                // What was given up here is not to go on there.
-                brought: if self.kept().epoch == target.epoch { 0 } else { self.id },
+                node: self.id,
                 minor: self.agreement.minor,
                 flags: self.agreement.flags(),
                 name: node.to_owned(),
@@ -214,7 +215,7 @@ impl MountState {
             welcome = Welcome::Served;
         }
         if welcome == Welcome::Served {
-            if hello.purpose == Purpose::Begin {
+            if hello.purpose != Purpose::Resume {
                 log_info!("the owner at {} serves this node", target.address);
                 lost = self.lose_session(target.epoch, has_all, tag);
             } else {
@@ -233,7 +234,8 @@ impl MountState {
             };
             while let Ok(mut answer) = AnswerFrame::read(&mut *reader) {
                 // Before the kernel has the answer.
-                if self.kept().note(std::mem::take(&mut answer.changes), answer.tag).is_err() {
+                let changes = std::mem::take(&mut answer.changes);
+                if self.kept().note(changes, &answer.executed, answer.tag).is_err() {
                     break;
                 }
                 match answer.told {
@@ -258,6 +260,7 @@ impl MountState {
                     }
                     Told::GoesOn => channel.goes_on(answer.number),
                     Told::OwnerEnds => channel.owner_says_it_ends(),
+                    Told::Executed => self.kept().last = Some(answer.executed),
                     Told::RecallPages => {
                         let nodes = answer.nodes();
                         channel.recall(&nodes);

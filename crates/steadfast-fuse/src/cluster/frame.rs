@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use super::deltas::{Changes, KEPT_MAX};
+use super::executions::Executed;
 use crate::abi::output::AttrOut;
 use crate::buffer::DATA_MAX;
 use crate::filesystem::recall::{Recalled, RecalledNode};
@@ -36,6 +37,8 @@ pub(super) enum FrameKind {
     Recalled = 4,
     /// Asks whether the session goes on; answered by [`Told::GoesOn`].
     Ping = 5,
+    /// A request that was sent to an earlier owner, which may have executed it.
+    Repeated = 6,
 }
 
 /// The way to the other node. A frame is written whole under its lock.
@@ -77,9 +80,13 @@ pub(super) enum Told {
     GoesOn = 5,
     /// The owner closes the volume.
     OwnerEnds = 6,
+    /// The owner has executed those of the node's requests that are in its list, and no others
+    /// whose answers the node may not have. It executes no more.
+    Executed = 7,
 }
 
-/// The start of an answer. The data follows, then the directory's attributes, then the changes.
+/// The start of an answer. The data follows, then the directory's attributes, then the changes, then
+/// the executed requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct AnswerHead {
@@ -97,6 +104,8 @@ struct AnswerHead {
     /// Their length.
     changes_length: u32,
     tag: u64,
+    /// How many executed requests there are.
+    executed: u64,
 }
 
 /// How far the volume was when an answer was made, see
@@ -121,6 +130,8 @@ pub(super) struct AnswerFrame {
     pub(super) directory: Option<AttrOut>,
     /// What has changed since the last answer.
     pub(super) changes: Changes,
+    /// With changes: the executed requests of all nodes, see [`super::executions`].
+    pub(super) executed: Vec<Executed>,
     /// The tag of the peer's node ids, see [`crate::node`].
     pub(super) tag: u16,
 }
@@ -187,9 +198,11 @@ impl AnswerFrame {
             changes,
             changes_length: delta.len() as u32,
             tag: self.tag.into(),
+            executed: self.executed.len() as u64,
         };
         let directory = self.directory.as_ref().map_or(&[][..], |attributes| attributes.as_bytes());
-        writer.write_all(&[head.as_bytes(), &self.bytes, directory, &delta].concat())
+        let executed = self.executed.as_bytes();
+        writer.write_all(&[head.as_bytes(), &self.bytes, directory, &delta, executed].concat())
     }
 
     pub(super) fn read(reader: &mut dyn Read) -> io::Result<AnswerFrame> {
@@ -204,9 +217,11 @@ impl AnswerFrame {
         };
         let changes =
             Changes::decode(head.changes, &body(reader, head.changes_length, DELTA_MAX)?)?;
+        let count = usize::try_from(head.executed).map_err(|_| garbled())?;
+        let executed = Executed::read_list(reader, count)?;
         let AnswerHead { number, error, .. } = head;
         let tag = u16::try_from(head.tag).map_err(|_| garbled())?;
-        Ok(AnswerFrame { told, number, error, progress, bytes, directory, changes, tag })
+        Ok(AnswerFrame { told, number, error, progress, bytes, directory, changes, executed, tag })
     }
 
     /// A frame that only tells something.
@@ -219,6 +234,7 @@ impl AnswerFrame {
             bytes: Vec::new(),
             directory: None,
             changes: Changes::Same,
+            executed: Vec::new(),
             tag: 0,
         }
     }
@@ -265,6 +281,7 @@ mod tests {
                 bytes: b"data".to_vec(),
                 directory,
                 changes: Changes::Untold,
+                executed: vec![Executed::new((1, 5), None)],
                 tag: 3,
             };
             let mut bytes = Vec::new();

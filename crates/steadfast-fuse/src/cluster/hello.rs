@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromB
 
 const MAGIC: [u8; 8] = *b"SFPEER\r\n";
 /// Version of the frames. Nodes of different versions do not work together.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 /// Shows the byte order.
 const ORDER: u32 = 0x0102_0304;
 const NAME_MAX: usize = 64;
@@ -23,7 +23,7 @@ struct HelloWire {
     epoch: u64,
     session: u64,
     flags: u64,
-    brought: u64,
+    node: u64,
     minor: u32,
     purpose: u32,
     name: [u8; NAME_MAX],
@@ -39,6 +39,8 @@ pub(super) enum Purpose {
     Resume = 1,
     /// No session: it brings what it keeps of an earlier owner.
     Bring = 2,
+    /// A new session, which goes on with what the node has brought.
+    GoOn = 3,
 }
 
 /// What a peer says first.
@@ -49,8 +51,8 @@ pub(super) struct Hello {
     /// Distinguishes this session from others of the same node.
     pub(super) session: u64,
     pub(super) purpose: Purpose,
-    /// Distinguishes what this node keeps of an earlier owner.
-    pub(super) brought: u64,
+    /// Distinguishes the mounts of nodes.
+    pub(super) node: u64,
     /// Version and features of the peer's kernel.
     pub(super) minor: u32,
     pub(super) flags: u64,
@@ -100,7 +102,7 @@ impl Hello {
             session: self.session,
             flags: self.flags,
             minor: self.minor,
-            brought: self.brought,
+            node: self.node,
             purpose: self.purpose as u32,
             name,
         };
@@ -129,7 +131,7 @@ impl Hello {
             epoch: wire.epoch,
             session: wire.session,
             purpose: purpose.map_err(|_| refused("not a node of a cluster"))?,
-            brought: wire.brought,
+            node: wire.node,
             minor: wire.minor,
             flags: wire.flags,
             name: String::from_utf8_lossy(name).escape_debug().to_string(),
@@ -173,7 +175,7 @@ mod tests {
             epoch: 3,
             session: 9,
             purpose: Purpose::Resume,
-            brought: 8,
+            node: 8,
             minor: 44,
             flags: 1 << 40,
             name: "node-a".into(),

@@ -6,9 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::executions::{Executions, Inherited};
+use super::guest::Guest;
 use super::hello::{Hello, Purpose, Welcome};
 use super::link::{Authority, Link};
-use super::session::{Guest, PeerSession, SESSION_TIME};
+use super::session::{PeerNode, PeerSession, SESSION_TIME};
 use crate::init::Agreement;
 use crate::log::{log_info, log_warning};
 
@@ -21,9 +23,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Makes the file system of a peer's kernel.
 pub(super) type Make = Box<dyn Fn(Agreement) -> Arc<dyn Guest> + Send + Sync>;
 
-/// The kernels of nodes that were served by the owner before, by what the nodes have brought
-/// ([`Hello::brought`]). They have their open files and locks.
-pub(super) type Returning = HashMap<u64, Arc<dyn Guest>>;
+/// The kernels of nodes that were served by the owner before, by [`Hello::node`]. They have their
+/// open files and locks. Beside each is what is known of its requests.
+pub(super) type Returning = HashMap<u64, (Arc<dyn Guest>, Inherited)>;
 
 struct Sessions {
     by_id: HashMap<u64, Arc<PeerSession>>,
@@ -37,6 +39,7 @@ struct HubState {
     since: Instant,
     authority: Authority,
     make: Make,
+    executions: Arc<Executions>,
     sessions: Mutex<Sessions>,
     wake: Condvar,
 }
@@ -58,9 +61,14 @@ impl Hub {
         authority: Authority,
         make: Make,
     ) -> io::Result<Hub> {
+        // Another owner may come before the nodes have the answers.
+        let executed =
+            returning.iter().flat_map(|(node, (_, inherited))| inherited.executed(*node));
+        let executions = Arc::new(Executions::inherited(executed));
         let sessions = Mutex::new(Sessions { by_id: HashMap::new(), returning, over: false });
         let (since, wake) = (Instant::now(), Condvar::new());
-        let shared = Arc::new(HubState { epoch, since, authority, make, sessions, wake });
+        let shared =
+            Arc::new(HubState { epoch, since, authority, make, executions, sessions, wake });
         let reaps = Arc::clone(&shared);
         let reaper = Builder::new().name("peers".into()).spawn(move || reaps.reap())?;
         Ok(Hub { shared, reaper: Some(reaper) })
@@ -135,15 +143,19 @@ impl HubState {
             session.is_back();
             return Ok(Arc::clone(session));
         }
-        if hello.purpose != Purpose::Begin || sessions.by_id.len() >= SESSIONS_MAX {
+        let goes_on = hello.purpose == Purpose::GoOn;
+        let begins = goes_on || hello.purpose == Purpose::Begin;
+        if !begins || sessions.by_id.len() >= SESSIONS_MAX {
             return Err(Welcome::Gone);
         }
-        let returned = sessions.returning.remove(&hello.brought);
-        let goes_on = returned.is_some();
-        let guest =
-            returned.unwrap_or_else(|| (self.make)(Agreement::of_peer(hello.minor, hello.flags)));
-        let authority = Arc::clone(&self.authority);
-        let session = PeerSession::start(hello.name.clone(), guest, goes_on, authority);
+        let returned = if goes_on { sessions.returning.remove(&hello.node) } else { None };
+        let (guest, inherited) = match returned {
+            Some((guest, inherited)) => (guest, Some(inherited)),
+            None => ((self.make)(Agreement::of_peer(hello.minor, hello.flags)), None),
+        };
+        let node = PeerNode { name: hello.name.clone(), id: hello.node, inherited };
+        let (authority, executions) = (Arc::clone(&self.authority), Arc::clone(&self.executions));
+        let session = PeerSession::start(node, guest, authority, executions);
         let session = session.map_err(|error| {
             log_warning!("no threads for node {}: {error}", hello.name);
             Welcome::Gone
@@ -172,7 +184,10 @@ impl HubState {
                 drop(sessions);
                 if !lost.is_empty() {
                     log_info!("{} nodes of the owner before have not come back", lost.len());
-                    lost.into_values().for_each(|guest| guest.depart());
+                    for (node, (guest, inherited)) in lost {
+                        guest.depart();
+                        self.executions.forget(node, inherited.numbers());
+                    }
                 }
                 for session in gone {
                     log_info!("node {} is gone; its files and locks are released", session.name());

@@ -1,4 +1,3 @@
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::deltas::Changes;
@@ -7,7 +6,8 @@ use super::super::link::Standing;
 use super::*;
 use crate::abi::output::AttrOut;
 use crate::buffer::AnswerBuffer;
-use crate::filesystem::recall::RecalledNode;
+use crate::executing::Ending;
+use crate::filesystem::recall::{RecalledNode, Recaller};
 use crate::request::Request;
 use crate::service::{Answer, Later, Outcome, Service};
 
@@ -26,7 +26,7 @@ impl Guest for Silent {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    fn reached_by(&self, _: Weak<PeerSession>) {}
+    fn reached_by(&self, _: Arc<dyn Recaller>) {}
 
     fn end_locks(&self, _: &Request<'_>) {}
 
@@ -51,11 +51,21 @@ impl Guest for Silent {
     fn tag(&self) -> u16 {
         5
     }
+
+    fn answer_again(
+        &self,
+        _: Later<'_>,
+        _: &Request<'_>,
+        _: Ending,
+        _: &mut AnswerBuffer,
+    ) -> Outcome {
+        Ok(Answer::Ready)
+    }
 }
 
-fn hello(session: u64, brought: u64) -> Hello {
-    let (epoch, purpose, name) = (3, Purpose::Begin, "n".to_owned());
-    Hello { epoch, session, purpose, brought, minor: 44, flags: 0, name }
+fn hello(session: u64, node: u64, purpose: Purpose) -> Hello {
+    let (epoch, name) = (3, "n".to_owned());
+    Hello { epoch, session, purpose, node, minor: 44, flags: 0, name }
 }
 
 fn hub(returning: Returning) -> Hub {
@@ -65,13 +75,17 @@ fn hub(returning: Returning) -> Hub {
 
 #[test]
 fn a_node_goes_on_once_with_what_it_has_brought() {
-    let hub = hub(HashMap::from([(7, Arc::new(Silent::default()) as Arc<dyn Guest>)]));
-    let begin = |session, brought| hub.shared.session(&hello(session, brought)).ok().unwrap();
-    assert!(!begin(1, 0).goes_on() && !begin(2, 8).goes_on(), "these have brought nothing");
-    let session = begin(3, 7);
+    let guest: Arc<dyn Guest> = Arc::new(Silent::default());
+    let hub = hub(HashMap::from([(7, (guest, Inherited::default()))]));
+    let begin =
+        |session, node, purpose| hub.shared.session(&hello(session, node, purpose)).ok().unwrap();
+    assert!(!begin(1, 7, Purpose::Begin).goes_on(), "it has given that up");
+    assert!(!begin(2, 8, Purpose::GoOn).goes_on(), "it has brought nothing");
+    let session = begin(3, 7, Purpose::GoOn);
     assert!(session.goes_on());
-    assert!(Arc::ptr_eq(&session, &begin(3, 7)), "the welcome was lost, and the node asks again");
-    assert!(!begin(4, 7).goes_on(), "it has lost that session");
+    let again = begin(3, 7, Purpose::GoOn);
+    assert!(Arc::ptr_eq(&session, &again), "the welcome was lost, and the node asks again");
+    assert!(!begin(4, 7, Purpose::GoOn).goes_on(), "it has lost that session");
 }
 
 /// The next owner gets it from the nodes. Here another node must not get a lock of theirs.
@@ -79,8 +93,10 @@ fn a_node_goes_on_once_with_what_it_has_brought() {
 fn an_owner_that_ends_gives_nothing_back() {
     let (comes, stays_away) = (Arc::new(Silent::default()), Arc::new(Silent::default()));
     let returning = [(7, Arc::clone(&comes)), (8, Arc::clone(&stays_away))];
-    let hub = hub(returning.map(|(id, guest)| (id, guest as Arc<dyn Guest>)).into());
-    hub.shared.session(&hello(1, 7)).ok().unwrap();
+    let returning =
+        returning.map(|(node, guest)| (node, (guest as Arc<dyn Guest>, Inherited::default())));
+    let hub = hub(returning.into());
+    hub.shared.session(&hello(1, 7, Purpose::GoOn)).ok().unwrap();
     drop(hub);
     assert!(!comes.0.load(Ordering::SeqCst) && !stays_away.0.load(Ordering::SeqCst));
 }

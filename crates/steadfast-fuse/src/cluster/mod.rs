@@ -17,9 +17,10 @@
 //! [`switch`] has it. [`follower`] keeps a session with the owner, whichever node that is. [`channel`]
 //! keeps what the owner has not answered, and [`unsynced`] what it may not have made durable.
 //! [`deltas`] is what a node keeps for the next owner, which [`collector`] collects, and
-//! [`holdings`] are the open files and locks of its programs.
+//! [`holdings`] are the open files and locks of its programs. [`executions`] sees to it that each
+//! request is executed once, also by two owners.
 //! [`closes`] answers most closes without the owner, and [`spares`] some questions for attributes.
-//! [`hub`], [`session`], [`executors`] and [`sent_recalls`] are the owner's side; [`hello`] and
+//! [`hub`], [`session`], [`executors`], [`sending`] and [`sent_recalls`] are the owner's side; [`hello`] and
 //! [`frame`] are on the wire.
 //! Elections, addresses and encryption are the caller's: it gives a [`Link`] for each connection,
 //! and an [`Authority`] to the owner.
@@ -28,9 +29,11 @@ mod channel;
 mod closes;
 mod collector;
 mod deltas;
+mod executions;
 mod executors;
 mod follower;
 mod frame;
+mod guest;
 mod hello;
 mod holdings;
 mod hub;
@@ -41,6 +44,7 @@ mod mount_state;
 mod ownership;
 mod page_keeper;
 mod paged_nodes;
+mod sending;
 mod sent_recalls;
 mod session;
 mod spares;
@@ -53,5 +57,5 @@ pub use hub::{Door, Hub};
 pub use link::{Authority, Link, Standing};
 pub use mount::SharedMount;
 pub use mount_state::Target;
-pub use ownership::Ownership;
+pub use ownership::{Ownership, observer};
 pub use session::SESSION_TIME;

@@ -6,21 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::Builder;
 use std::time::Duration;
 
+use steadfast::volume::{Observer, Reached};
 use steadfast::{Platform, TransactionMask, Volume};
 use steadfast_media::Medium;
 
 use super::collector::{Brought, Collector};
 use super::deltas::Changes;
+use super::executions::{Executed, Inherited};
 use super::frame::Progress;
+use super::guest::Guest;
 use super::hub::{Hub, Returning};
 use super::link::{Authority, Standing};
 use super::mount_state::{MountState, Target};
-use super::session::{Guest, PeerSession};
 use super::switch::Switch;
 use crate::abi::output::AttrOut;
+use crate::buffer::AnswerBuffer;
 use crate::commands::Commands;
 use crate::control;
 use crate::device::FuseDevice;
+use crate::executing::{self, Ending};
 use crate::filesystem::delegations::Lasting;
 use crate::filesystem::kernels::Kernels;
 use crate::filesystem::recall::{Done, Recalled, RecalledNode, Recaller};
@@ -29,6 +33,13 @@ use crate::init::Agreement;
 use crate::jobs::Job;
 use crate::metrics::Metrics;
 use crate::request::Request;
+use crate::service::{Later, Outcome};
+
+/// Notes the batches that requests make, for [`Volume::observe_batches`]. The volume of an owner
+/// needs it.
+pub fn observer() -> Observer {
+    Box::new(executing::batch)
+}
 
 /// Gives a mount its role. Cheap to clone.
 #[derive(Clone)]
@@ -103,16 +114,21 @@ impl Ownership {
                 filesystem
             }
         };
+        let inherited = inherited(&brought);
         let (here, others): (Vec<_>, Vec<_>) = brought
             .into_iter()
-            .filter(|brought| brought.has_all && brought.tag != 0 && brought.holdings.is_complete())
-            .partition(|brought| brought.node == shared.id);
-        let filesystem = make(Some(shared.device.clone()), shared.agreement, here.first());
+            .zip(inherited)
+            .filter(|(brought, _)| brought.has_all() && brought.tag != 0)
+            .filter(|(brought, _)| brought.holdings.is_complete())
+            .partition(|(brought, _)| brought.node == shared.id);
+        let here = here.into_iter().next();
+        let earlier = here.as_ref().map(|(brought, _)| brought);
+        let filesystem = make(Some(shared.device.clone()), shared.agreement, earlier);
         filesystem.reached_by(Arc::new(OwnerKernel(Arc::downgrade(&shared.switch))));
         let mut returning = Returning::new();
-        for other in others {
-            let guest = make(None, other.agreement, Some(&other));
-            returning.insert(other.node, guest);
+        for (other, inherited) in others {
+            let guest: Arc<dyn Guest> = make(None, other.agreement, Some(&other));
+            returning.insert(other.node, (guest, inherited));
         }
         let hub = Hub::start(
             (epoch, returning),
@@ -141,7 +157,7 @@ impl Ownership {
             let _ = jobs.send(Job::Stop);
             let _ = control.join();
         }));
-        shared.switch.own(filesystem, authority, !here.is_empty());
+        shared.switch.own(filesystem, authority, here.map(|(_, inherited)| inherited));
         Ok((hub, metrics))
     }
 
@@ -170,16 +186,17 @@ impl Recaller for OwnerKernel {
     }
 }
 
-/// The kernel of a peer.
-struct PeerKernel(Weak<PeerSession>);
-
-impl Recaller for PeerKernel {
-    fn recall(&self, nodes: &[RecalledNode], what: Recalled, done: Done) {
-        match self.0.upgrade() {
-            Some(session) => session.recall(nodes, what, done),
-            None => done.never(),
-        }
-    }
+/// What is known of the requests of each node to the owner before.
+fn inherited(brought: &[Brought]) -> Vec<Inherited> {
+    let with_all = || brought.iter().filter(|brought| brought.has_all());
+    let executed: Vec<Executed> =
+        with_all().flat_map(|brought| brought.executed.iter().copied()).collect();
+    let is_exact = brought.iter().any(|brought| brought.reached == Reached::Same);
+    let of_node = |Brought { node, last, .. }: &Brought| match last {
+        Some(last) => Inherited::of_node(*node, last, true),
+        None => Inherited::of_node(*node, &executed, is_exact),
+    };
+    brought.iter().map(of_node).collect()
 }
 
 /// The first tag of node ids of a session that begins with nothing. A kernel may have node ids from
@@ -196,8 +213,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
         Filesystem::depart(self);
     }
 
-    fn reached_by(&self, session: Weak<PeerSession>) {
-        Filesystem::reached_by(self, Arc::new(PeerKernel(session)));
+    fn reached_by(&self, recaller: Arc<dyn Recaller>) {
+        Filesystem::reached_by(self, recaller);
     }
 
     fn end_locks(&self, request: &Request<'_>) {
@@ -237,5 +254,15 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
             0 => node,
             _ => self.recalled(node.nodeid),
         }
+    }
+
+    fn answer_again(
+        &self,
+        later: Later<'_>,
+        request: &Request<'_>,
+        ending: Ending,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
+        Filesystem::answer_again(self, later, request, ending, out)
     }
 }

@@ -8,27 +8,29 @@
 //! Invariant: nothing is answered while this node does not know that it is the owner.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::deltas::Changes;
+use super::executions::{Executions, Inherited, Verdict};
 use super::executors::{Executors, Incoming, Source};
 use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told};
+use super::guest::Guest;
 use super::holdings::HELD_FOR;
 use super::link::{Authority, Link, wait_until_sure};
+use super::sending::Sending;
 use super::sent_recalls::SentRecalls;
 use crate::abi::output::AttrOut;
 use crate::abi::{ROOT_ID, opcode};
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
-use crate::filesystem::recall::{Done, NODES_MAX, Recall, Recalled, RecalledNode};
+use crate::executing::is_change;
+use crate::filesystem::recall::{Done, NODES_MAX, Recall, Recalled, RecalledNode, Recaller};
 use crate::io_flusher::set_io_flusher;
 use crate::log::log_warning;
 use crate::request::Request;
-use crate::service::{Answer, Answering, Return, Service};
+use crate::service::{Answer, Answering, Later, Outcome, Return};
 use crate::validity::tells_attributes;
 
 /// How long the owner keeps what a peer holds after its connection broke.
@@ -38,43 +40,21 @@ const THREADS: usize = 5;
 /// Threads for requests that a recall of pages may wait for. These requests wait for no such
 /// recall, unless too many files have pages.
 const PAGE_THREADS: usize = 2;
-/// Bytes of deltas that a peer keeps. Beyond them the owner sets a transaction point.
-const KEPT_BY_PEER: usize = 1 << 20;
 /// Requests about pages that may wait for a thread. Beyond them the connection is not read.
 const PAGE_QUEUE: usize = 64;
+/// How long an owner that ends waits for the changes that it executes.
+const END_WAIT: Duration = Duration::from_secs(2);
 /// Most requests of a peer that are not answered, or whose answers it has not confirmed.
 const REQUESTS_MAX: usize = 1 << 16;
 
-/// The file system of one peer's kernel.
-pub(super) trait Guest: Service {
-    /// The kernel is gone: gives back everything that it held.
-    fn depart(&self);
-
-    /// The session through which the kernel is reached.
-    fn reached_by(&self, session: Weak<PeerSession>);
-
-    /// Ends the locks of a request that closes a file. The kernel does not wait for that request,
-    /// so those that it sends later must not overtake this.
-    fn end_locks(&self, request: &Request<'_>);
-
-    /// The attributes of the directory in which a request has changed a name. The kernel asks for
-    /// them next. `None`: they are not delegated to it.
-    fn changed_directory(&self, request: &Request<'_>) -> Option<AttrOut>;
-
-    /// How far the volume is.
-    fn progress(&self) -> Progress;
-
-    /// The tag of the kernel's node ids, see [`crate::node`].
-    fn tag(&self) -> u16;
-
-    /// What has changed since batch `seen`, for the peer to keep.
-    fn changes(&self, seen: u64) -> Changes;
-
-    /// Makes everything durable, so that peers need not keep it.
-    fn set_point(&self);
-
-    /// A node to be recalled, with the size of now.
-    fn now(&self, node: RecalledNode) -> RecalledNode;
+/// A node, as its session begins.
+pub(super) struct PeerNode {
+    pub(super) name: String,
+    /// Distinguishes the mounts of nodes.
+    pub(super) id: u64,
+    /// What is known of its requests to the owner before. The guest has what the node had there.
+    /// `None`: the node begins with nothing.
+    pub(super) inherited: Option<Inherited>,
 }
 
 enum RequestState {
@@ -82,40 +62,6 @@ enum RequestState {
     Running,
     /// The peer may not have this answer.
     Answered(Box<AnswerFrame>),
-}
-
-/// The way to a peer. A frame is written whole under its lock.
-struct Sending {
-    writer: Box<dyn Write + Send>,
-    /// The batch of the last delta, as the peer has it. 0: the next one is a whole one.
-    seen: u64,
-    /// Bytes that the peer keeps, and the durable batch since when.
-    kept: (u64, usize),
-}
-
-impl Sending {
-    /// What has changed since the last answer. If the peer keeps much, a transaction point comes
-    /// first.
-    fn changes(&mut self, guest: &dyn Guest) -> Changes {
-        if self.kept.1 > KEPT_BY_PEER {
-            guest.set_point();
-            self.kept.1 = 0;
-        }
-        let changes = guest.changes(self.seen);
-        match &changes {
-            Changes::Same => {}
-            // Later changes alone would not lead on from what the peer has.
-            Changes::Untold => (self.seen, self.kept) = (0, (0, 0)),
-            Changes::New(delta) => {
-                self.seen = delta.sequence;
-                if self.kept.0 != delta.durable_sequence {
-                    self.kept = (delta.durable_sequence, 0);
-                }
-                self.kept.1 += delta.payload.len();
-            }
-        }
-        changes
-    }
 }
 
 #[derive(Clone)]
@@ -140,6 +86,10 @@ struct Inner {
     /// Recalls, and answers that must not overtake them, have a thread of their own, because a peer
     /// that takes nothing must not make others wait.
     recall_queue: Option<RecallQueue>,
+    /// Changes that are being executed.
+    changing: HashSet<u64>,
+    /// No change begins any more.
+    ends: bool,
 }
 
 /// What is sent over a connection, and not over another one: that may begin with recalls.
@@ -147,11 +97,10 @@ type RecallQueue = Sender<(PeerConnection, AnswerFrame)>;
 
 /// See the module.
 pub(super) struct PeerSession {
-    name: String,
-    /// The guest has what the node had at the owner before.
-    goes_on: bool,
+    node: PeerNode,
     guest: Arc<dyn Guest>,
     authority: Authority,
+    executions: Arc<Executions>,
     inner: Mutex<Inner>,
     executors: Arc<Executors>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -159,10 +108,10 @@ pub(super) struct PeerSession {
 
 impl PeerSession {
     pub(super) fn start(
-        name: String,
+        node: PeerNode,
         guest: Arc<dyn Guest>,
-        goes_on: bool,
         authority: Authority,
+        executions: Arc<Executions>,
     ) -> std::io::Result<Arc<PeerSession>> {
         let (page_queue, about_pages) = sync_channel(PAGE_QUEUE);
         let (recall_queue, recalls) = channel();
@@ -175,17 +124,19 @@ impl PeerSession {
             told: Default::default(),
             recalls: SentRecalls::default(),
             recall_queue: Some(recall_queue),
+            changing: HashSet::new(),
+            ends: false,
         };
         let session = Arc::new(PeerSession {
-            name,
-            goes_on,
+            node,
             guest,
             authority,
+            executions,
             inner: Mutex::new(inner),
             executors: Arc::default(),
             threads: Mutex::default(),
         });
-        session.guest.reached_by(Arc::downgrade(&session));
+        session.guest.reached_by(Arc::new(PeerKernel(Arc::downgrade(&session))));
         let started = session.start_threads(about_pages, recalls);
         started.inspect_err(|_| session.end()).map(|()| session)
     }
@@ -221,13 +172,13 @@ impl PeerSession {
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.name
+        &self.node.name
     }
 
     /// Whether the volume has all that the node was told of by the owner before, and the guest its
     /// open files and locks.
     pub(super) fn goes_on(&self) -> bool {
-        self.goes_on
+        self.node.inherited.is_some()
     }
 
     /// Takes a new connection, in place of an earlier one, and serves it until it breaks.
@@ -238,11 +189,8 @@ impl PeerSession {
         let number = inner.connections;
         inner.told = Default::default();
         inner.recalls.give_up_all();
-        let connection = PeerConnection {
-            number,
-            sending: Arc::new(Mutex::new(Sending { writer, seen: 0, kept: (0, 0) })),
-            close,
-        };
+        let connection =
+            PeerConnection { number, sending: Arc::new(Mutex::new(Sending::new(writer))), close };
         if let Some(earlier) = inner.connection.replace(connection) {
             (earlier.close)();
         }
@@ -291,6 +239,7 @@ impl PeerSession {
                     inner.requests.retain(|number, state| {
                         matches!(state, RequestState::Running) || pending.contains(number)
                     });
+                    self.executions.forget_others(self.node.id, |number| pending.contains(&number));
                     return Incoming::Done;
                 }
                 FrameKind::Ping => {
@@ -315,9 +264,10 @@ impl PeerSession {
                     for number in &frame.numbers {
                         inner.requests.remove(number);
                     }
+                    self.executions.forget(self.node.id, frame.numbers.iter().copied());
                 }
             }
-            if frame.kind == FrameKind::Request {
+            if frame.kind != FrameKind::OneWay {
                 match inner.requests.get(&frame.number) {
                     // The answer comes over the present connection.
                     Some(RequestState::Running) => return Incoming::Done,
@@ -361,14 +311,48 @@ impl PeerSession {
                 Arc::new(SessionReturn { session: Arc::clone(self), number, opcode });
             Ok(Return::Peer(session))
         };
-        let (result, directory) = match self.guest.serve(&back, &request, &mut out) {
+        let Some(outcome) = self.execute_once(&back, frame, &request, &mut out) else { return };
+        let (result, directory) = match outcome {
             Ok(Answer::Ready) => (Ok(out.filled()), self.guest.changed_directory(&request)),
             Ok(Answer::Silent | Answer::Later) => return,
             Err(errno) => (Err(errno), None),
         };
-        if frame.kind == FrameKind::Request {
+        if frame.kind != FrameKind::OneWay {
             self.finish(frame.number, opcode, result, directory);
         }
+    }
+
+    /// Executes a request, unless an owner before has done that. `None`: it is too late.
+    fn execute_once(
+        &self,
+        later: Later<'_>,
+        frame: &RequestFrame,
+        request: &Request<'_>,
+        out: &mut AnswerBuffer,
+    ) -> Option<Outcome> {
+        if frame.kind == FrameKind::OneWay || !is_change(request) {
+            return Some(self.guest.serve(later, request, out));
+        }
+        let number = frame.number;
+        if frame.kind == FrameKind::Repeated {
+            let inherited = self.node.inherited.as_ref();
+            match inherited.map_or(Verdict::Unknown, |inherited| inherited.verdict(number)) {
+                Verdict::Execute => {}
+                Verdict::Ended(ending) => {
+                    return Some(self.guest.answer_again(later, request, ending, out));
+                }
+                Verdict::Unknown => return Some(Err(Errno(libc::EIO))),
+            }
+        }
+        let execution = {
+            let mut inner = self.inner();
+            if inner.ends {
+                return None;
+            }
+            inner.changing.insert(number);
+            self.executions.begin(self.node.id, number)
+        };
+        Some(execution.during(|| self.guest.serve(later, request, out)))
     }
 
     /// Sends an answer, and keeps it if the request must not be executed again.
@@ -384,7 +368,9 @@ impl PeerSession {
             Ok(bytes) => (0, bytes.to_vec()),
             Err(errno) => (errno.0, Vec::new()),
         };
-        if !wait_until_sure(&self.authority) {
+        let is_sure = wait_until_sure(&self.authority);
+        self.inner().changing.remove(&number);
+        if !is_sure {
             return;
         }
         let frame = AnswerFrame::telling(Told::Answer, number, self.guest.progress());
@@ -436,12 +422,12 @@ impl PeerSession {
             let mut sending = sending.lock().unwrap_or_else(PoisonError::into_inner);
             if answer.told == Told::Answer && answer.number != 0 {
                 // Under this lock, so that deltas arrive in order.
-                answer.changes = sending.changes(&*self.guest);
+                sending.put_changes(&*self.guest, &self.executions, &mut answer);
             }
             answer.tag = self.guest.tag();
             // That may have taken a while. The peer sends again what was not answered.
             match (self.authority)().is_sure() || answer.told != Told::Answer {
-                true => answer.write(&mut *sending.writer),
+                true => sending.write(&answer),
                 false => Err(std::io::ErrorKind::TimedOut.into()),
             }
         };
@@ -455,13 +441,33 @@ impl PeerSession {
     /// Ends the session: what the peer held is given back.
     pub(super) fn end(&self) {
         self.cut_off();
+        self.executions.forget(self.node.id, self.inner().requests.keys().copied());
         self.guest.depart();
     }
 
     /// The owner ends, and gives nothing of what the peer has to others.
     pub(super) fn part(&self) {
-        self.send(AnswerFrame::telling(Told::OwnerEnds, 0, self.guest.progress()));
+        let progress = self.guest.progress();
+        self.send(AnswerFrame::telling(Told::OwnerEnds, 0, progress));
+        if self.end_changes() {
+            let list = self.executions.of_node(self.node.id);
+            let told = AnswerFrame::telling(Told::Executed, 0, progress);
+            self.send(AnswerFrame { executed: list, ..told });
+        }
         self.cut_off();
+    }
+
+    /// Begins no more changes, and waits for those that have begun. Whether they have ended.
+    fn end_changes(&self) -> bool {
+        self.inner().ends = true;
+        let end = Instant::now() + END_WAIT;
+        while !self.inner().changing.is_empty() {
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     /// The tag of the peer's node ids.
@@ -489,7 +495,10 @@ impl PeerSession {
         }
         for thread in std::mem::take(&mut *self.threads()) {
             if thread.join().is_err() {
-                log_warning!("a thread of node {} has ended with an internal error", self.name);
+                log_warning!(
+                    "a thread of node {} has ended with an internal error",
+                    self.node.name
+                );
             }
         }
     }
@@ -532,6 +541,18 @@ fn execute_pages(
     }
 }
 
+/// The kernel of a peer.
+struct PeerKernel(Weak<PeerSession>);
+
+impl Recaller for PeerKernel {
+    fn recall(&self, nodes: &[RecalledNode], what: Recalled, done: Done) {
+        match self.0.upgrade() {
+            Some(session) => session.recall(nodes, what, done),
+            None => done.never(),
+        }
+    }
+}
+
 /// The way of an answer that another thread gives.
 struct SessionReturn {
     session: Arc<PeerSession>,
@@ -541,7 +562,7 @@ struct SessionReturn {
 
 impl PeerSession {
     /// Has the peer's kernel drop what it keeps, see
-    /// [`Recaller`](crate::filesystem::recall::Recaller).
+    /// [`Recaller`].
     pub(super) fn recall(&self, nodes: &[RecalledNode], what: Recalled, done: Done) {
         let mut inner = self.inner();
         // It can bring nothing to a next owner any more, so it need not be told what is stale.

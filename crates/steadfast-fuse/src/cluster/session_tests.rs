@@ -5,10 +5,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use zerocopy::IntoBytes;
 
+use super::super::deltas::Changes;
+use super::super::executions::Executed;
 use super::super::executors::QUEUE;
 use super::*;
 use crate::abi::input::InHeader;
-use crate::service::{Later as Back, Outcome as Served};
+use crate::executing::{self, Ending};
+use crate::service::{Later as Back, Outcome as Served, Service};
 
 /// Counts what it executes, and answers with the number of the execution.
 #[derive(Default)]
@@ -24,6 +27,7 @@ struct Counter {
 impl Service for Counter {
     fn serve(&self, _: Back<'_>, request: &Request<'_>, out: &mut AnswerBuffer) -> Served {
         let number = self.executed.fetch_add(1, Ordering::SeqCst) as u64;
+        executing::batch(number + 1);
         if request.header.opcode == opcode::LINK
             && self.recall.wait(Instant::now() + Duration::from_secs(60)) > 0
         {
@@ -33,6 +37,7 @@ impl Service for Counter {
             return Err(Errno(libc::ENOTEMPTY));
         }
         out.put(&number);
+        executing::ended(request, Ok(Answer::Ready), out.filled());
         Ok(Answer::Ready)
     }
 }
@@ -42,7 +47,7 @@ impl Guest for Counter {
         self.departed.store(true, Ordering::SeqCst);
     }
 
-    fn reached_by(&self, _: Weak<PeerSession>) {}
+    fn reached_by(&self, _: Arc<dyn Recaller>) {}
 
     fn end_locks(&self, _: &Request<'_>) {
         self.ended.fetch_add(1, Ordering::SeqCst);
@@ -87,6 +92,16 @@ impl Guest for Counter {
     fn tag(&self) -> u16 {
         5
     }
+
+    fn answer_again(
+        &self,
+        _: Back<'_>,
+        _: &Request<'_>,
+        ending: Ending,
+        _: &mut AnswerBuffer,
+    ) -> Served {
+        Err(Errno(ending.error))
+    }
 }
 
 /// Passes each write on.
@@ -123,6 +138,9 @@ impl Read for Line {
     }
 }
 
+/// The id of the peer's mount.
+const NODE: u64 = 70;
+
 struct Peer {
     guest: Arc<Counter>,
     session: Arc<PeerSession>,
@@ -133,14 +151,22 @@ struct Peer {
 
 impl Peer {
     fn new() -> Peer {
+        Peer::with(None)
+    }
+
+    fn with(inherited: Option<Vec<Executed>>) -> Peer {
         let (guest, sure) = (Arc::new(Counter::default()), Arc::new(AtomicBool::new(true)));
         let standing = Arc::clone(&sure);
         let authority: Authority = Arc::new(move || match standing.load(Ordering::SeqCst) {
             true => crate::cluster::Standing::Sure(Duration::from_secs(1)),
             false => crate::cluster::Standing::Unsure,
         });
-        let session =
-            PeerSession::start("n".into(), Arc::clone(&guest) as Arc<dyn Guest>, false, authority);
+        let executed = inherited.clone().unwrap_or_default().into_iter();
+        let inherited = inherited.map(|list| Inherited::of_node(NODE, &list, true));
+        let node = PeerNode { name: "n".into(), id: NODE, inherited };
+        let executions = Arc::new(Executions::inherited(executed));
+        let kernel = Arc::clone(&guest) as Arc<dyn Guest>;
+        let session = PeerSession::start(node, kernel, authority, executions);
         Peer { guest, session: session.unwrap(), sure, line: RefCell::default() }
     }
 
@@ -221,13 +247,84 @@ fn a_change_that_is_sent_again_gets_the_answer_of_its_one_execution() {
     peer.send(FrameKind::Resume, 0, 0, &[1, 2]);
     peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]);
     peer.send(FrameKind::Request, 2, opcode::RMDIR, &[]);
-    let same = |frame| AnswerFrame { changes: Changes::Same, ..frame };
+    let same = |frame| AnswerFrame { changes: Changes::Same, executed: Vec::new(), ..frame };
     let again = (same(answer(&received)), same(answer(&received)));
     assert_eq!(again, (same(first), same(refused)));
     assert_eq!(peer.guest.executed.load(Ordering::SeqCst), 2);
     peer.session.end();
     assert!(peer.guest.departed.load(Ordering::SeqCst));
     assert!(!peer.send(FrameKind::Request, 3, opcode::MKDIR, &[]), "the session has ended");
+}
+
+/// The numbers in a list, and how these requests have ended.
+fn numbers(list: &[Executed]) -> Vec<(u64, Option<Ending>)> {
+    let mut numbers: Vec<_> = list.iter().map(|one| (one.number, one.ending())).collect();
+    numbers.sort_unstable_by_key(|(number, _)| *number);
+    numbers
+}
+
+#[test]
+fn what_an_owner_before_has_executed_is_not_executed_again() {
+    let refused = Some(Ending { error: libc::EXDEV, detail: 0 });
+    let before = |number, ending| Executed::new((NODE, number), ending);
+    let peer = Peer::with(Some(vec![before(5, refused), before(6, None)]));
+    let received = peer.connect();
+    let ask = |kind, number| {
+        peer.send(kind, number, opcode::RENAME, &[]);
+        answer(&received)
+    };
+    assert_eq!(ask(FrameKind::Repeated, 5).error, libc::EXDEV, "as it was answered before");
+    assert_eq!(ask(FrameKind::Repeated, 6).error, libc::EIO);
+    assert_eq!(peer.guest.executed.load(Ordering::SeqCst), 0);
+    let new = ask(FrameKind::Repeated, 7);
+    assert_eq!((new.error, peer.guest.executed.load(Ordering::SeqCst)), (0, 1));
+    // The owner after this one has to know of all of them.
+    let here = Some(Ending { error: 0, detail: 0 });
+    assert_eq!(numbers(&new.executed), [(5, refused), (6, None), (7, here)]);
+    peer.send(FrameKind::Request, 8, opcode::RENAME, &[5, 6, 7]);
+    let here = Some(Ending { error: 0, detail: 1 });
+    assert_eq!(numbers(&answer(&received).executed), [(8, here)]);
+    peer.session.end();
+}
+
+#[test]
+fn a_node_without_what_it_had_learns_nothing_of_what_it_repeats() {
+    let peer = Peer::new();
+    let received = peer.connect();
+    peer.send(FrameKind::Repeated, 5, opcode::RENAME, &[]);
+    assert_eq!(answer(&received).error, libc::EIO);
+    assert_eq!(peer.guest.executed.load(Ordering::SeqCst), 0);
+    peer.send(FrameKind::Repeated, 6, opcode::GETATTR, &[]);
+    assert_eq!(answer(&received).error, 0, "that changes nothing");
+    peer.session.end();
+}
+
+/// What is not in the last list goes to the next owner.
+#[test]
+fn an_owner_that_ends_tells_what_it_has_executed_and_executes_no_more() {
+    let peer = Peer::new();
+    let waiting = peer.guest.recall.begin();
+    let received = peer.connect();
+    peer.send(FrameKind::Request, 1, opcode::RENAME, &[]);
+    answer(&received);
+    peer.send(FrameKind::Request, 2, opcode::LINK, &[1]);
+    wait_until(|| peer.guest.executed.load(Ordering::SeqCst) == 2);
+    let parts = std::thread::spawn({
+        let session = Arc::clone(&peer.session);
+        move || session.part()
+    });
+    assert_eq!(answer(&received).told, Told::OwnerEnds);
+    wait_until(|| peer.session.inner().ends);
+    peer.send(FrameKind::Request, 3, opcode::RENAME, &[]);
+    std::thread::sleep(Duration::from_millis(20));
+    drop(waiting);
+    let ending = answer(&received);
+    assert_eq!((ending.told, ending.number), (Told::Answer, 2), "it has begun before");
+    let last = answer(&received);
+    assert_eq!(last.told, Told::Executed);
+    assert_eq!(numbers(&last.executed), [(2, Some(Ending { error: 0, detail: 1 }))]);
+    parts.join().unwrap();
+    assert_eq!(peer.guest.executed.load(Ordering::SeqCst), 2);
 }
 
 #[test]

@@ -6,23 +6,28 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::channel::Channel;
+use super::channel::{Channel, Pending};
 use super::closes::Closes;
+use super::executions::{Inherited, Verdict};
 use super::frame::AnswerFrame;
+use super::guest::Guest;
 use super::keeper::Keeper;
 use super::link::{Authority, wait_until_sure};
 use crate::abi::input::InterruptIn;
 use crate::abi::opcode;
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
+use crate::executing::is_change;
 use crate::log::log_error;
 use crate::request::Request;
 use crate::service::{Answer, Check, Later, Outcome, Return, Service};
 
 /// The file system of this node's kernel, where this node is the owner.
 struct LocalService {
-    service: Arc<dyn Service>,
+    service: Arc<dyn Guest>,
     authority: Authority,
+    /// What is known of the requests that were sent to an owner before.
+    inherited: Option<Inherited>,
 }
 
 /// See the module.
@@ -63,11 +68,17 @@ impl Switch {
         lost
     }
 
-    /// This node is the owner from now on. `has_all`: see [`Channel::lose_session`].
-    pub(super) fn own(&self, service: Arc<dyn Service>, authority: Authority, has_all: bool) {
-        self.lose_session(has_all);
+    /// This node is the owner from now on. `inherited`: what is known of its requests to the owner
+    /// before, if the volume has all that the node was told of.
+    pub(super) fn own(
+        &self,
+        service: Arc<dyn Guest>,
+        authority: Authority,
+        inherited: Option<Inherited>,
+    ) {
+        self.lose_session(inherited.is_some());
         self.forget_kept();
-        let _ = self.here.set(LocalService { service, authority });
+        let _ = self.here.set(LocalService { service, authority, inherited });
         // A worker may have looked before, and adds its request only now; then it looks again.
         self.serve_pending();
     }
@@ -75,13 +86,14 @@ impl Switch {
     fn serve_pending(&self) {
         let Some(here) = self.here.get() else { return };
         let mut memory = Pages::new(DATA_MAX / PAGE);
-        for pending in self.channel.take_all() {
+        for (number, pending) in self.channel.take_all() {
             let bytes = pending.bytes.clone();
             let Some(request) = Request::parse(&bytes) else { continue };
             // Without memory no answer fits, so the result is EIO.
             let mut out = AnswerBuffer::new(memory.as_mut().map_or(&mut [], Pages::bytes));
             let back = || Ok(here.return_path(pending.back()));
-            let result = match here.service.serve(&back, &request, &mut out) {
+            let outcome = here.serve_pending(&back, (number, &pending), &request, &mut out);
+            let result = match outcome {
                 Ok(Answer::Ready) => {
                     self.keeper.limit(&request, out.filled_mut(), pending.asked);
                     Ok(out.filled())
@@ -101,6 +113,25 @@ impl LocalService {
     fn return_path(&self, back: Return) -> Return {
         let authority = Arc::clone(&self.authority);
         Return::Checked(Check(Arc::new(move || wait_until_sure(&authority))), Box::new(back))
+    }
+
+    /// A request that this node may have sent to an owner before.
+    fn serve_pending(
+        &self,
+        later: Later<'_>,
+        (number, pending): (u64, &Pending),
+        request: &Request<'_>,
+        out: &mut AnswerBuffer,
+    ) -> Outcome {
+        let verdict = match &self.inherited {
+            Some(inherited) if pending.repeated && is_change(request) => inherited.verdict(number),
+            _ => Verdict::Execute,
+        };
+        match verdict {
+            Verdict::Execute => self.service.serve(later, request, out),
+            Verdict::Ended(ending) => self.service.answer_again(later, request, ending, out),
+            Verdict::Unknown => Err(Errno(libc::EIO)),
+        }
     }
 
     fn serve(

@@ -23,6 +23,7 @@ fn answered(unsynced: &mut Unsynced, bytes: &[u8], accepted: u64, durable: u64) 
         bytes: Vec::new(),
         directory: None,
         changes: Changes::Same,
+        executed: Vec::new(),
         tag: 0,
     };
     unsynced.reached(progress);
@@ -102,6 +103,7 @@ fn what_failed_has_changed_nothing() {
         bytes: Vec::new(),
         directory: None,
         changes: Changes::Same,
+        executed: Vec::new(),
         tag: 0,
     };
     unsynced.answered(&Request::parse(&bytes).unwrap(), &answer);

@@ -10,6 +10,7 @@
 
 mod admitting;
 pub(crate) mod affected;
+mod again;
 pub(crate) mod attributes;
 mod closing;
 mod commands;
@@ -48,6 +49,7 @@ use crate::admission::{Admission, Surroundings};
 use crate::buffer::AnswerBuffer;
 use crate::device::FuseDevice;
 use crate::errno::Errno;
+use crate::executing;
 use crate::init::Agreement;
 use crate::jobs::{Job, Ticket};
 use crate::log::log_error;
@@ -195,6 +197,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             self.enter(later, request, out)
         });
         if self.is_shared() {
+            executing::ended(request, outcome, out.filled());
             let rewrite = rewrite.or_else(|| self.rewritten(request, out.filled()));
             let recall = rewrite.map(|rewrite| self.begin_recall(rewrite));
             drop(changing);

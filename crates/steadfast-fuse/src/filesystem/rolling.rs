@@ -6,7 +6,7 @@
 //! dropped, because they belong to the discarded state; other requests get ESTALE. Requests about
 //! directories hold nothing that the control thread needs; they are parked and executed afterwards.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use steadfast::Platform;
 use steadfast_media::Medium;
@@ -19,6 +19,7 @@ use crate::abi::opcode;
 use crate::abi::output::WriteOut;
 use crate::buffer::AnswerBuffer;
 use crate::errno::Errno;
+use crate::executing::{self, Execution};
 use crate::request::Request;
 use crate::service::{Later, Return};
 use crate::snapshots::is_snapshot;
@@ -27,6 +28,7 @@ use crate::snapshots::is_snapshot;
 pub(crate) struct Parked {
     pub(crate) back: Return,
     pub(crate) bytes: Vec<u8>,
+    pub(crate) execution: Option<Arc<Execution>>,
 }
 
 impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
@@ -62,7 +64,8 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     fn park(&self, later: Later<'_>, request: &Request<'_>) -> Outcome {
-        let parked = Parked { back: later()?, bytes: request.bytes.to_vec() };
+        let (bytes, execution) = (request.bytes.to_vec(), executing::current());
+        let parked = Parked { back: later()?, bytes, execution };
         self.parked.lock().unwrap_or_else(PoisonError::into_inner).push(parked);
         Ok(Answer::Later)
     }

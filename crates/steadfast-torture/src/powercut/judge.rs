@@ -173,7 +173,7 @@ impl<'a> Judge<'a> {
                 let brought = told.as_ref().map(|told| Brought {
                     deltas: kept,
                     without: left,
-                    all: told.point.is_some() && !told.ending,
+                    told: told.point.filter(|_| !told.ending),
                 });
                 let run = self.run::<S>(image, allowed, recorded.tick, stage, brought);
                 run.map_err(|mut violation| {

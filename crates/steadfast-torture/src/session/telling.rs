@@ -51,8 +51,8 @@ pub struct Brought<'a> {
     pub deltas: &'a [KeptDeltas],
     /// The states that the volume may be in without them.
     pub without: &'a [Point],
-    /// The volume must have all that the node of the last ones was told of.
-    pub all: bool,
+    /// The state that the node of the last ones was told of. The volume must have all of it.
+    pub told: Option<&'a Point>,
 }
 
 impl Tellings {

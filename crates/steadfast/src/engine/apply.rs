@@ -112,6 +112,11 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             self.note(working, mutation, origin, record_limit);
         }
         working.sequence += 1;
+        if let Some(observer) = &self.observer
+            && origin != Origin::Replay
+        {
+            observer(working.sequence);
+        }
         working.spare.keep(mutations);
         working.spare.keep_runs(blocks.runs);
         Ok(())

@@ -68,6 +68,7 @@ pub(crate) use background::Turn;
 pub(crate) use budget::Shortage;
 use commit::group_commit::Committers;
 pub(crate) use commit::transaction::NO_TRANSACTION;
+use deltas::Observer;
 pub use info::{Statistics, VolumeInfo};
 use kept_block::KeptBlock;
 use lifecycle::LifecycleCell;
@@ -92,6 +93,8 @@ pub(crate) struct Engine<M: Medium, P: Platform> {
     newer_state: Option<NewerState>,
     /// Other nodes keep what is not durable, see [`deltas`].
     keeps_deltas: bool,
+    /// Is told of each batch of an operation.
+    pub(crate) observer: Option<Observer>,
     pub(crate) parameters: LiveParameters,
     incarnation: AtomicU32,
     pub(crate) repeated_reads: RepeatedReads,

@@ -26,7 +26,7 @@ use crate::platform::Platform;
 use crate::types::InodeNumber;
 
 pub use self::transaction::Transaction;
-pub use crate::engine::deltas::{Delta, KeptDeltas, Place};
+pub use crate::engine::deltas::{Delta, KeptDeltas, Observer, Place, Reached};
 pub use crate::engine::{Activity, CacheUse, SpaceUse, Statistics, VolumeInfo};
 
 /// Number of inode data locks; inodes share them by number.
@@ -64,8 +64,8 @@ impl<M: Medium, P: Platform> Volume<M, P> {
 
     /// Opens a volume whose owner in a cluster has died, with what the other nodes keep of its
     /// changes. The newest of these that lead on from the medium's state become part of it, and
-    /// durable. From now on the volume gives [deltas](Self::delta). Returns for each node whether
-    /// the state has all that the node was told of; what a rollback has dropped does not count.
+    /// durable. From now on the volume gives [deltas](Self::delta). Returns for each node how the
+    /// state compares with what the node was told of; what a rollback has dropped does not count.
     ///
     /// All deltas must be of the owner before. A node forgets them when another one serves it.
     ///
@@ -78,9 +78,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         options: OpenOptions,
         platform: P,
         nodes: &[KeptDeltas],
-    ) -> Result<(Self, Vec<bool>)> {
-        let (engine, has_all) = Engine::open_after(medium, options, platform, nodes)?;
-        Ok((Self::with_engine(engine), has_all))
+    ) -> Result<(Self, Vec<Reached>)> {
+        let (engine, compared) = Engine::open_after(medium, options, platform, nodes)?;
+        Ok((Self::with_engine(engine), compared))
     }
 
     /// As [`open`](Self::open), with a superblock that was read already, and whether one copy of it

@@ -2,7 +2,7 @@
 
 use steadfast_media::Medium;
 
-use super::{Delta, Volume};
+use super::{Delta, Observer, Volume};
 use crate::error::Result;
 use crate::mask::TransactionMask;
 use crate::platform::Platform;
@@ -43,6 +43,12 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// As [`transact`](Self::transact): too much has changed, and a transaction point failed.
     pub fn delta(&self, seen: u64) -> Result<Option<Delta>> {
         self.engine.delta(seen)
+    }
+
+    /// Has `observer` called with the number of each batch of changes from now on, in the thread
+    /// that makes it, and before a [delta](Self::delta) has it. It must not use the volume.
+    pub fn observe_batches(&mut self, observer: Observer) {
+        self.engine.observer = Some(observer);
     }
 
     /// The live transaction mask.

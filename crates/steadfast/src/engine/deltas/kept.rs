@@ -25,6 +25,17 @@ impl Place {
     }
 }
 
+/// How the state of an opened volume compares with what a node was told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reached {
+    /// It lacks something.
+    Less,
+    /// It has all of it, and may have more.
+    All,
+    /// It is the state of the node's last delta.
+    Same,
+}
+
 /// The changes since the last delta of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delta {

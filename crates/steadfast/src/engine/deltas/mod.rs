@@ -25,6 +25,8 @@ pub(in crate::engine) mod changed_keys;
 mod kept;
 mod take;
 
+use alloc::boxed::Box;
+
 use steadfast_media::Medium;
 
 use crate::engine::Engine;
@@ -38,7 +40,10 @@ use crate::sabotage::{Sabotage, planted};
 use crate::types::{Generation, Lsn};
 
 use changed_keys::ChangedKeys;
-pub use kept::{Delta, KeptDeltas, Place};
+pub use kept::{Delta, KeptDeltas, Place, Reached};
+
+/// Is told the number of each batch, in the thread that makes it.
+pub type Observer = Box<dyn Fn(u64) + Send + Sync>;
 
 /// Longest payload of a delta, bytes.
 const DELTA_MAX: usize = 1 << 20;
@@ -165,7 +170,7 @@ mod tests {
         medium
     }
 
-    fn open(medium: &Arc<MemoryMedium>, nodes: &[KeptDeltas]) -> (TestVolume, Vec<bool>) {
+    fn open(medium: &Arc<MemoryMedium>, nodes: &[KeptDeltas]) -> (TestVolume, Vec<Reached>) {
         let (medium, options) = (medium.clone(), OpenOptions::default());
         Volume::open_after(medium, options, TestPlatform::new(), nodes).unwrap()
     }
@@ -206,14 +211,14 @@ mod tests {
         make(&volume, "told to no node", b"");
         assert_eq!(second.payloads.len(), 2);
         drop(volume);
-        let (volume, has_all) = open(&medium, &[first.clone(), second.clone()]);
-        assert_eq!(has_all, [true, true]);
+        let (volume, reached) = open(&medium, &[first.clone(), second.clone()]);
+        assert_eq!(reached, [Reached::All, Reached::Same]);
         assert_eq!(content(&volume, "b"), Some(alloc::vec![3; 9000]));
         assert_eq!((content(&volume, "a"), content(&volume, "told to no node")), (None, None));
         drop(volume);
         // It is durable, and the same deltas lead on from it no more.
-        let (volume, has_all) = open(&medium, &[first, KeptDeltas::default()]);
-        assert_eq!(has_all, [true, true]);
+        let (volume, reached) = open(&medium, &[first, KeptDeltas::default()]);
+        assert_eq!(reached, [Reached::All, Reached::All]);
         assert_eq!(content(&volume, "b"), Some(alloc::vec![3; 9000]));
     }
 
@@ -226,9 +231,9 @@ mod tests {
         keep(&volume, &mut kept);
         volume.rollback().unwrap();
         drop(volume);
-        let (volume, has_all) = open(&medium, &[kept]);
+        let (volume, reached) = open(&medium, &[kept]);
         // The rollback's checkpoint is after what the node was told, and the rollback has dropped it.
-        assert_eq!((content(&volume, "a"), has_all), (None, alloc::vec![true]));
+        assert_eq!((content(&volume, "a"), reached), (None, alloc::vec![Reached::All]));
         let mut kept = KeptDeltas::default();
         make(&volume, "b", &[7; 5000]);
         keep(&volume, &mut kept);
@@ -238,8 +243,37 @@ mod tests {
         steadfast_media::Medium::read(&*medium, 0, &mut bytes).unwrap();
         let at = bytes.windows(512).position(|window| window == [7; 512]).unwrap();
         steadfast_media::Medium::write(&*medium, at as u64 / 512 * 512, &[8; 512]).unwrap();
-        let (volume, has_all) = open(&medium, &[kept]);
-        assert_eq!((content(&volume, "b"), has_all), (None, alloc::vec![false]));
+        let (volume, reached) = open(&medium, &[kept]);
+        assert_eq!((content(&volume, "b"), reached), (None, alloc::vec![Reached::Less]));
+    }
+
+    #[test]
+    fn an_observer_knows_the_batches_of_its_thread_before_a_delta_has_them() {
+        let medium = medium();
+        let (mut volume, _) = open(&medium, &[]);
+        let (seen, mut kept) = (Arc::new(std::sync::Mutex::new(Vec::new())), KeptDeltas::default());
+        let sees = seen.clone();
+        volume.observe_batches(Box::new(move |batch| sees.lock().unwrap().push(batch)));
+        make(&volume, "a", b"1");
+        let (accepted, _) = volume.progress();
+        assert_eq!(*seen.lock().unwrap(), [accepted - 1, accepted]);
+        keep(&volume, &mut kept);
+        assert_eq!(kept.sequence, accepted);
+        volume.rollback().unwrap();
+        let before = seen.lock().unwrap().len();
+        make(&volume, "c", b"");
+        assert!(seen.lock().unwrap().len() > before, "a rollback does not end it");
+        drop(volume);
+        // Nothing has changed since the medium was there.
+        let (volume, _) = open(&medium, &[]);
+        let mut kept = KeptDeltas::default();
+        make(&volume, "b", b"1");
+        volume.transact().unwrap();
+        keep(&volume, &mut kept);
+        assert!(kept.payloads.is_empty());
+        let nodes = [kept.clone()];
+        drop(volume);
+        assert_eq!(open(&medium, &nodes).1, [Reached::Same]);
     }
 
     #[test]

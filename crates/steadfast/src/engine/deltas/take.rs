@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use steadfast_media::Medium;
 
-use super::kept::{KeptDeltas, Place};
+use super::kept::{KeptDeltas, Place, Reached};
 use crate::engine::Engine;
 use crate::engine::apply::check_recorded;
 use crate::engine::recovery::open::{GENERATION_LIMIT, read_log};
@@ -27,7 +27,7 @@ struct Taken {
 
 impl<M: Medium, P: Platform> Engine<M, P> {
     /// Opens a volume for writing, at the state that the newest deltas lead to, which becomes
-    /// durable. Returns for each node whether that state has all that it was told of; what a
+    /// durable. Returns for each node how that state compares with what it was told of; what a
     /// rollback has dropped does not count. From now on the volume [gives deltas](Self::delta).
     ///
     /// Deltas that do not lead on from the state on the medium, or whose data is not there, are
@@ -37,7 +37,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         options: OpenOptions,
         platform: P,
         nodes: &[KeptDeltas],
-    ) -> Result<(Boxed<Self>, Vec<bool>)> {
+    ) -> Result<(Boxed<Self>, Vec<Reached>)> {
         let superblock = Superblock::read(&Retry(&medium), &platform)?;
         let options = OpenOptions { read_only: false, ..options };
         let (mut engine, mut found) = Self::read_state(medium, &options, platform, superblock)?;
@@ -84,13 +84,22 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         working.begin_deltas_again(true);
         let (sequence, lsn) = (working.sequence, working.log.position().lsn);
         working.note_durable(sequence, lsn);
-        let has_all = |kept: &KeptDeltas| {
-            let changed = !kept.payloads.is_empty();
-            let here = if changed { kept.sequence <= reached } else { !kept.durable.is_after(&at) };
-            !kept.lacks_changes && (here || at.is_after(&kept.sealed))
+        let compare = |kept: &KeptDeltas| {
+            let (is_here, is_same) = match (kept.payloads.is_empty(), reached) {
+                (false, _) => (kept.sequence <= reached, kept.sequence == reached),
+                // Nothing has changed since the medium was there.
+                (true, 0) => (!kept.durable.is_after(&at), kept.durable == at),
+                (true, _) => (!kept.durable.is_after(&at), false),
+            };
+            match is_here || at.is_after(&kept.sealed) {
+                _ if kept.lacks_changes => Reached::Less,
+                false => Reached::Less,
+                true if is_same => Reached::Same,
+                true => Reached::All,
+            }
         };
-        let has_all = memory::collect(nodes.iter().map(has_all))?;
-        Ok((engine, has_all))
+        let compared = memory::collect(nodes.iter().map(compare))?;
+        Ok((engine, compared))
     }
 
     /// The newest deltas of `nodes` that count for what was found on the medium.

@@ -183,6 +183,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             superblock_damaged: false,
             newer_state: None,
             keeps_deltas: false,
+            observer: None,
             parameters: LiveParameters::of(metaroot),
             incarnation: AtomicU32::new(0),
             repeated_reads: RepeatedReads::default(),
