@@ -79,8 +79,7 @@ impl Combination {
     pub fn world(&self, seed: u64) -> World {
         let mut world = World::new(seed, self.profile.1).on(self.medium).with_extras();
         world.extras = Extras { fixed_mask: true, ..world.extras };
-        world.format.mask = self.mask.mask;
-        world
+        world.with_mask(self.mask.mask)
     }
 }
 

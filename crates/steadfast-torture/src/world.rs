@@ -174,6 +174,18 @@ impl World {
         let wanted =
             [Discards::Never, Discards::Never, Discards::AfterCheckpoints, Discards::Early];
         self.discards = Random::new(self.seed).fork(10).pick(&wanted);
+        let mask = self.format.mask;
+        self.with_mask(mask)
+    }
+
+    /// The same world with this mask. Where another node keeps deltas, it has the timer, too: without
+    /// it there are none.
+    #[must_use]
+    pub fn with_mask(mut self, mask: TransactionMask) -> World {
+        self.format.mask = match self.extras.deltas {
+            true => mask.union(TransactionMask::TIMER),
+            false => mask,
+        };
         self
     }
 

@@ -113,11 +113,11 @@ impl Executions {
         (executed.len() <= EXECUTED_MAX).then_some(executed)
     }
 
-    /// All requests of a node that have changed something.
-    pub(super) fn of_node(&self, node: u64) -> Vec<Executed> {
-        let mut executed = self.in_state(u64::MAX).unwrap_or_default();
+    /// All requests of a node that have changed something. `None`: too many.
+    pub(super) fn of_node(&self, node: u64) -> Option<Vec<Executed>> {
+        let mut executed = self.in_state(u64::MAX)?;
         executed.retain(|executed| executed.node == node);
-        executed
+        Some(executed)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<(u64, u64), Entry>> {

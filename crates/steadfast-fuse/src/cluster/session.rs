@@ -449,10 +449,11 @@ impl PeerSession {
     pub(super) fn part(&self) {
         let progress = self.guest.progress();
         self.send(AnswerFrame::telling(Told::OwnerEnds, 0, progress));
-        if self.end_changes() {
-            let list = self.executions.of_node(self.node.id);
+        if self.end_changes()
+            && let Some(executed) = self.executions.of_node(self.node.id)
+        {
             let told = AnswerFrame::telling(Told::Executed, 0, progress);
-            self.send(AnswerFrame { executed: list, ..told });
+            self.send(AnswerFrame { executed, ..told });
         }
         self.cut_off();
     }

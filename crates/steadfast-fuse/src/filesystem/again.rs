@@ -97,3 +97,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "again_tests.rs"]
+mod tests;

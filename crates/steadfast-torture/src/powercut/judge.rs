@@ -169,7 +169,8 @@ impl<'a> Judge<'a> {
                 }
                 self.digest.number(cut as u64).shown(&survival);
                 let stage = Stage::Recovery(depth + 1, recorded.interrupted(cut));
-                self.tally.told += u64::from(told.is_some());
+                let promised = told.as_ref().is_some_and(|told| told.point.is_some());
+                self.tally.told += u64::from(promised);
                 let brought = told.as_ref().map(|told| Brought {
                     deltas: kept,
                     without: left,

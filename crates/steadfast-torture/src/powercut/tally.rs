@@ -13,7 +13,7 @@ pub struct PowercutTally {
     pub recovery_cuts: u64,
     /// These cuts by depth: in the recovery, in the recovery from that, and so on.
     pub deep_cuts: [u64; 3],
-    /// Cuts after which another node had deltas, contained in `cuts`.
+    /// Cuts after which another node knew a state from its deltas, contained in `cuts`.
     pub told: u64,
     /// Further cuts that left an image already judged against the same states.
     pub repeated: u64,
