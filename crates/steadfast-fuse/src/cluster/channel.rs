@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use steadfast::volume::Reached;
 
 use super::frame::{AnswerFrame, FrameKind, NUMBERS_MAX, RequestFrame, Writer};
 use super::holdings::{HELD_FOR, Holdings};
@@ -25,6 +26,7 @@ use crate::abi::input::IoctlIn;
 use crate::abi::opcode;
 use crate::abi::output::AttrOut;
 use crate::errno::Errno;
+use crate::executing::is_change;
 use crate::filesystem::recall::RecalledNode;
 use crate::ioctl;
 use crate::log::log_error;
@@ -42,6 +44,9 @@ pub(super) struct Pending {
     sent: bool,
     /// It was sent to an owner that is no more.
     pub(super) repeated: bool,
+    /// The present owner may not know whether that one has executed it. The owner after this one
+    /// cannot know it.
+    doubtful: bool,
 }
 
 impl Pending {
@@ -50,6 +55,11 @@ impl Pending {
         if let Err(error) = self.back.answer(self.unique, result) {
             log_error!("cannot answer request {}: {error}", self.opcode);
         }
+    }
+
+    /// Whether an owner may have executed it.
+    fn was_sent(&self) -> bool {
+        self.sent || self.repeated
     }
 
     /// Where the answer goes.
@@ -182,9 +192,17 @@ impl Channel {
             let (unique, opcode) = (request.header.unique, request.header.opcode);
             let bytes = request.bytes.to_vec();
             let asked = Instant::now();
-            let (bytes_kept, repeated) = (bytes.clone(), false);
-            let pending =
-                Pending { back, unique, opcode, bytes: bytes_kept, asked, sent, repeated };
+            let (bytes_kept, repeated, doubtful) = (bytes.clone(), false, false);
+            let pending = Pending {
+                back,
+                unique,
+                opcode,
+                bytes: bytes_kept,
+                asked,
+                sent,
+                repeated,
+                doubtful,
+            };
             state.pending.insert(number, pending);
             let Some((writer, _)) = &state.connection else { return Ok(()) };
             let writer = Arc::clone(writer);
@@ -216,7 +234,7 @@ impl Channel {
             let mut state = self.state();
             let found = state.pending.iter().find(|(_, pending)| pending.unique == unique);
             let Some((number, pending)) = found else { return false };
-            if pending.sent || pending.repeated {
+            if pending.was_sent() {
                 return pending.opcode == opcode::SETLKW;
             }
             let number = *number;
@@ -299,8 +317,9 @@ impl Channel {
             if numbers.len() > NUMBERS_MAX {
                 frames
             } else {
-                let resume =
-                    RequestFrame { kind: FrameKind::Resume, number: 0, numbers, bytes: Vec::new() };
+                // Requests with later numbers may overtake it.
+                let (kind, number, bytes) = (FrameKind::Resume, state.number, Vec::new());
+                let resume = RequestFrame { kind, number, numbers, bytes };
                 std::iter::once(resume).chain(frames).collect()
             }
         };
@@ -310,10 +329,11 @@ impl Channel {
         connection
     }
 
-    /// The session is lost, or there was none: answers what was sent and is not repeated. `has_all`:
-    /// the volume has all that this node was told of, and the owner has its open files and locks.
-    /// Returns how many sessions were lost.
-    pub(super) fn lose_session(&self, has_all: bool) -> u64 {
+    /// The session is lost, or there was none: answers what was sent and is not repeated. `reached`:
+    /// how the volume compares with what this node was told of. If it has all of it, the owner has
+    /// the node's open files and locks. Returns how many sessions were lost.
+    pub(super) fn lose_session(&self, reached: Reached) -> u64 {
+        let has_all = reached >= Reached::All;
         let mut done = Vec::new();
         let lost = {
             let mut state = self.state();
@@ -327,14 +347,14 @@ impl Channel {
             let sent: Vec<u64> = state
                 .pending
                 .iter()
-                .filter(|(_, pending)| pending.sent)
+                .filter(|(_, pending)| pending.was_sent())
                 .map(|(number, _)| *number)
                 .collect();
             // What was not sent may not confirm what is lost, either.
             let ChannelState { pending, unsynced, .. } = &mut *state;
             let confirms: Vec<u64> = pending
                 .iter()
-                .filter(|(_, pending)| !pending.sent)
+                .filter(|(_, pending)| !pending.was_sent())
                 .filter_map(|(number, pending)| Some((*number, Request::parse(&pending.bytes)?)))
                 .filter(|(_, request)| unsynced.must_fail(request))
                 .map(|(number, _)| number)
@@ -345,10 +365,14 @@ impl Channel {
             }
             for number in sent {
                 let Some(mut pending) = state.pending.remove(&number) else { continue };
-                let fate = Request::parse(&pending.bytes).map(|request| fate(&request, has_all));
+                let fate = Request::parse(&pending.bytes).map(|request| match pending.doubtful {
+                    true if is_change(&request) => Fate::Fail(libc::EIO),
+                    _ => fate(&request, has_all),
+                });
                 match fate.unwrap_or(Fate::Fail(libc::EIO)) {
                     Fate::Repeat => {
                         (pending.sent, pending.repeated) = (false, true);
+                        pending.doubtful |= reached != Reached::Same;
                         state.pending.insert(number, pending);
                     }
                     Fate::Done => done.push((pending, Ok(()))),

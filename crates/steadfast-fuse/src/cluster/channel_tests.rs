@@ -146,13 +146,13 @@ fn after_a_takeover_only_what_changes_nothing_is_repeated() {
     channel.close(None);
     // Not sent, so nothing is known to have happened.
     let (_, waits) = ask(&channel, 20, opcode::MKDIR, 7);
-    channel.lose_session(false);
+    channel.lose_session(Reached::Less);
     for ((opcode, expected), answers) in kinds.iter().zip(&asked) {
         assert_eq!(answers.try_recv().ok(), *expected, "{opcode}");
     }
     assert!(waits.try_recv().is_err());
     let frames = connect(&channel).frames();
-    assert_eq!(frames.iter().map(|frame| frame.number).collect::<Vec<_>>(), [0, 1, 2, 7]);
+    assert_eq!(frames.iter().map(|frame| frame.number).collect::<Vec<_>>(), [7, 1, 2, 7]);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn no_fsync_that_waits_for_an_owner_confirms_what_is_lost() {
     channel.close(None);
     let (asked, waits) = ask(&channel, 4, opcode::FSYNCDIR, 1);
     assert_eq!(asked, Ok(()));
-    channel.lose_session(false);
+    channel.lose_session(Reached::Less);
     assert_eq!(waits.try_recv(), Ok(Err(Errno(libc::ESTALE))));
     assert_eq!(ask(&channel, 6, opcode::FSYNCDIR, 1).0, Ok(()), "told once");
 }
@@ -190,7 +190,7 @@ fn an_answer_of_an_earlier_session_is_none() {
     connect(&channel);
     let (_, looked) = ask(&channel, 10, opcode::GETATTR, 1);
     let (before, bytes) = (channel.lost(), b"old".to_vec());
-    channel.lose_session(false);
+    channel.lose_session(Reached::Less);
     connect(&channel);
     let progress = Progress { accepted: 9, durable: 9 };
     let late = AnswerFrame {
@@ -247,7 +247,7 @@ fn an_owner_that_has_everything_is_asked_again_all_but_commands() {
     connect(&channel);
     let asked = sent_at_the_end_of_an_owner(&channel);
     channel.close(None);
-    channel.lose_session(true);
+    channel.lose_session(Reached::Same);
     let answered: Vec<_> = asked.iter().map(|(_, answers)| answers.try_recv().ok()).collect();
     let unsure = Some(Err(Errno(libc::EIO)));
     let expected = [vec![None; 10], vec![unsure]].concat();
@@ -262,6 +262,11 @@ fn an_owner_that_has_everything_is_asked_again_all_but_commands() {
         assert_eq!((count(FrameKind::Repeated), count(FrameKind::Request)), (10, 1));
     }
     assert!(new.try_recv().is_err());
+    // The next owner knows of all that this one did, but not of all that the one before did.
+    channel.lose_session(Reached::All);
+    channel.lose_session(Reached::Same);
+    let failed = asked.iter().filter(|(_, answers)| answers.try_recv().is_ok()).count();
+    assert_eq!((failed, new.try_recv().is_ok()), (3, true), "the changes");
 }
 
 #[test]
@@ -269,7 +274,7 @@ fn an_owner_that_lacks_something_is_asked_again_only_what_tells() {
     let channel = Channel::new();
     connect(&channel);
     let asked = sent_at_the_end_of_an_owner(&channel);
-    channel.lose_session(false);
+    channel.lose_session(Reached::Less);
     let mut answered = asked.iter().map(|(_, answers)| answers.try_recv().ok());
     let (done, stale) = (Some(Ok(Vec::new())), Some(Err(Errno(libc::ESTALE))));
     let first: Vec<_> = answered.by_ref().take(5).collect();
@@ -298,11 +303,11 @@ fn what_a_node_has_brought_stays_all_that_its_programs_know() {
     };
     channel.receive(late.clone(), lost, |_, _, _| {});
     assert!(opened.try_recv().is_err() && channel.end_session() == Holdings::default());
-    channel.lose_session(true);
+    channel.lose_session(Reached::Same);
     channel.receive(late, channel.lost(), |_, _, _| {});
     assert!(opened.try_recv().is_ok(), "the next owner has opened it");
     assert_eq!(channel.end_session().files().collect::<Vec<_>>(), [(7, 3)]);
-    channel.lose_session(false);
+    channel.lose_session(Reached::Less);
     assert_eq!(channel.end_session(), Holdings::default(), "its files are stale");
 }
 

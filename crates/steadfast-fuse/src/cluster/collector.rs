@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use steadfast::volume::{KeptDeltas, Reached};
 
 use super::deltas::KeptChanges;
-use super::executions::Executed;
+use super::executions::{Executed, Inherited};
 use super::hello::{Hello, Purpose, Welcome};
 use super::holdings::Holdings;
 use super::link::Link;
@@ -141,6 +141,19 @@ impl Collector {
     fn brought(&self) -> MutexGuard<'_, Option<ByNode>> {
         self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is known of the requests of each node to the owner before.
+pub(super) fn inherited(brought: &[Brought]) -> Vec<Inherited> {
+    let with_all = || brought.iter().filter(|brought| brought.has_all());
+    let executed: Vec<Executed> =
+        with_all().flat_map(|brought| brought.executed.iter().copied()).collect();
+    let is_exact = brought.iter().any(|brought| brought.reached == Reached::Same);
+    let of_node = |Brought { node, last, .. }: &Brought| match last {
+        Some(last) => Inherited::of_node(*node, last, true),
+        None => Inherited::of_node(*node, &executed, is_exact),
+    };
+    brought.iter().map(of_node).collect()
 }
 
 #[cfg(test)]

@@ -148,8 +148,11 @@ impl KeptChanges {
                 Ok(())
             }
             Changes::New(delta) => {
+                let is_late = delta.sequence < self.deltas.sequence;
                 self.deltas.keep(delta).map_err(|_| garbled())?;
-                self.executed = executed.to_vec();
+                if !is_late {
+                    self.executed = executed.to_vec();
+                }
                 if self.deltas.bytes() > KEPT_MAX {
                     self.deltas = KeptDeltas { lacks_changes: true, ..KeptDeltas::default() };
                     return Err(garbled());

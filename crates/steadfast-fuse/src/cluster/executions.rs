@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use steadfast::volume::Reached;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::executing::{Ending, Execution};
@@ -154,6 +155,11 @@ impl Inherited {
             *ending = ending.or(executed.ending());
         }
         Inherited { executed: by_number, is_all }
+    }
+
+    /// How the state compares with what nodes were told of.
+    pub(super) fn reached(&self) -> Reached {
+        if self.is_all { Reached::Same } else { Reached::All }
     }
 
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + '_ {

@@ -12,6 +12,8 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use steadfast::volume::Reached;
+
 use super::channel::since_boot;
 use super::deltas::KeptChanges;
 use super::frame::{AnswerFrame, Told};
@@ -92,7 +94,7 @@ impl MountState {
             let served = dial(&target).and_then(|link| self.serve(link, &hello, &target, confirm));
             away = away.filter(|_| served.is_err());
             match served {
-                Ok(Welcome::Served | Welcome::ServedWithAll) => {
+                Ok(Welcome::Served | Welcome::ServedWithAll | Welcome::ServedExactly) => {
                     session = Some((target, id));
                     told.clear();
                 }
@@ -141,7 +143,7 @@ impl MountState {
     /// that programs need not wait.
     fn give_up(&self, target: &Target, resumes: bool) {
         if !resumes && self.kept().epoch != target.epoch {
-            self.lose_session(target.epoch, false, 0);
+            self.lose_session(target.epoch, Reached::Less, 0);
         }
     }
 
@@ -155,13 +157,13 @@ impl MountState {
         is_target
     }
 
-    /// The session with an earlier owner is lost, or one with the owner in term `epoch`. `has_all`:
-    /// the volume has all that this node was told by the earlier one, and the owner has its open
-    /// files and locks. `tag`: of the next session; 0: there is none. Returns how many sessions were
+    /// The session with an earlier owner is lost, or one with the owner in term `epoch`. `reached`:
+    /// how the volume compares with what this node was told by the earlier one. If it has all of it,
+    /// the owner has the node's open files and locks. `tag`: of the next session; 0: there is none. Returns how many sessions were
     /// lost.
-    fn lose_session(&self, epoch: u64, has_all: bool, tag: u16) -> u64 {
+    fn lose_session(&self, epoch: u64, reached: Reached, tag: u16) -> u64 {
         let is_first = self.kept().epoch != epoch;
-        let lost = self.switch.lose_session(has_all && is_first);
+        let lost = self.switch.lose_session(if is_first { reached } else { Reached::Less });
         let mut kept = self.kept();
         match is_first {
             true => *kept = KeptChanges::of_term(epoch, tag),
@@ -209,15 +211,11 @@ impl MountState {
         }
         let greeted = since_boot();
         hello.write(&mut *writer)?;
-        let (mut welcome, tag) = Welcome::read(&mut *reader)?;
-        let has_all = welcome == Welcome::ServedWithAll;
-        if has_all {
-            welcome = Welcome::Served;
-        }
-        if welcome == Welcome::Served {
+        let (welcome, tag) = Welcome::read(&mut *reader)?;
+        if let Some(reached) = welcome.reached() {
             if hello.purpose != Purpose::Resume {
                 log_info!("the owner at {} serves this node", target.address);
-                lost = self.lose_session(target.epoch, has_all, tag);
+                lost = self.lose_session(target.epoch, reached, tag);
             } else {
                 self.kept().tag = tag;
             }

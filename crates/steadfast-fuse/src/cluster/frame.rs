@@ -31,7 +31,8 @@ pub(super) enum FrameKind {
     Request = 1,
     /// A request without an answer (FORGET, INTERRUPT).
     OneWay = 2,
-    /// After a new connection: the numbers are all those whose answers have not arrived.
+    /// After a new connection: the numbers are all those up to the frame's number whose answers
+    /// have not arrived.
     Resume = 3,
     /// The recall with this number is done.
     Recalled = 4,

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 
+use steadfast::volume::Reached;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 const MAGIC: [u8; 8] = *b"SFPEER\r\n";
@@ -74,6 +75,8 @@ pub(super) enum Welcome {
     OtherTerm = 4,
     /// As `Served`, and the volume has all that the node was told of before.
     ServedWithAll = 5,
+    /// As `ServedWithAll`, and the owner knows of each request of the node whether it is done.
+    ServedExactly = 6,
 }
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -140,6 +143,22 @@ impl Hello {
 }
 
 impl Welcome {
+    /// `reached`: how the volume compares with what the node was told of.
+    pub(super) fn served(reached: Reached) -> Welcome {
+        match reached {
+            Reached::Less => Welcome::Served,
+            Reached::All => Welcome::ServedWithAll,
+            Reached::Same => Welcome::ServedExactly,
+        }
+    }
+
+    /// The reverse of [`served`](Self::served). `None`: the node is not served.
+    pub(super) fn reached(self) -> Option<Reached> {
+        [Reached::Less, Reached::All, Reached::Same]
+            .into_iter()
+            .find(|reached| self == Welcome::served(*reached))
+    }
+
     /// `tag`: that of the peer's node ids, see [`crate::node`].
     pub(super) fn write(self, tag: u16, writer: &mut dyn Write) -> io::Result<()> {
         let (version, verdict) = (VERSION, self as u32);
@@ -189,8 +208,10 @@ mod tests {
         assert!(Hello::read(&mut &bytes[..]).is_err());
         assert!(Hello::read(&mut &bytes[..20]).is_err());
         let mut bytes = Vec::new();
-        Welcome::Served.write(7, &mut bytes).unwrap();
-        assert_eq!(Welcome::read(&mut &bytes[..]).unwrap(), (Welcome::Served, 7));
+        Welcome::served(Reached::All).write(7, &mut bytes).unwrap();
+        let (welcome, tag) = Welcome::read(&mut &bytes[..]).unwrap();
+        assert_eq!((welcome.reached(), tag), (Some(Reached::All), 7));
+        assert_eq!(Welcome::Gone.reached(), None);
         bytes[12] = 77;
         assert_eq!(Welcome::read(&mut &bytes[..]).unwrap().0, Welcome::OtherVersion);
         bytes[8] += 1;

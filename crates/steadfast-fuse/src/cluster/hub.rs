@@ -121,11 +121,7 @@ impl Door {
             Ok(session) => session,
             Err(verdict) => return verdict.write(0, &mut *link.writer),
         };
-        let welcome = match session.goes_on() {
-            true => Welcome::ServedWithAll,
-            false => Welcome::Served,
-        };
-        welcome.write(session.tag(), &mut *link.writer)?;
+        Welcome::served(session.reached()).write(session.tag(), &mut *link.writer)?;
         session.connect(link);
         Ok(())
     }

@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use steadfast::volume::Reached;
+
 use super::super::deltas::Changes;
 use super::super::frame::Progress;
 use super::super::link::Standing;
@@ -79,13 +81,14 @@ fn a_node_goes_on_once_with_what_it_has_brought() {
     let hub = hub(HashMap::from([(7, (guest, Inherited::default()))]));
     let begin =
         |session, node, purpose| hub.shared.session(&hello(session, node, purpose)).ok().unwrap();
-    assert!(!begin(1, 7, Purpose::Begin).goes_on(), "it has given that up");
-    assert!(!begin(2, 8, Purpose::GoOn).goes_on(), "it has brought nothing");
+    let is_new = |session: Arc<PeerSession>| session.reached() == Reached::Less;
+    assert!(is_new(begin(1, 7, Purpose::Begin)), "it has given that up");
+    assert!(is_new(begin(2, 8, Purpose::GoOn)), "it has brought nothing");
     let session = begin(3, 7, Purpose::GoOn);
-    assert!(session.goes_on());
+    assert_eq!(session.reached(), Reached::All);
     let again = begin(3, 7, Purpose::GoOn);
     assert!(Arc::ptr_eq(&session, &again), "the welcome was lost, and the node asks again");
-    assert!(!begin(4, 7, Purpose::GoOn).goes_on(), "it has lost that session");
+    assert!(is_new(begin(4, 7, Purpose::GoOn)), "it has lost that session");
 }
 
 /// The next owner gets it from the nodes. Here another node must not get a lock of theirs.

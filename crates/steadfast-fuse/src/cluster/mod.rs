@@ -49,6 +49,8 @@ mod sent_recalls;
 mod session;
 mod spares;
 mod switch;
+#[cfg(test)]
+mod takeover_tests;
 mod unsynced;
 
 pub use collector::{Brought, Collector};

@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::Builder;
 use std::time::Duration;
 
-use steadfast::volume::{Observer, Reached};
+use steadfast::volume::Observer;
 use steadfast::{Platform, TransactionMask, Volume};
 use steadfast_media::Medium;
 
-use super::collector::{Brought, Collector};
+use super::collector::{Brought, Collector, inherited};
 use super::deltas::Changes;
-use super::executions::{Executed, Inherited};
 use super::frame::Progress;
 use super::guest::Guest;
 use super::hub::{Hub, Returning};
@@ -184,19 +183,6 @@ impl Recaller for OwnerKernel {
             _ => switch.keeper.recall(nodes, what == Recalled::Names, then),
         }
     }
-}
-
-/// What is known of the requests of each node to the owner before.
-fn inherited(brought: &[Brought]) -> Vec<Inherited> {
-    let with_all = || brought.iter().filter(|brought| brought.has_all());
-    let executed: Vec<Executed> =
-        with_all().flat_map(|brought| brought.executed.iter().copied()).collect();
-    let is_exact = brought.iter().any(|brought| brought.reached == Reached::Same);
-    let of_node = |Brought { node, last, .. }: &Brought| match last {
-        Some(last) => Inherited::of_node(*node, last, true),
-        None => Inherited::of_node(*node, &executed, is_exact),
-    };
-    brought.iter().map(of_node).collect()
 }
 
 /// The first tag of node ids of a session that begins with nothing. A kernel may have node ids from

@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use steadfast::volume::Reached;
+
 use super::executions::{Executions, Inherited, Verdict};
 use super::executors::{Executors, Incoming, Source};
 use super::frame::{AnswerFrame, FrameKind, Progress, RequestFrame, Told};
@@ -175,10 +177,10 @@ impl PeerSession {
         &self.node.name
     }
 
-    /// Whether the volume has all that the node was told of by the owner before, and the guest its
-    /// open files and locks.
-    pub(super) fn goes_on(&self) -> bool {
-        self.node.inherited.is_some()
+    /// How the volume compares with what the node was told of by the owner before. If it has all of
+    /// it, the guest has its open files and locks.
+    pub(super) fn reached(&self) -> Reached {
+        self.node.inherited.as_ref().map_or(Reached::Less, Inherited::reached)
     }
 
     /// Takes a new connection, in place of an earlier one, and serves it until it breaks.
@@ -236,10 +238,11 @@ impl PeerSession {
             match frame.kind {
                 FrameKind::Resume => {
                     let pending: HashSet<u64> = frame.numbers.iter().copied().collect();
+                    let waits = |number| number > frame.number || pending.contains(&number);
                     inner.requests.retain(|number, state| {
-                        matches!(state, RequestState::Running) || pending.contains(number)
+                        matches!(state, RequestState::Running) || waits(*number)
                     });
-                    self.executions.forget_others(self.node.id, |number| pending.contains(&number));
+                    self.executions.forget_others(self.node.id, waits);
                     return Incoming::Done;
                 }
                 FrameKind::Ping => {

@@ -244,7 +244,7 @@ fn a_change_that_is_sent_again_gets_the_answer_of_its_one_execution() {
     assert_eq!((refused.error, refused.directory), (libc::ENOTEMPTY, None));
     peer.disconnect();
     let received = peer.connect();
-    peer.send(FrameKind::Resume, 0, 0, &[1, 2]);
+    peer.send(FrameKind::Resume, 2, 0, &[1, 2]);
     peer.send(FrameKind::Request, 1, opcode::MKDIR, &[]);
     peer.send(FrameKind::Request, 2, opcode::RMDIR, &[]);
     let same = |frame| AnswerFrame { changes: Changes::Same, executed: Vec::new(), ..frame };
@@ -383,7 +383,7 @@ fn answers_are_kept_until_they_have_arrived_and_those_of_reads_are_not() {
     peer.send(FrameKind::Request, 4, opcode::READ, &[1]);
     answer(&received);
     assert!(peer.keeps(2), "one has arrived, and a read is not kept");
-    peer.send(FrameKind::Resume, 0, 0, &[3]);
+    peer.send(FrameKind::Resume, 3, 0, &[3]);
     assert!(peer.keeps(1));
     peer.session.end();
 }
@@ -464,7 +464,7 @@ fn an_answer_that_is_sent_again_comes_after_recalls_that_were_missed() {
         let recall = Arc::new(Recall::default());
         peer.session.recall(&[node(7)], Recalled::Pages, recall.begin());
         let received = peer.connect();
-        peer.send(FrameKind::Resume, 0, 0, &[1]);
+        peer.send(FrameKind::Resume, 1, 0, &[1]);
         peer.send(FrameKind::Request, 1, opcode::LOOKUP, &[]);
         let told = [answer(&received).told, answer(&received).told];
         assert_eq!(told, [Told::RecallPages, Told::Answer]);

@@ -6,6 +6,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use steadfast::volume::Reached;
+
 use super::channel::{Channel, Pending};
 use super::closes::Closes;
 use super::executions::{Inherited, Verdict};
@@ -60,9 +62,9 @@ impl Switch {
     }
 
     /// The session is lost, see [`Channel::lose_session`].
-    pub(super) fn lose_session(&self, has_all: bool) -> u64 {
-        let lost = self.channel.lose_session(has_all);
-        if !has_all {
+    pub(super) fn lose_session(&self, reached: Reached) -> u64 {
+        let lost = self.channel.lose_session(reached);
+        if reached < Reached::All {
             self.closes.lose();
         }
         lost
@@ -76,7 +78,7 @@ impl Switch {
         authority: Authority,
         inherited: Option<Inherited>,
     ) {
-        self.lose_session(inherited.is_some());
+        self.lose_session(inherited.as_ref().map_or(Reached::Less, Inherited::reached));
         self.forget_kept();
         let _ = self.here.set(LocalService { service, authority, inherited });
         // A worker may have looked before, and adds its request only now; then it looks again.
