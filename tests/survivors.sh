@@ -163,7 +163,8 @@ for round in $(seq "$ROUNDS"); do
     if [ $((round % 2)) -eq 1 ]; then
         kill -9 "${PIDS[$owner]}"
     else
-        "$STEADFAST" cluster handover --to "${others##* }" "$VOLUME" >/dev/null
+        read -r to _ <<<"$others"
+        "$STEADFAST" cluster handover --to "$to" "$VOLUME" >/dev/null
     fi
     for node in $others; do owns "$node"; done
     sleep 0.3

@@ -46,10 +46,15 @@ thread_local! {
 impl Execution {
     /// Runs `execute`, and notes what the calling thread does meanwhile.
     pub(crate) fn during<T>(self: &Arc<Self>, execute: impl FnOnce() -> T) -> T {
-        CURRENT.set(Some(Arc::clone(self)));
-        let result = execute();
-        CURRENT.set(None);
-        result
+        /// Also where `execute` panics.
+        struct Restore(Option<Arc<Execution>>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.set(self.0.take());
+            }
+        }
+        let _restore = Restore(CURRENT.replace(Some(Arc::clone(self))));
+        execute()
     }
 
     /// What a state that has all batches up to `sequence` has of this request. `None`: nothing.

@@ -9,7 +9,7 @@ use crate::buffer::AnswerBuffer;
 use crate::executing::Ending;
 use crate::filesystem::recall::{RecalledNode, Recaller};
 use crate::request::Request;
-use crate::service::{Later, Outcome, Service};
+use crate::service::{Outcome, Service};
 
 /// The file system of one peer's kernel.
 pub(super) trait Guest: Service {
@@ -45,7 +45,6 @@ pub(super) trait Guest: Service {
     /// Answers a request that an owner before has executed, and that has ended so.
     fn answer_again(
         &self,
-        later: Later<'_>,
         request: &Request<'_>,
         ending: Ending,
         out: &mut AnswerBuffer,

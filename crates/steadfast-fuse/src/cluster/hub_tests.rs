@@ -54,13 +54,7 @@ impl Guest for Silent {
         5
     }
 
-    fn answer_again(
-        &self,
-        _: Later<'_>,
-        _: &Request<'_>,
-        _: Ending,
-        _: &mut AnswerBuffer,
-    ) -> Outcome {
+    fn answer_again(&self, _: &Request<'_>, _: Ending, _: &mut AnswerBuffer) -> Outcome {
         Ok(Answer::Ready)
     }
 }

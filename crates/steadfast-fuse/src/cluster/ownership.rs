@@ -32,7 +32,7 @@ use crate::init::Agreement;
 use crate::jobs::Job;
 use crate::metrics::Metrics;
 use crate::request::Request;
-use crate::service::{Later, Outcome};
+use crate::service::Outcome;
 
 /// Notes the batches that requests make, for [`Volume::observe_batches`]. The volume of an owner
 /// needs it.
@@ -244,11 +244,10 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Guest for Filesystem<M,
 
     fn answer_again(
         &self,
-        later: Later<'_>,
         request: &Request<'_>,
         ending: Ending,
         out: &mut AnswerBuffer,
     ) -> Outcome {
-        Filesystem::answer_again(self, later, request, ending, out)
+        Filesystem::answer_again(self, request, ending, out)
     }
 }

@@ -342,7 +342,7 @@ impl PeerSession {
             match inherited.map_or(Verdict::Unknown, |inherited| inherited.verdict(number)) {
                 Verdict::Execute => {}
                 Verdict::Ended(ending) => {
-                    return Some(self.guest.answer_again(later, request, ending, out));
+                    return Some(self.guest.answer_again(request, ending, out));
                 }
                 Verdict::Unknown => return Some(Err(Errno(libc::EIO))),
             }

@@ -93,13 +93,7 @@ impl Guest for Counter {
         5
     }
 
-    fn answer_again(
-        &self,
-        _: Back<'_>,
-        _: &Request<'_>,
-        ending: Ending,
-        _: &mut AnswerBuffer,
-    ) -> Served {
+    fn answer_again(&self, _: &Request<'_>, ending: Ending, _: &mut AnswerBuffer) -> Served {
         Err(Errno(ending.error))
     }
 }

@@ -126,12 +126,13 @@ impl LocalService {
         out: &mut AnswerBuffer,
     ) -> Outcome {
         let verdict = match &self.inherited {
-            Some(inherited) if pending.repeated && is_change(request) => inherited.verdict(number),
-            _ => Verdict::Execute,
+            _ if !pending.repeated || !is_change(request) => Verdict::Execute,
+            Some(inherited) => inherited.verdict(number),
+            None => Verdict::Unknown,
         };
         match verdict {
             Verdict::Execute => self.service.serve(later, request, out),
-            Verdict::Ended(ending) => self.service.answer_again(later, request, ending, out),
+            Verdict::Ended(ending) => self.service.answer_again(request, ending, out),
             Verdict::Unknown => Err(Errno(libc::EIO)),
         }
     }

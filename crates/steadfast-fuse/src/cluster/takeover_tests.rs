@@ -117,7 +117,6 @@ impl Guest for Owner {
 
     fn answer_again(
         &self,
-        _: Later<'_>,
         request: &Request<'_>,
         ending: Ending,
         out: &mut AnswerBuffer,

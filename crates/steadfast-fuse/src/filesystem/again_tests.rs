@@ -6,11 +6,11 @@ use steadfast::volume::{KeptDeltas, Reached};
 use steadfast::{FormatOptions, OpenOptions, Volume};
 use steadfast_host::HostPlatform;
 use steadfast_media::MemoryMedium;
-use zerocopy::{FromBytes, FromZeros};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::*;
 use crate::abi::ROOT_ID;
-use crate::abi::input::{LinkIn, MkdirIn, RenameIn, SetattrIn, WriteIn};
+use crate::abi::input::{InHeader, LinkIn, MkdirIn, RenameIn, SetattrIn, WriteIn};
 use crate::abi::output::{AttrOut, OpenOut};
 use crate::executing::{Execution, batch};
 use crate::filesystem::Kernel;
@@ -61,7 +61,7 @@ fn serve(owner: &Owner, request: &[u8]) -> Result<Vec<u8>, Errno> {
 fn again(owner: &Owner, request: &[u8], ending: Ending) -> Result<Vec<u8>, Errno> {
     let mut memory = vec![0; 4096];
     let mut out = AnswerBuffer::new(&mut memory);
-    owner.answer_again(&back, &Request::parse(request).unwrap(), ending, &mut out)?;
+    owner.answer_again(&Request::parse(request).unwrap(), ending, &mut out)?;
     Ok(out.filled().to_vec())
 }
 
@@ -151,6 +151,7 @@ fn the_next_owner_answers_what_is_done_without_doing_it_again() {
         let opened = OpenOut::read_from_bytes(&told[number][entry..]).unwrap();
         let earlier = OpenOut::read_from_bytes(&answers[number][entry..]).unwrap();
         assert_eq!(Handle(opened.fh).is_writable(), Handle(earlier.fh).is_writable());
+        assert_eq!(opened.open_flags, earlier.open_flags);
     }
     // A second execution of each of them would have failed, or changed something.
     assert_eq!(serve(&next, &asked[3]), Err(Errno(libc::EEXIST)));

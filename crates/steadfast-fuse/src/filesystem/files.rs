@@ -134,7 +134,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     }
 
     /// Creates the handle of an acquired inode, or releases the inode.
-    fn opened(
+    pub(super) fn opened(
         &self,
         nodeid: u64,
         inode: InodeNumber,

@@ -88,7 +88,7 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             let (is_here, is_same) = match (kept.payloads.is_empty(), reached) {
                 (false, _) => (kept.sequence <= reached, kept.sequence == reached),
                 // Nothing has changed since the medium was there.
-                (true, 0) => (!kept.durable.is_after(&at), kept.durable == at),
+                (true, 0) => (!kept.durable.is_after(&at), kept.sequence > 0 && kept.durable == at),
                 (true, _) => (!kept.durable.is_after(&at), false),
             };
             match is_here || at.is_after(&kept.sealed) {
