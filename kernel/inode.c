@@ -248,8 +248,8 @@ bool sf_has_left(struct inode *inode)
 	return READ_ONCE(sf_inode(inode)->fate) != SF_STAYS;
 }
 
-/* An open that comes while the file is removed waits. After ESTALE the VFS looks the name up
- * again. */
+/* An open that comes while the file is removed waits. After ESTALE the VFS looks the name up once
+ * more. The name leads here until the VFS has finished the removal, so it is forgotten now. */
 int sf_open(struct inode *inode, struct file *file)
 {
 	struct sf_inode *own = sf_inode(inode);
@@ -257,8 +257,10 @@ int sf_open(struct inode *inode, struct file *file)
 	smp_mb();
 	if (unlikely(sf_has_left(inode))) {
 		wait_var_event(&own->fate, READ_ONCE(own->fate) != SF_LEAVES);
-		if (sf_has_left(inode))
+		if (sf_has_left(inode)) {
+			d_drop(file_dentry(file));
 			return -ESTALE;
+		}
 	}
 	return generic_file_open(inode, file);
 }

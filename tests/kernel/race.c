@@ -80,8 +80,8 @@ int race(void)
             CHECK(read(fd, data, 20) == 10 && !memcmp(data, "0123456789", 10));
         close(fd);
     }
-    /* ESTALE: the file went twice during one open (POSIX.md, "A race lost twice"). */
-    CHECK(opened > OPENED_MIN && lost_twice <= opened);
+    /* ESTALE: the file went twice during one open (POSIX.md, "A race lost twice"). That is rare. */
+    CHECK(opened > OPENED_MIN && lost_twice <= 2 + opened / 8);
     CHECK(waitpid(child, &status, WNOHANG) == 0);
     kill(child, SIGKILL);
     CHECK(waitpid(child, &status, 0) == child);
