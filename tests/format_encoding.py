@@ -125,6 +125,6 @@ class Snapshot:
         birth = struct.unpack_from("<Q", self.root, 16)[0]
         if length != len(self.name) or not 1 <= length <= 63 or b"/" in self.name \
                 or b"\0" in self.name or self.name in (b".", b"..") \
-                or flags > 1 or nsec >= 10**9 or birth > generation \
+                or flags > 1 or nsec >= 10**9 or birth > generation or generation >> 40 \
                 or not 1 <= self.height <= 64 or self.counts[0] >= generation:
             raise Damaged("%s: impossible values" % self.what)

@@ -62,7 +62,7 @@ impl SnapshotRecord {
         self.used_blocks.saturating_sub(nodes).saturating_sub(self.snapshots.blocks)
     }
 
-    /// Decodes the value under the key of `generation`; every value is possible.
+    /// Decodes the value under the key of `generation`; every value and generation is possible.
     ///
     /// # Errors
     /// `CorruptMetadata`, `OutOfMemory`.
@@ -88,6 +88,7 @@ impl SnapshotRecord {
             return Err(damaged("snapshot: wrong length or flags"));
         }
         let possible = (1..=HEIGHT_MAX).contains(&height)
+            && generation.0 <= GENERATION_MAX
             && pointer.generation <= generation
             && snapshots.newest < generation
             && created.nanoseconds < 1_000_000_000;
@@ -223,6 +224,10 @@ mod tests {
             assert!(SnapshotRecord::decode(Generation(10), &value[..length]).is_err());
         }
         assert!(SnapshotRecord::decode(Generation(8), &value).is_err(), "a root from the future");
+        assert!(SnapshotRecord::decode(Generation(GENERATION_MAX), &value).is_ok());
+        for impossible in [GENERATION_MAX + 1, u64::MAX] {
+            assert!(SnapshotRecord::decode(Generation(impossible), &value).is_err());
+        }
         for (at, byte) in
             [(40, 0), (40, 65), (44, 2), (value.len() - 1, 0xff), (value.len() - 2, b'/')]
         {

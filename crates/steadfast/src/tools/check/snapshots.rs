@@ -68,7 +68,15 @@ impl Directory {
                 reporter.damaged(format!("inode {inode}: an extent from a later generation"));
             }
             Some(Kind::Snapshot) => match SnapshotRecord::decode(Generation(key.suffix()), value) {
-                Ok(record) => self.records.push(record),
+                Ok(record) => {
+                    if record.generation >= metaroot.generation {
+                        reporter.damaged(format!(
+                            "snapshot {}: not from an earlier generation",
+                            record.generation.0
+                        ));
+                    }
+                    self.records.push(record);
+                }
                 Err(error) => {
                     reporter.damaged(format!("snapshot {}: {}", key.suffix(), reason(&error)))
                 }

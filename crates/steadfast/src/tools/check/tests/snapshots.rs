@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use steadfast_media::{Medium, MemoryMedium};
 
 use crate::engine::tests::TestPlatform;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::format::GENERATION_MAX;
 use crate::format::key::{Key, Kind};
 use crate::fs::{Caller, NewNode};
 use crate::options::{FormatOptions, OpenOptions};
@@ -106,6 +107,17 @@ fn damage_to_snapshots_is_found() {
         ("snapshot: wrong length", &|volume| {
             let (key, value) = of_kind(volume, Kind::Snapshot);
             volume.tamper(key, Some(value[..50].to_vec()));
+        }),
+        ("snapshot: values out of range", &|volume| {
+            let (key, value) = of_kind(volume, Kind::Snapshot);
+            volume.tamper(key, None);
+            volume.tamper(Key::snapshot(Generation(GENERATION_MAX + 1)), Some(value));
+            assert!(matches!(volume.snapshots(), Err(Error::CorruptMetadata { .. })));
+        }),
+        ("not from an earlier generation", &|volume| {
+            let (key, value) = of_kind(volume, Kind::Snapshot);
+            volume.tamper(key, None);
+            volume.tamper(Key::snapshot(Generation(GENERATION_MAX)), Some(value));
         }),
         ("have the name", &|volume| {
             let (key, value) = of_kind(volume, Kind::Snapshot);
