@@ -8,6 +8,7 @@ use super::Volume;
 use crate::error::Result;
 use crate::format::Snapshot;
 use crate::platform::Platform;
+use crate::types::Generation;
 
 impl<M: Medium, P: Platform> Volume<M, P> {
     /// The snapshots, oldest first.
@@ -16,6 +17,43 @@ impl<M: Medium, P: Platform> Volume<M, P> {
     /// `Poisoned` after close, `CorruptMetadata`, `OutOfMemory`, `Medium`.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
         self.engine.snapshots()
+    }
+
+    /// The snapshot of this name.
+    ///
+    /// # Errors
+    /// `NotFound`; as [`snapshots`](Self::snapshots).
+    pub fn snapshot(&self, name: &str) -> Result<Snapshot> {
+        self.engine.snapshot(name)
+    }
+
+    /// Whether there is a snapshot of this generation. The work does not depend on the number of
+    /// snapshots.
+    ///
+    /// # Errors
+    /// As [`snapshots`](Self::snapshots).
+    pub fn has_snapshot(&self, generation: Generation) -> Result<bool> {
+        self.engine.has_snapshot(generation)
+    }
+
+    /// Opens a snapshot of this volume beside it, read-only, on `medium`: the volume's own. It
+    /// takes up to `cache_size` bytes for nodes, names and bitmaps. Opening reads no more than the
+    /// snapshot's key.
+    ///
+    /// The snapshot must not be deleted while it is open.
+    ///
+    /// # Errors
+    /// `NotFound` if the volume does not have it, or is still taking it; `CorruptMetadata`,
+    /// `OutOfMemory`, `Poisoned` after close.
+    pub fn open_view<N: Medium>(
+        &self,
+        medium: N,
+        platform: P,
+        generation: Generation,
+        cache_size: usize,
+    ) -> Result<Volume<N, P>> {
+        let engine = self.engine.open_view(medium, platform, generation, cache_size)?;
+        Ok(Volume::with_engine(engine))
     }
 
     /// Deletes a snapshot. It is gone for every reader at once, and durably when this returns (a

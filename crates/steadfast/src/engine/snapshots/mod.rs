@@ -128,10 +128,9 @@ impl<M: Medium, P: Platform> Engine<M, P> {
             return;
         }
         let newest = working.snapshots.newest;
-        let record = |value: &[u8]| SnapshotRecord::decode(newest, value);
         let root = self.view.read().root;
         if newest.0 > 0
-            && let Ok(Some(Ok(record))) = self.store.get_with(&root, &Key::snapshot(newest), record)
+            && let Ok(Some(record)) = self.snapshot_records(&root).of(newest)
         {
             working.shared_data = record.data_blocks(self.store.device.superblock.node_cost());
         }
@@ -168,20 +167,51 @@ impl<M: Medium, P: Platform> Engine<M, P> {
 
     /// The snapshots, oldest first.
     pub(crate) fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        // After a failure of the medium, a snapshot whose key cannot become durable is not listed,
-        // because it cannot be opened. A snapshot that only waits for memory is listed: the next
-        // transaction point makes it durable.
-        let failed = self.lifecycle.has_failed();
-        let durable = self.working.lock().checkpointed.generation;
-        let reader = self.reader()?;
         let mut list = Vec::new();
-        self.snapshot_records(reader.root()).visit(|record| {
-            if !record.deleting && (record.generation < durable || !failed) {
-                memory::push(&mut list, record.to_snapshot()?)?;
-            }
+        self.visit_snapshots(|record| {
+            memory::push(&mut list, record.to_snapshot()?)?;
             Ok(true)
         })?;
         Ok(list)
+    }
+
+    /// The snapshot of this name.
+    pub(crate) fn snapshot(&self, name: &str) -> Result<Snapshot> {
+        let mut found = Err(Error::NotFound);
+        self.visit_snapshots(|record| {
+            if record.name == name {
+                found = Ok(record.to_snapshot()?);
+            }
+            Ok(found.is_err())
+        })?;
+        found
+    }
+
+    /// Whether there is a snapshot of this generation.
+    pub(crate) fn has_snapshot(&self, generation: Generation) -> Result<bool> {
+        let lists = self.listing();
+        let found = self.snapshot_records(self.reader()?.root()).of(generation)?;
+        Ok(found.is_some_and(|record| lists(&record)))
+    }
+
+    /// Calls `visit` for every snapshot, oldest first, until it says `false`.
+    fn visit_snapshots(
+        &self,
+        mut visit: impl FnMut(&SnapshotRecord) -> Result<bool>,
+    ) -> Result<()> {
+        let lists = self.listing();
+        let reader = self.reader()?;
+        self.snapshot_records(reader.root())
+            .visit(|record| if lists(&record) { visit(&record) } else { Ok(true) })
+    }
+
+    /// Which snapshots are listed. After a failure of the medium, one whose key cannot become
+    /// durable is not listed, because it cannot be opened. A snapshot that only waits for memory is
+    /// listed: the next transaction point makes it durable.
+    fn listing(&self) -> impl Fn(&SnapshotRecord) -> bool + use<M, P> {
+        let failed = self.lifecycle.has_failed();
+        let durable = self.working.lock().checkpointed.generation;
+        move |record| !record.deleting && (record.generation < durable || !failed)
     }
 }
 
@@ -210,6 +240,12 @@ impl<M: Medium, P: Platform> SnapshotRecords<'_, M, P> {
             from = next;
         }
         Ok(())
+    }
+
+    /// The snapshot of this generation, also one that is being deleted.
+    pub(crate) fn of(&self, generation: Generation) -> Result<Option<SnapshotRecord>> {
+        let decode = |value: &[u8]| SnapshotRecord::decode(generation, value);
+        self.store.get_with(self.root, &Key::snapshot(generation), decode)?.transpose()
     }
 
     /// The snapshot of this name.

@@ -3,6 +3,9 @@
 //! It shares only the medium with a live volume, and writes nothing. While it is open the snapshot
 //! must not be deleted. Its blocks would be reused, which a reader sees as damage (never as wrong
 //! bytes).
+//!
+//! A program without the live volume finds the snapshot by name on the medium. With the live volume
+//! the snapshot's record is at hand, so opening reads nothing else.
 
 use steadfast_media::Medium;
 
@@ -13,6 +16,7 @@ use crate::io::retry::Retry;
 use crate::memory::Boxed;
 use crate::options::OpenOptions;
 use crate::platform::Platform;
+use crate::types::Generation;
 
 /// How often the directory of snapshots is looked up again after a live volume has changed it.
 const TRIES: u32 = 8;
@@ -49,6 +53,31 @@ impl<M: Medium, P: Platform> Engine<M, P> {
         let mut volume = Self::with_state(medium, platform, superblock, &metaroot, &options)?;
         volume.superblock_damaged = damaged;
         Ok(volume)
+    }
+
+    /// Opens a snapshot of this volume. `medium` is the volume's own.
+    pub(crate) fn open_view<N: Medium>(
+        &self,
+        medium: N,
+        platform: P,
+        generation: Generation,
+        cache_size: usize,
+    ) -> Result<Boxed<Engine<N, P>>> {
+        let record = self.snapshot_records(self.reader()?.root()).of(generation)?;
+        let checkpointed = self.working.lock().checkpointed;
+        // The nodes of a snapshot that is being taken are not on the medium yet.
+        let record = record
+            .filter(|record| !record.deleting && record.generation <= checkpointed.generation)
+            .ok_or(Error::NotFound)?;
+        let superblock = self.store.device.superblock_now();
+        let state = state_of(&checkpointed, &record);
+        let options = OpenOptions {
+            read_only: true,
+            access_times: false,
+            cache_size,
+            ..OpenOptions::default()
+        };
+        Engine::with_state(medium, platform, superblock, &state, &options)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::tools::InodeChange;
 use crate::tools::check::{CheckOptions, CheckReport, check};
-use crate::types::InodeNumber;
+use crate::types::{Generation, InodeNumber};
 use crate::volume::Volume;
 
 type Medium = Arc<MemoryMedium>;
@@ -124,6 +124,38 @@ fn a_snapshot_keeps_what_the_volume_changes() {
     assert_eq!(get(&view, "file3").unwrap_err(), Error::NotFound);
     assert_eq!(get(&view, "file4").unwrap()[..200], [!4; 200]);
     assert_eq!(open_snapshot(&medium, "third").err(), Some(Error::NotFound));
+}
+
+/// A view of an open volume reads nothing of the medium until a file is wanted, and is the same as
+/// the snapshot that a program without the volume opens.
+#[test]
+fn a_view_beside_the_volume_is_the_snapshot() {
+    let medium = format(8 << 20, &small());
+    let volume = open(&medium);
+    put(&volume, "file", &[1; 3000]);
+    let taken = volume.snapshot_create("one").unwrap();
+    put(&volume, "file", &[2; 3000]);
+    let newer = volume.snapshot_create("two").unwrap();
+    let view_of = |generation| volume.open_view(medium.clone(), TestPlatform, generation, 1 << 20);
+    let unwritten = Generation(newer.generation.0 + 5);
+    for none in [Generation(0), unwritten, Generation(u64::MAX)] {
+        assert_eq!(view_of(none).err(), Some(Error::NotFound));
+        assert_eq!(volume.has_snapshot(none), Ok(false));
+    }
+    assert_eq!(volume.has_snapshot(taken.generation), Ok(true));
+    assert_eq!(volume.snapshot("one"), Ok(taken.clone()));
+    assert_eq!(volume.snapshot("three"), Err(Error::NotFound));
+    let (view, past) = (view_of(taken.generation).unwrap(), open_snapshot(&medium, "one").unwrap());
+    assert_eq!(get(&view, "file").unwrap(), [1; 3000]);
+    assert_eq!(view.info(), past.info());
+    assert_eq!(view.statistics(), past.statistics());
+    assert_eq!(view.unlink(InodeNumber::ROOT, b"file"), Err(Error::ReadOnly));
+    drop(view);
+    volume.snapshot_delete("one").unwrap();
+    assert_eq!(view_of(taken.generation).err(), Some(Error::NotFound));
+    assert_eq!(volume.has_snapshot(taken.generation), Ok(false));
+    assert_eq!(volume.has_snapshot(newer.generation), Ok(true));
+    assert_eq!(get(&view_of(newer.generation).unwrap(), "file").unwrap(), [2; 3000]);
 }
 
 /// Every change between two states, from steps of `limit`.

@@ -98,10 +98,9 @@ impl<M: Medium, P: Platform> Volume<M, P> {
         let Phase::Snapshot(generation) = phase else {
             return Ok(Some((*reader.root(), String::new())));
         };
-        let Some(found) = reader.get(&Key::snapshot(generation))? else { return Ok(None) };
-        let record = SnapshotRecord::decode(generation, &found)?;
-        let prefix = format!("snapshot {:?}: ", record.name);
-        Ok((!record.deleting).then_some((record.root, prefix)))
+        let found = self.engine.snapshot_records(reader.root()).of(generation)?;
+        let live = found.filter(|record| !record.deleting);
+        Ok(live.map(|record| (record.root, format!("snapshot {:?}: ", record.name))))
     }
 
     fn scrub_tree(&self, scrub: &mut Scrub) -> Result<u64> {
