@@ -333,6 +333,39 @@ done
 check_volume "after an overlay"
 ok "the upper layer of an overlay file system"
 
+# A snapshot as the lower layer of an overlay, whose upper layer is in memory, then in the volume.
+make_volume 64M
+mkdir -p "$WORK/job"
+cp -r "$WORK/commands/." "$WORK/job/"
+run_machine 'for m in overlay steadfast; do insmod /modules/$m.ko; done; mkdir /merged /upper
+mount -t tmpfs upper /upper; mount -t steadfast /dev/vda /mnt; mkdir -p /mnt/t/d/e
+for f in a b d/x; do echo then >/mnt/t/$f; done; chmod 640 /mnt/t/a
+steadfast snapshot create /mnt one >/dev/null; echo now >/mnt/t/a; rm -r /mnt/t/d
+lower=/mnt/.snapshots/one/t
+for place in /upper /mnt; do
+    mkdir $place/up $place/work
+    mount -t overlay -o lowerdir=$lower,upperdir=$place/up,workdir=$place/work overlay /merged
+    echo "MERGED $place" $(cat /merged/a /merged/d/x)
+    echo more >>/merged/a; rm /merged/b; mv /merged/d/x /merged/y
+    rm -r /merged/d; mkdir /merged/d; echo new >/merged/d/n
+    ls -l $place/up/b | grep -q "^c" && echo "WHITEOUT $place"
+    echo "SHOWN $place" $(cd /merged; find . | sort) $(cat /merged/a /merged/y) \
+        $(stat -c %a /merged/a) $(cd $lower; find . | sort) $(cat $lower/a)
+    umount /merged
+done
+umount /mnt && rmmod steadfast && echo UNLOADED'
+for place in /upper /mnt; do
+    for word in "MERGED $place then then" "WHITEOUT $place" \
+        "SHOWN $place \. \./a \./d \./d/n \./y then more then 640 \
+\. \./a \./b \./d \./d/e \./d/x then\$"; do
+        said "$word"
+    done
+done
+said UNLOADED
+rm -r "$WORK/job"
+check_volume "after an overlay over a snapshot"
+ok "a snapshot as the lower layer of an overlay file system"
+
 # The core has no memory now and then: calls fail with ENOMEM, and what a program was told is there.
 make_volume 64M
 run_machine 'insmod /modules/steadfast.ko
