@@ -84,10 +84,23 @@ bool sfk_shim_emit(void *context, const char *name, size_t length, u64 inode, u3
 	return true;
 }
 
+/* The number of an entry that programs see. */
+static u64 shown(struct inode *dir, const struct entry *entry)
+{
+	struct sf_view *view = sf_inode(dir)->view;
+
+	if (!view)
+		return entry->inode;
+	/* The root of a snapshot is its own parent there. */
+	if (entry->length == 2 && !memcmp(entry->name, "..", 2) &&
+	    entry->inode == sf_view_number(dir))
+		return SF_LISTING;
+	return sf_view_shows(view, entry->inode);
+}
+
 int sf_readdir(struct file *file, struct dir_context *context)
 {
 	struct inode *dir = file_inode(file);
-	struct sf_view *view = sf_inode(dir)->view;
 	struct list list = { kmalloc(LIST_SIZE, GFP_KERNEL), 0 };
 	size_t at;
 	long more;
@@ -99,9 +112,9 @@ int sf_readdir(struct file *file, struct dir_context *context)
 		more = SF_ASK(dir, sfk_list, context->pos, &list);
 		for (at = 0; more >= 0 && at < list.used;) {
 			struct entry *entry = (struct entry *)(list.memory + at);
-			u64 number = view ? sf_view_shows(view, entry->inode) : entry->inode;
 
-			if (!dir_emit(context, entry->name, entry->length, number, entry->kind)) {
+			if (!dir_emit(context, entry->name, entry->length, shown(dir, entry),
+				      entry->kind)) {
 				more = 0;
 				break;
 			}

@@ -8,8 +8,6 @@
 #include "steadfast.h"
 
 #define NAME ".snapshots"
-/* A number that no file gets. */
-#define NUMBER 2
 #define ROOT 1
 /* Positions in the directory: after `.`, after `..`, then this and a snapshot's generation. */
 #define DOTS 2
@@ -46,7 +44,7 @@ struct inode *sf_listing_inode(struct super_block *sb)
 
 	if (!inode)
 		return ERR_PTR(result ?: -ENOMEM);
-	inode->i_ino = NUMBER;
+	inode->i_ino = SF_LISTING;
 	sf_take(inode, &found);
 	freeze_inode(inode);
 	inode->i_op = &listing_inode_operations;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Memory of the core's caches that goes back to the kernel when it lacks some. It is counted in
- * pages. The core waits for no lock here, so reclaim cannot wait for a task that waits for it. */
+/* Memory of the core's caches that goes back to the kernel when it lacks some: that of the volume,
+ * and of the snapshots that are open. It is counted in pages. The core waits for no lock here, so
+ * reclaim cannot wait for a task that waits for it. */
 #include <linux/moduleparam.h>
 
 #include "steadfast.h"
@@ -30,21 +31,26 @@ static unsigned long count(struct shrinker *shrinker, struct shrink_control *con
 	long bytes = 0;
 
 	if (allowed(control))
-		bytes = SF_CORE(info, sfk_can_give_back(info->volume));
-	return max(bytes, 0L) >> PAGE_SHIFT;
+		bytes = max(SF_CORE(info, sfk_can_give_back(info->volume)), 0L) +
+			sf_views_can_give_back(info);
+	return bytes >> PAGE_SHIFT;
 }
 
 static unsigned long scan(struct shrinker *shrinker, struct shrink_control *control)
 {
 	struct sf_info *info = sf_shrinker_owner(shrinker);
-	unsigned long wanted = min(control->nr_to_scan, LONG_MAX >> PAGE_SHIFT) << PAGE_SHIFT;
-	long bytes;
+	long wanted = min_t(unsigned long, control->nr_to_scan, LONG_MAX >> PAGE_SHIFT)
+		      << PAGE_SHIFT;
+	long bytes, live;
 
 	if (!allowed(control))
 		return SHRINK_STOP;
-	bytes = SF_CORE(info, sfk_give_back(info->volume, wanted));
-	if (bytes < 0)
+	/* What was read of snapshots goes before what is live. */
+	bytes = sf_views_give_back(info, wanted);
+	live = SF_CORE(info, sfk_give_back(info->volume, max(wanted - bytes, 0L)));
+	if (live < 0)
 		return SHRINK_STOP;
+	bytes += live;
 	atomic_long_add(bytes >> PAGE_SHIFT, &given_back);
 	return bytes >> PAGE_SHIFT;
 }

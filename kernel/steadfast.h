@@ -19,6 +19,8 @@
 #define SF_CACHE_DEFAULT (32UL << 20)
 /* The number of an inode that a rollback has cut off; the core has none like it. */
 #define SF_CUT_OFF (~0UL)
+/* The number of the directory of snapshots, which no file gets. */
+#define SF_LISTING 2
 
 /* Options of a mount. */
 struct sf_options {
@@ -120,6 +122,8 @@ struct sf_view *sf_view_named(struct sf_info *info, const struct sfk_name *name)
 void sf_views_stop(struct sf_info *info);
 #define SF_ANY_GENERATION U64_MAX
 void sf_views_go_on(struct sf_info *info, u64 unsure);
+long sf_views_can_give_back(struct sf_info *info);
+long sf_views_give_back(struct sf_info *info, long wanted);
 void sf_views_free(struct sf_info *info);
 
 /* Asks the core about an inode, which may be one of a snapshot: `function` gets the volume, the

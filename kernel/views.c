@@ -3,16 +3,17 @@
  *
  * `views` guards the table. A reader holds it while the core is in a view, and no longer. What may
  * take a snapshot away holds it for writing: from then on the view is gone, and its inodes return
- * ESTALE, so no block is read that the volume has freed. A view stays in the table while inodes are
- * in memory that have it. Only the last few are open, so memory is bounded. Pages and directories
- * may be locked when `views` is taken, so under it only the core is called. */
+ * ESTALE, so no block is read that the volume has freed. A view is in the table until it is gone,
+ * and in memory while inodes have it. Only the last few are open, so memory is bounded. Pages and
+ * directories may be locked when `views` is taken, so under it only the core is called. */
 #include <linux/jiffies.h>
+#include <linux/refcount.h>
 #include <linux/slab.h>
 
 #include "steadfast.h"
 
-/* Views that stay open. */
-#define OPEN_MAX 4
+/* Views that stay open; each takes up to 1 MiB. */
+#define OPEN_MAX 32
 /* A number in a snapshot is that of the inode, with the snapshot's mark in the upper bits. */
 #define MARK_SHIFT 48
 #define NUMBER_MASK ((1ULL << MARK_SHIFT) - 1)
@@ -20,7 +21,7 @@
 struct sf_view {
 	struct list_head list;
 	u64 generation;
-	atomic_t users; /* inodes in memory */
+	refcount_t users; /* the table, look-ups, and inodes in memory */
 	bool gone;
 	unsigned long used; /* when, in jiffies */
 	struct sfk_volume *volume; /* NULL: not open */
@@ -38,6 +39,8 @@ static void end_view(struct sf_info *info, struct sf_view *view)
 {
 	WRITE_ONCE(view->gone, true);
 	close_view(info, view);
+	list_del(&view->list);
+	sf_view_put(view);
 }
 
 /* Closes the view that was not used for the longest time, if too many are open. */
@@ -127,31 +130,44 @@ u64 sf_view_number(const struct inode *inode)
 
 void sf_view_get(struct sf_view *view)
 {
-	atomic_inc(&view->users);
+	refcount_inc(&view->users);
 }
 
-/* The memory stays until sf_view_named finds it, and then for walks of paths without locks. */
+/* Walks of paths without locks may still look at a view whose last inode has gone. */
 void sf_view_put(struct sf_view *view)
 {
-	atomic_dec(&view->users);
+	if (refcount_dec_and_test(&view->users))
+		kfree_rcu(view, rcu);
 }
 
-static struct sf_view *known(struct sf_info *info, u64 generation)
+/* The view of the snapshot with a name, if it is in the table. Else NULL. */
+static struct sf_view *find_view(struct sf_info *info, const struct sfk_name *name,
+				 u64 *generation)
 {
-	struct sf_view *view, *next;
+	struct sfk_snapshot found;
+	struct sf_view *view;
+	long result = SF_CORE(info, sfk_snapshot_find(info->volume, name, &found));
 
-	list_for_each_entry_safe(view, next, &info->view_list, list) {
-		if (!view->gone && view->generation == generation)
+	if (result)
+		return ERR_PTR(result);
+	*generation = found.generation;
+	list_for_each_entry(view, &info->view_list, list) {
+		if (view->generation == found.generation) {
+			sf_view_get(view);
 			return view;
-		if (view->gone && !atomic_read(&view->users)) {
-			list_del(&view->list);
-			kfree_rcu(view, rcu);
 		}
 	}
-	view = kzalloc(sizeof(*view), GFP_NOFS);
+	return NULL;
+}
+
+static struct sf_view *add_view(struct sf_info *info, u64 generation)
+{
+	struct sf_view *view = kzalloc(sizeof(*view), GFP_NOFS);
+
 	if (!view)
 		return ERR_PTR(-ENOMEM);
 	view->generation = generation;
+	refcount_set(&view->users, 2);
 	list_add(&view->list, &info->view_list);
 	return view;
 }
@@ -159,17 +175,18 @@ static struct sf_view *known(struct sf_info *info, u64 generation)
 /* The view of the snapshot with a name. sf_view_put follows. */
 struct sf_view *sf_view_named(struct sf_info *info, const struct sfk_name *name)
 {
-	struct sfk_snapshot found;
 	struct sf_view *view;
-	long result;
+	u64 generation;
 
+	down_read(&info->views);
+	view = find_view(info, name, &generation);
+	up_read(&info->views);
+	if (view)
+		return view;
 	/* The core lists a new snapshot before the device has it. */
 	mutex_lock(&info->taking);
 	down_write(&info->views);
-	result = SF_CORE(info, sfk_snapshot_find(info->volume, name, &found));
-	view = result ? ERR_PTR(result) : known(info, found.generation);
-	if (!IS_ERR(view))
-		sf_view_get(view);
+	view = find_view(info, name, &generation) ?: add_view(info, generation);
 	up_write(&info->views);
 	mutex_unlock(&info->taking);
 	return view;
@@ -185,14 +202,12 @@ void sf_views_stop(struct sf_info *info)
  * memory is short, the snapshot with the generation `unsure` counts as gone. */
 void sf_views_go_on(struct sf_info *info, u64 unsure)
 {
-	struct sf_view *view;
+	struct sf_view *view, *next;
 
-	list_for_each_entry(view, &info->view_list, list) {
+	list_for_each_entry_safe(view, next, &info->view_list, list) {
 		bool may_be_gone = unsure == SF_ANY_GENERATION || view->generation == unsure;
 		long exists;
 
-		if (view->gone)
-			continue;
 		exists = SF_CORE(info, sfk_snapshot_exists(info->volume, view->generation));
 		if (!exists || (exists < 0 && may_be_gone))
 			end_view(info, view);
@@ -200,14 +215,42 @@ void sf_views_go_on(struct sf_info *info, u64 unsure)
 	up_write(&info->views);
 }
 
+/* Bytes that the caches of the views could give back. As the next function it is for the shrinker,
+ * so it waits for no lock. */
+long sf_views_can_give_back(struct sf_info *info)
+{
+	struct sf_view *view;
+	long all = 0;
+
+	if (!down_read_trylock(&info->views))
+		return 0;
+	list_for_each_entry(view, &info->view_list, list)
+		if (view->volume)
+			all += max(SF_CORE(info, sfk_can_give_back(view->volume)), 0L);
+	up_read(&info->views);
+	return all;
+}
+
+/* Gives about so many bytes back. Returns how many. */
+long sf_views_give_back(struct sf_info *info, long wanted)
+{
+	struct sf_view *view;
+	long all = 0;
+
+	if (!down_read_trylock(&info->views))
+		return 0;
+	list_for_each_entry(view, &info->view_list, list)
+		if (view->volume && all < wanted)
+			all += max(SF_CORE(info, sfk_give_back(view->volume, wanted - all)), 0L);
+	up_read(&info->views);
+	return all;
+}
+
 /* Before the volume closes; no inode of a view is in memory any more. */
 void sf_views_free(struct sf_info *info)
 {
 	struct sf_view *view, *next;
 
-	list_for_each_entry_safe(view, next, &info->view_list, list) {
-		close_view(info, view);
-		list_del(&view->list);
-		kfree_rcu(view, rcu);
-	}
+	list_for_each_entry_safe(view, next, &info->view_list, list)
+		end_view(info, view);
 }

@@ -61,9 +61,8 @@ static int entries(const char *name, const char *wanted)
         if (wanted && strcmp(entry->d_name, wanted))
             continue;
         count++;
-        if (strcmp(entry->d_name, ".."))
-            CHECK(fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                  st.st_ino == entry->d_ino && st.st_mode >> 12 == entry->d_type);
+        CHECK(fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+              st.st_ino == entry->d_ino && st.st_mode >> 12 == entry->d_type);
     }
     return dir && closedir(dir) == 0 ? count : -1;
 }
@@ -115,6 +114,7 @@ static void shown(void)
     FAILS(getxattr(".snapshots", "user.a", text, sizeof(text)), ENODATA);
     FAILS(stat(".snapshots/none", &st), ENOENT);
     CHECK(entries(".snapshots/one", "past") == 1 && entries(PAST, NULL) == 8);
+    CHECK(entries(".snapshots/one", "..") == 1 && entries(".snapshots", "..") == 1);
     CHECK(entries(PAST "d", "linked") == 1);
     FAILS(stat(PAST "d/none", &st), ENOENT);
     CHECK(has(PAST "big", old, BIG, 0) && has(PAST "big", old, BIG, O_DIRECT));
@@ -198,7 +198,50 @@ static void refused(void)
     CHECK(pread(fd, other, 10, 0) == 10 && !memcmp(other, old, 10) && close(fd) == 0);
 }
 
-/* More snapshots than stay open, each with its own content, read in turns past the cache. */
+/* Requests for reading that the device has finished. */
+static long device_reads(void)
+{
+    struct stat st;
+    char path[60];
+    long reads = -1;
+
+    CHECK(fstat(root, &st) == 0);
+    sprintf(path, "/sys/dev/block/%u:%u/stat", major(st.st_dev), minor(st.st_dev));
+    FILE *file = fopen(path, "r");
+    CHECK(file && fscanf(file, "%ld", &reads) == 1);
+    fclose(file);
+    return reads;
+}
+
+/* Names that eight snapshots do not have are looked up in turns; each is known to be absent
+ * then. */
+static void look_in_turns(int round)
+{
+    char path[60];
+    struct stat st;
+
+    for (int i = 0; i < 8; i++) {
+        sprintf(path, ".snapshots/many-%d/past/none-%d", i, round);
+        FAILS(stat(path, &st), ENOENT);
+    }
+}
+
+/* Snapshots that stay open need nothing of the device. Those that memory was taken from need it
+ * again. */
+static void stays_open(void)
+{
+    look_in_turns(0);
+    long before = device_reads();
+    for (int round = 1; round < 5; round++)
+        look_in_turns(round);
+    CHECK(device_reads() - before < 8);
+    forget();
+    before = device_reads();
+    look_in_turns(5);
+    CHECK(device_reads() - before >= 8);
+}
+
+/* Eight snapshots, each with its own content, read in turns past the cache. */
 static void many(void)
 {
     char name[20], path[60];
@@ -212,6 +255,7 @@ static void many(void)
         CHECK(take(name) == 0 && (fds[i] = open(path, O_RDONLY | O_DIRECT)) >= 0);
     }
     CHECK(entries(".snapshots", NULL) == 11);
+    stays_open();
     for (int i = 0; i < 24; i++) {
         if (i % 8 == 0)
             forget();
@@ -308,6 +352,77 @@ static void appear(void)
     }
 }
 
+/* More snapshots than stay open. */
+static void more_than_stay_open(void)
+{
+    char name[20], path[60];
+    int fds[40];
+
+    for (int i = 0; i < 40; i++) {
+        sprintf(name, "more-%d", i);
+        sprintf(path, ".snapshots/%s/past/more", name);
+        put("past/more", name, strlen(name));
+        CHECK(take(name) == 0 && (fds[i] = open(path, O_RDONLY | O_DIRECT)) >= 0);
+    }
+    for (int i = 0; i < 120; i++) {
+        sprintf(name, "more-%d", i * 7 % 40);
+        CHECK(same(fds[i * 7 % 40], 0, name, strlen(name)));
+    }
+    for (int i = 0; i < 40; i++) {
+        sprintf(name, "more-%d", i);
+        CHECK(drop(name) == 0);
+        FAILS(pread(fds[i], other, 1, 0), ESTALE);
+        close(fds[i]);
+    }
+    CHECK(entries(".snapshots", NULL) == 3);
+}
+
+static long now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* A name that no snapshot has is looked up while snapshots are taken, and hardly ever waits for
+ * one: no look-up lasts most of the time. A busy host may stop a few. */
+static void absent(void)
+{
+    struct {
+        long count, longest;
+    } volatile *looked =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    long began, lasted, count, waited = 0;
+    struct stat st;
+    pid_t child = fork();
+    int ended;
+
+    while (!child) {
+        began = now_us();
+        if (stat(".snapshots/none", &st) != -1 || errno != ENOENT)
+            _exit(1);
+        lasted = now_us() - began;
+        if (lasted > looked->longest)
+            looked->longest = lasted;
+        looked->count++;
+    }
+    for (int i = 0; i < 20; i++) {
+        CHECK(ioctl(root, SF_IOC_CHECKPOINT) == 0);
+        looked->longest = 0;
+        began = now_us();
+        CHECK(take("taken") == 0);
+        lasted = now_us() - began;
+        for (count = looked->count; looked->count < count + 2 && !waitpid(child, NULL, WNOHANG);)
+            usleep(100);
+        waited += looked->longest * 3 > lasted * 2;
+        CHECK(drop("taken") == 0);
+    }
+    CHECK(waited <= 12);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &ended, 0) == child);
+    CHECK(munmap((void *)looked, 4096) == 0);
+}
+
 static void under_load(void)
 {
     pid_t children[3];
@@ -346,6 +461,8 @@ int snapshots(void)
     shown();
     refused();
     many();
+    more_than_stay_open();
+    absent();
     deleted();
     appear();
     under_load();

@@ -42,9 +42,15 @@ static int show(const char *directory)
         const char *name = found[i]->d_name;
         char path[PATH_MAX], target[PATH_MAX] = "";
 
-        if (!strcmp(name, "..") || lstat(name, &st) || snprintf(path, PATH_MAX, "%s/%s",
-                                                               directory, name) >= PATH_MAX) {
-            failed += strcmp(name, "..") != 0;
+        if (lstat(name, &st) ||
+            snprintf(path, PATH_MAX, "%s/%s", directory, name) >= PATH_MAX) {
+            failed++;
+            continue;
+        }
+        if (!strcmp(name, "..")) {
+            if (st.st_ino != found[i]->d_ino)
+                failed += printf("FAILED %s: %lx is listed as %lx\n", path, st.st_ino,
+                                 found[i]->d_ino);
             continue;
         }
         if (S_ISLNK(st.st_mode))

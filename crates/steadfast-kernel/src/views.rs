@@ -5,18 +5,17 @@
 
 use core::ffi::c_int;
 
-use alloc::string::String;
-
-use steadfast::{Error, Generation, OpenOptions};
+use steadfast::{Error, Generation};
 
 use crate::Core;
 use crate::attributes::{give, sfk_attributes};
 use crate::errno::{code, errno};
 use crate::names::sfk_name;
+use crate::platform::Kernel;
 use crate::points::sfk_snapshot;
-use crate::volume::{open_on, sfk_free};
+use crate::volume::placed;
 
-/// Cache of tree nodes of a view, in bytes.
+/// Memory of a view for nodes, names and bitmaps, in bytes.
 const CACHE: usize = 1 << 20;
 
 /// The snapshot with this name.
@@ -26,16 +25,12 @@ pub unsafe extern "C" fn sfk_snapshot_find(
     name: &sfk_name,
     out: *mut sfk_snapshot,
 ) -> c_int {
-    let found = volume.snapshots().and_then(|snapshots| {
-        let mut all = snapshots.iter();
-        all.find(|snapshot| snapshot.name.as_bytes() == name.bytes())
-            .map(sfk_snapshot::from)
-            .ok_or(Error::NotFound)
-    });
-    match found {
+    // No snapshot has a name that is no text.
+    let name = core::str::from_utf8(name.bytes()).map_err(|_| Error::NotFound);
+    match name.and_then(|name| volume.snapshot(name)) {
         Ok(found) => {
             // SAFETY: `out` is valid.
-            unsafe { out.write(found) };
+            unsafe { out.write((&found).into()) };
             0
         }
         Err(error) => -errno(&error),
@@ -45,8 +40,8 @@ pub unsafe extern "C" fn sfk_snapshot_find(
 /// Whether the volume has the snapshot of this generation: 1 or 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn sfk_snapshot_exists(volume: &Core, generation: u64) -> c_int {
-    match volume.snapshots() {
-        Ok(all) => c_int::from(all.iter().any(|known| known.generation.0 == generation)),
+    match volume.has_snapshot(Generation(generation)) {
+        Ok(found) => c_int::from(found),
         Err(error) => -errno(&error),
     }
 }
@@ -65,38 +60,10 @@ pub unsafe extern "C" fn sfk_view_open(
     generation: u64,
     out: *mut *mut Core,
 ) -> c_int {
-    code(open(volume, Generation(generation)).map(|view| {
+    let medium = volume.medium().lent();
+    let open = || volume.open_view(medium, Kernel::default(), Generation(generation), CACHE);
+    code(placed(open).map(|view| {
         // SAFETY: `out` is valid.
         unsafe { out.write(view) }
     }))
-}
-
-/// Opens the snapshot. Its parts are not inlined, so that what one of them has on the stack is not
-/// below the others.
-fn open(volume: &Core, generation: Generation) -> Result<*mut Core, Error> {
-    let name = name_of(volume, generation)?;
-    let options = OpenOptions { read_only: true, cache_size: CACHE, ..OpenOptions::default() };
-    let view = open_on(volume.medium().lent(), options, Some(&name))?;
-    // SAFETY: the view was just made, and has no other user.
-    let found = generation_of(unsafe { &*view });
-    // A mount of a snapshot lists those of its time; the name may be another one's by now.
-    if found != generation {
-        // SAFETY: as above.
-        unsafe { sfk_free(view) };
-        return Err(Error::NotFound);
-    }
-    Ok(view)
-}
-
-#[inline(never)]
-fn name_of(volume: &Core, generation: Generation) -> Result<String, Error> {
-    let snapshots = volume.snapshots()?;
-    let mut all = snapshots.into_iter();
-    let wanted = all.find(|snapshot| snapshot.generation == generation);
-    Ok(wanted.ok_or(Error::NotFound)?.name)
-}
-
-#[inline(never)]
-fn generation_of(view: &Core) -> Generation {
-    Generation(view.info().generation)
 }

@@ -158,23 +158,18 @@ fn open(
         recover: options.recover,
         shared: false,
     };
-    open_on(medium, wanted, snapshot)
+    placed(|| match snapshot {
+        Some(name) => Volume::open_snapshot(medium, Kernel::default(), wanted, name),
+        None => Volume::open(medium, wanted, Kernel::default()),
+    })
 }
 
-/// Opens the volume, or a snapshot of it, in memory that `sfk_free` frees. That is there before the
-/// volume is.
+/// Opens a volume in memory that `sfk_free` frees. That is there before the volume is.
 #[inline(never)]
-pub(crate) fn open_on(
-    medium: BlockDevice,
-    wanted: OpenOptions,
-    snapshot: Option<&str>,
-) -> Result<*mut Core, Error> {
+pub(crate) fn placed(open: impl FnOnce() -> Result<Core, Error>) -> Result<*mut Core, Error> {
     let mut place = Vec::new();
     place.try_reserve_exact(1).map_err(|_| Error::OutOfMemory)?;
-    place.push(match snapshot {
-        Some(name) => Volume::open_snapshot(medium, Kernel::default(), wanted, name)?,
-        None => Volume::open(medium, wanted, Kernel::default())?,
-    });
+    place.push(open()?);
     let place: Box<[Core]> = place.into_boxed_slice();
     Ok(Box::into_raw(place).cast())
 }
