@@ -258,7 +258,12 @@ fn show_entry<P: Platform + Clone + 'static>(
     place: &Place<P>,
     entry: DirectoryEntry,
 ) -> DirectoryEntry {
-    DirectoryEntry { inode: InodeNumber(snapshots::shown(place.snapshot, entry.inode)), ..entry }
+    // The root of a snapshot is its own parent there.
+    let shown = match place.inode == InodeNumber::ROOT && entry.name == b".." {
+        true => DIRECTORY_INODE,
+        false => snapshots::shown(place.snapshot, entry.inode),
+    };
+    DirectoryEntry { inode: InodeNumber(shown), ..entry }
 }
 
 fn shown<P: Platform + Clone + 'static>(

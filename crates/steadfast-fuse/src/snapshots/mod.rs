@@ -10,7 +10,7 @@ mod lent;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steadfast::{Generation, InodeNumber, OpenOptions, Platform, Snapshot, Volume};
+use steadfast::{Generation, InodeNumber, Platform, Snapshot, Volume};
 use steadfast_media::Medium;
 
 use crate::errno::Errno;
@@ -88,11 +88,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
     /// ENOENT; those of reading the snapshot.
     pub(crate) fn root(&self, name: &[u8]) -> Result<Place<P>, Errno> {
         let wanted = std::str::from_utf8(name).map_err(|_| Errno(libc::ENOENT))?;
-        let snapshots = self.volume.snapshots()?;
-        let snapshot = snapshots
-            .into_iter()
-            .find(|snapshot| snapshot.name == wanted)
-            .ok_or(Errno(libc::ENOENT))?;
+        let snapshot = self.volume.snapshot(wanted)?;
         let slot = {
             let mut table = self.table();
             let known = |slot: &Slot| slot.snapshot.generation == snapshot.generation && !slot.gone;
@@ -117,19 +113,14 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
         let inode = InodeNumber(nodeid & INODE_MASK);
         let mut table = self.table();
         let known = table.slot(slot).filter(|known| !known.gone);
-        let snapshot = known.ok_or(Errno(libc::ESTALE))?.snapshot.clone();
+        let snapshot = known.ok_or(Errno(libc::ESTALE))?.snapshot.generation;
         let open = table.views.iter().position(|(number, _)| *number == slot);
         let view = match open.map(|at| table.views.remove(at).1) {
             Some(view) => view,
             None => {
-                let options = OpenOptions {
-                    read_only: true,
-                    cache_size: VIEW_CACHE,
-                    ..OpenOptions::default()
-                };
                 let lent: Box<dyn Medium> = Box::new(Lent(Arc::clone(&self.volume)));
                 let platform = self.volume.platform().clone();
-                let opened = View::open_snapshot(lent, platform, options, &snapshot.name);
+                let opened = self.volume.open_view(lent, platform, snapshot, VIEW_CACHE);
                 if table.views.len() >= VIEWS_MAX {
                     table.views.remove(0);
                 }
@@ -140,7 +131,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
             }
         };
         table.views.push((slot, Arc::clone(&view)));
-        Ok(Place { view, inode, snapshot: snapshot.generation, slot })
+        Ok(Place { view, inode, snapshot, slot })
     }
 
     /// Deletes a snapshot of the volume. Its ids are stale afterwards; after a refusal they are
@@ -152,11 +143,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
         let mut table = self.table();
         let result = self.volume.snapshot_delete(name);
         // A deletion that fails late may have taken the snapshot away.
-        let stays = result.is_err()
-            && self
-                .volume
-                .snapshots()
-                .is_ok_and(|left| left.iter().any(|snapshot| snapshot.name == name));
+        let stays = result.is_err() && self.volume.snapshot(name).is_ok();
         table.forget(|snapshot| stays || snapshot.name != name);
         Ok(result?)
     }
