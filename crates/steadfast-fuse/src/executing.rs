@@ -135,7 +135,7 @@ pub(crate) fn is_change(request: &Request<'_>) -> bool {
 }
 
 /// Whether a request opens a file and makes it empty.
-pub(crate) fn truncates(request: &Request<'_>) -> bool {
+fn truncates(request: &Request<'_>) -> bool {
     let wanted = request.arguments().take::<OpenIn>();
     wanted.is_ok_and(|open| open.flags as i32 & libc::O_TRUNC != 0)
 }

@@ -8,8 +8,11 @@
 //!
 //! Invariants:
 //! - A request is in the list before it changes anything, until its node has confirmed the answer.
-//!   So if a request without an answer is not in the list of a delta, the state of that delta has
-//!   nothing of it.
+//!   So if a request without an answer was sent to no owner before, and is not in the list of a
+//!   delta, the state of that delta has nothing of it.
+//! - Of requests that were sent to an owner before, the list has what is known. An owner that does
+//!   not know of all of them tells the nodes ([`Inherited::reached`]), which fail them if that owner
+//!   dies, too.
 //! - The list of one node's delta has the requests of all nodes: any delta may become the state.
 //! - Node and number name a request for as long as the node's mount lives, whatever owner it has.
 
