@@ -15,6 +15,7 @@ mod commands;
 mod copies;
 mod daemon;
 mod dead_mount;
+mod direct_reads;
 mod ending;
 mod etcd;
 pub mod exit;

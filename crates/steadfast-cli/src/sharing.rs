@@ -25,6 +25,7 @@ use steadfast_fuse::cluster::{
 use steadfast_host::{BackgroundThread, HostPlatform};
 
 use crate::daemon::Ready;
+use crate::direct_reads::read_directly;
 use crate::failure::{Exit, Failure, Outcome, text_os};
 use crate::logger::{Priority, message};
 use crate::medium::{HostMedium, HostVolume};
@@ -88,6 +89,7 @@ fn run_node(claim: Claim, directory: &Path, settings: &MountSettings, ready: Rea
         mounted: OnceLock::new(),
         over: AtomicBool::new(false),
     });
+    let direct = read_directly(Path::new(&claim.volume.medium));
     let (joined, has_joined) = mpsc::channel();
     let (give, given) = mpsc::channel();
     let election = {
@@ -103,7 +105,7 @@ fn run_node(claim: Claim, directory: &Path, settings: &MountSettings, ready: Rea
     let dials = address.peers.clone();
     let dial = move |target: &Target| duplex::connect(&target.address, &dials).map(link);
     let options = serve::kernel_options(&path, settings);
-    let mount = match SharedMount::new(directory, &options, &node, dial) {
+    let mount = match SharedMount::new(directory, &options, &node, dial, direct) {
         Ok(mount) => mount,
         Err(error) => {
             shared.over.store(true, Ordering::Release);

@@ -109,12 +109,13 @@ impl RequestBuffer {
 pub(crate) struct AnswerBuffer<'a> {
     bytes: &'a mut [u8],
     length: usize,
+    planned: Option<usize>,
 }
 
 impl<'a> AnswerBuffer<'a> {
     /// Creates an empty answer in this memory.
     pub(crate) fn new(bytes: &'a mut [u8]) -> AnswerBuffer<'a> {
-        AnswerBuffer { bytes, length: 0 }
+        AnswerBuffer { bytes, length: 0, planned: None }
     }
 
     pub(crate) fn filled(&self) -> &[u8] {
@@ -151,6 +152,17 @@ impl<'a> AnswerBuffer<'a> {
         space.copy_from_slice(bytes);
         self.advance(bytes.len());
         true
+    }
+
+    /// Appends a plan ([`crate::planned`]) in place of this number of bytes of a file.
+    pub(crate) fn put_plan(&mut self, plan: &[u8], stands_for: usize) -> bool {
+        self.planned = Some(stands_for);
+        self.append(plan)
+    }
+
+    /// The number of bytes that a plan stands for, if the answer is one.
+    pub(crate) fn planned(&self) -> Option<usize> {
+        self.planned
     }
 
     /// Appends a structure, which always fits before the data.

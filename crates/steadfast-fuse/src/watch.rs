@@ -261,8 +261,9 @@ pub struct StatusArgument {
     pub sharing_delegated: u64,
     pub sharing_recalls: u64,
     pub sharing_silent: u64,
+    pub sharing_direct_bytes: u64,
     /// Zero, reserved for further counts.
-    pub reserved: [u64; 6],
+    pub reserved: [u64; 5],
 }
 
 /// Bits of [`StatusArgument::flags`].
@@ -415,7 +416,8 @@ impl From<&Status> for StatusArgument {
             sharing_delegated: sharing.delegated,
             sharing_recalls: sharing.recalls,
             sharing_silent: sharing.silent,
-            reserved: [0; 6],
+            sharing_direct_bytes: sharing.direct_bytes,
+            reserved: [0; 5],
         }
     }
 }
@@ -478,6 +480,7 @@ impl From<&StatusArgument> for Status {
                 delegated: argument.sharing_delegated,
                 recalls: argument.sharing_recalls,
                 silent: argument.sharing_silent,
+                direct_bytes: argument.sharing_direct_bytes,
             }),
         }
     }

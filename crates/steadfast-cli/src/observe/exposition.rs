@@ -150,6 +150,12 @@ fn nodes(page: &mut Exposition, sharing: &Sharing) {
             "Of those, the ones that were not confirmed in time.",
             sharing.silent,
         ),
+        (
+            "cluster_direct_read_bytes_total",
+            counter,
+            "Bytes that peers were told to read from the medium themselves.",
+            sharing.direct_bytes,
+        ),
     ] {
         page.family(name, kind, help).sample(&[], value);
     }
@@ -387,6 +393,7 @@ mod tests {
             ("delegated_total", 500.0),
             ("recalls_total", 40.0),
             ("silent_recalls_total", 1.0),
+            ("direct_read_bytes_total", 4096.0),
         ] {
             assert_eq!(shared.value(&format!("steadfast_cluster_{name}"), &[]), Some(value));
         }

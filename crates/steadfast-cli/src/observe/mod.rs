@@ -112,6 +112,7 @@ pub mod fixture {
             delegated: 500,
             recalls: 40,
             silent: 1,
+            direct_bytes: 4096,
         });
         readings
     }

@@ -59,6 +59,9 @@ pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 pub(crate) mod read {
     /// A program reads; the kernel does not fill pages of its cache.
     pub(crate) const LOCK_OWNER: u32 = 1 << 1;
+    /// Not of the kernel: the answer may be a [`ReadPlan`](steadfast::fs::ReadPlan). A peer sets it
+    /// in requests to the owner.
+    pub(crate) const PLAN: u32 = 1 << 31;
 }
 
 /// `WriteIn::write_flags`.

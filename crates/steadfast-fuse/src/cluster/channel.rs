@@ -16,15 +16,16 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use steadfast::volume::Reached;
+use zerocopy::FromBytes;
 
 use super::frame::{AnswerFrame, FrameKind, NUMBERS_MAX, RequestFrame, Writer};
 use super::holdings::{HELD_FOR, Holdings};
 use super::session::may_repeat;
 use super::spares::{AnswerParts, Spares};
 use super::unsynced::Unsynced;
-use crate::abi::input::IoctlIn;
-use crate::abi::opcode;
+use crate::abi::input::{InHeader, IoctlIn, ReadIn};
 use crate::abi::output::AttrOut;
+use crate::abi::{flags, opcode};
 use crate::errno::Errno;
 use crate::executing::is_change;
 use crate::filesystem::recall::RecalledNode;
@@ -100,6 +101,15 @@ fn sets_a_point(request: &Request<'_>) -> bool {
     request.arguments().take::<IoctlIn>().is_ok_and(|wanted| wanted.cmd == ioctl::TRANSACT)
 }
 
+/// The bytes of a READ that may be answered with a plan.
+fn with_plan(request: &Request<'_>) -> Vec<u8> {
+    let mut bytes = request.bytes.to_vec();
+    if let Ok((wanted, _)) = ReadIn::mut_from_prefix(&mut bytes[size_of::<InHeader>()..]) {
+        wanted.read_flags |= flags::read::PLAN;
+    }
+    bytes
+}
+
 /// Most pings whose answers count: later ones tell more.
 const PINGS_MAX: usize = 8;
 
@@ -167,6 +177,7 @@ impl Channel {
     }
 
     /// Adds a request, and sends it if there is a connection. `waits`: it may wait for one.
+    /// `planned`: it is a READ that the owner may answer with a plan.
     ///
     /// # Errors
     /// ESTALE: an fsync that could not tell the truth, see [`super::unsynced`]. EIO: there is no
@@ -175,7 +186,7 @@ impl Channel {
         &self,
         back: Return,
         request: &Request<'_>,
-        waits: bool,
+        (waits, planned): (bool, bool),
     ) -> Result<(), Errno> {
         let (frame, writer) = {
             let mut state = self.state();
@@ -192,25 +203,40 @@ impl Channel {
             let (unique, opcode) = (request.header.unique, request.header.opcode);
             let bytes = request.bytes.to_vec();
             let asked = Instant::now();
-            let (bytes_kept, repeated, doubtful) = (bytes.clone(), false, false);
-            let pending = Pending {
-                back,
-                unique,
-                opcode,
-                bytes: bytes_kept,
-                asked,
-                sent,
-                repeated,
-                doubtful,
-            };
+            let (repeated, doubtful) = (false, false);
+            let pending = Pending { back, unique, opcode, bytes, asked, sent, repeated, doubtful };
             state.pending.insert(number, pending);
             let Some((writer, _)) = &state.connection else { return Ok(()) };
+            let writer = Arc::clone(writer);
+            let numbers = state.take_arrived();
+            let bytes = if planned { with_plan(request) } else { request.bytes.to_vec() };
+            (RequestFrame { kind: FrameKind::Request, number, numbers, bytes }, writer)
+        };
+        self.send(&writer, &frame);
+        Ok(())
+    }
+
+    /// Whether a request is not answered, and has arrived less than this time ago.
+    pub(super) fn waits_less_than(&self, number: u64, time: Duration) -> bool {
+        let state = self.state();
+        state.pending.get(&number).is_some_and(|pending| pending.asked.elapsed() < time)
+    }
+
+    /// Asks the owner for the data of a READ that it has answered with a plan, unless more sessions
+    /// than `lost` are lost now. Without a connection the next one does that.
+    pub(super) fn ask_for_data(&self, number: u64, lost: u64) {
+        let (frame, writer) = {
+            let mut state = self.state();
+            let Some(pending) = state.pending.get(&number).filter(|_| state.lost == lost) else {
+                return;
+            };
+            let bytes = pending.bytes.clone();
+            let Some((writer, _)) = &state.connection else { return };
             let writer = Arc::clone(writer);
             let numbers = state.take_arrived();
             (RequestFrame { kind: FrameKind::Request, number, numbers, bytes }, writer)
         };
         self.send(&writer, &frame);
-        Ok(())
     }
 
     /// Sends a request without an answer. Without a connection it is lost, like the state of the

@@ -50,7 +50,7 @@ fn ask_from(
     let header =
         InHeader { len, opcode, unique, nodeid: inode, uid: 0, gid: 0, pid, extensions: 0 };
     let (back, answers) = channel_of();
-    (channel.ask(back, &Request::parse(header.as_bytes()).unwrap(), waits), answers)
+    (channel.ask(back, &Request::parse(header.as_bytes()).unwrap(), (waits, false)), answers)
 }
 
 fn channel_of() -> (Return, Answers) {
@@ -210,6 +210,44 @@ fn an_answer_of_an_earlier_session_is_none() {
     assert_eq!(looked.try_recv(), Ok(Ok(b"done".to_vec())));
 }
 
+/// The owner may answer a READ with a plan. What the kernel has asked for goes out again if that
+/// cannot be read, and to each other owner.
+#[test]
+fn a_read_whose_plan_is_in_vain_asks_for_the_data() {
+    let channel = Channel::new();
+    let sent = connect(&channel);
+    let read = ReadIn { size: 1 << 20, ..ReadIn::new_zeroed() };
+    let len = (size_of::<InHeader>() + size_of::<ReadIn>()) as u32;
+    let header = InHeader { len, opcode: opcode::READ, ..InHeader::new_zeroed() };
+    let bytes = [header.as_bytes(), read.as_bytes()].concat();
+    let (back, answers) = channel_of();
+    channel.ask(back, &Request::parse(&bytes).unwrap(), (true, true)).unwrap();
+    let flags = |frames: Vec<RequestFrame>| -> Vec<(u64, u32)> {
+        let read = |frame: &RequestFrame| {
+            let wanted = Request::parse(&frame.bytes)?.arguments().take::<ReadIn>().ok()?;
+            Some((frame.number, wanted.read_flags))
+        };
+        frames.iter().filter_map(read).collect()
+    };
+    assert_eq!(flags(sent.frames()), [(1, flags::read::PLAN)]);
+    assert!(channel.waits_less_than(1, Duration::from_secs(60)));
+    assert!(!channel.waits_less_than(1, Duration::ZERO));
+    channel.ask_for_data(1, channel.lost());
+    assert_eq!(flags(sent.frames()), [(1, 0)]);
+    let again = connect(&channel);
+    assert_eq!(flags(again.frames()), [(1, 0)]);
+    // The plan is of an owner that is no more.
+    let before = channel.lost();
+    channel.lose_session(Reached::All);
+    channel.ask_for_data(1, before);
+    assert_eq!(flags(again.frames()), []);
+    answer(&channel, 1, 0);
+    assert_eq!(answers.try_recv(), Ok(Ok(b"done".to_vec())));
+    assert!(!channel.waits_less_than(1, Duration::from_secs(60)));
+    channel.ask_for_data(1, channel.lost());
+    assert_eq!(flags(again.frames()), []);
+}
+
 /// The requests of [`fate`], with what they ask for.
 fn sent_at_the_end_of_an_owner(channel: &Channel) -> Vec<(u32, Answers)> {
     let with_body = |opcode: u32, body: &[u8]| {
@@ -218,7 +256,7 @@ fn sent_at_the_end_of_an_owner(channel: &Channel) -> Vec<(u32, Answers)> {
             InHeader { len, opcode, unique: 2, nodeid: 7, uid: 0, gid: 0, pid: 0, extensions: 0 };
         let (back, answers) = channel_of();
         let bytes = [header.as_bytes(), body].concat();
-        channel.ask(back, &Request::parse(&bytes).unwrap(), true).unwrap();
+        channel.ask(back, &Request::parse(&bytes).unwrap(), (true, false)).unwrap();
         (opcode, answers)
     };
     let open = |flags: i32| OpenIn { flags: flags as u32, open_flags: 0 };

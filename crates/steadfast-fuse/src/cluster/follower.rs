@@ -256,6 +256,7 @@ impl MountState {
                         channel.recall(&nodes);
                         keeper.recall(&nodes, names, confirms(answer.number));
                     }
+                    Told::Plan => self.switch.direct.queue(answer, lost),
                     Told::GoesOn => channel.goes_on(answer.number),
                     Told::OwnerEnds => channel.owner_says_it_ends(),
                     Told::Executed => self.kept().last = Some(answer.executed),

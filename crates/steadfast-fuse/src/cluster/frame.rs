@@ -84,6 +84,15 @@ pub(super) enum Told {
     /// The owner has executed those of the node's requests that are in its list, and no others
     /// whose answers the node may not have. It executes no more.
     Executed = 7,
+    /// The answer to the READ with this number is a plan ([`crate::planned`]).
+    Plan = 8,
+}
+
+impl Told {
+    /// Whether the frame answers something, if it has a number.
+    pub(super) fn answers(self) -> bool {
+        matches!(self, Told::Answer | Told::Plan)
+    }
 }
 
 /// The start of an answer. The data follows, then the directory's attributes, then the changes, then

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromB
 
 const MAGIC: [u8; 8] = *b"SFPEER\r\n";
 /// Version of the frames. Nodes of different versions do not work together.
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 /// Shows the byte order.
 const ORDER: u32 = 0x0102_0304;
 const NAME_MAX: usize = 64;

@@ -20,6 +20,7 @@
 //! [`holdings`] are the open files and locks of its programs. [`executions`] sees to it that each
 //! request is executed once, also by two owners.
 //! [`closes`] answers most closes without the owner, and [`spares`] some questions for attributes.
+//! [`direct`] reads data of large files from the medium.
 //! [`hub`], [`session`], [`executors`], [`sending`] and [`sent_recalls`] are the owner's side; [`hello`] and
 //! [`frame`] are on the wire.
 //! Elections, addresses and encryption are the caller's: it gives a [`Link`] for each connection,
@@ -29,6 +30,7 @@ mod channel;
 mod closes;
 mod collector;
 mod deltas;
+mod direct;
 mod executions;
 mod executors;
 mod follower;
@@ -54,6 +56,7 @@ mod takeover_tests;
 mod unsynced;
 
 pub use collector::{Brought, Collector};
+pub use direct::ReadDirectly;
 pub(crate) use holdings::HELD_FOR;
 pub use hub::{Door, Hub};
 pub use link::{Authority, Link, Standing};

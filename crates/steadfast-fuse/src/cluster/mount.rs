@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use super::direct::{DirectReads, ReadDirectly};
 use super::keeper::Keeper;
 use super::link::Link;
 use super::mount_state::{MountState, Target};
@@ -34,7 +35,7 @@ pub struct SharedMount {
 impl SharedMount {
     /// Mounts on `directory`. Requests wait until [`Ownership::follow`] or [`Ownership::own`] tells
     /// where the volume is. `node`: the name of this node, for the owner's log. `dial` connects to
-    /// an owner.
+    /// an owner. `direct` reads from the volume's medium, while the owner writes to it.
     ///
     /// # Errors
     /// As [`mount`](crate::mount()).
@@ -43,6 +44,7 @@ impl SharedMount {
         options: &MountOptions,
         node: &str,
         dial: impl Fn(&Target) -> io::Result<Link> + Send + 'static,
+        direct: Option<ReadDirectly>,
     ) -> io::Result<SharedMount> {
         let options = MountOptions { several_kernels: true, ..options.clone() };
         let (mount, descriptor) = mounting::attach(directory, &options)?;
@@ -65,7 +67,8 @@ impl SharedMount {
         }
         let (pages, page_recalls) = PageKeeper::new(device.clone(), puller, reads);
         let keeper = Keeper::new(device.clone(), agreement.epochs(), pages);
-        let switch = Arc::new(Switch::new(keeper));
+        let (direct, plans) = DirectReads::new(direct);
+        let switch = Arc::new(Switch::new(keeper, direct));
         let mut workers = Workers::default();
         let at = (&device, &*mount.directory);
         let started = workers.start(&switch, "steadfast", at, options.threads, None, true);
@@ -75,6 +78,7 @@ impl SharedMount {
             error
         };
         let listeners = started.map_err(|error| fail(error, &mut workers))?;
+        DirectReads::start(&switch, plans).map_err(|error| fail(error, &mut workers))?;
         let drops = Arc::downgrade(&switch.keeper.pages);
         // It ends with the mount.
         Builder::new()

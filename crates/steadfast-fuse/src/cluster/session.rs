@@ -59,6 +59,15 @@ pub(super) struct PeerNode {
     pub(super) inherited: Option<Inherited>,
 }
 
+/// What an answer has besides its bytes.
+enum Extra {
+    None,
+    /// See [`AnswerFrame::directory`].
+    Directory(AttrOut),
+    /// The bytes are a plan.
+    IsPlan,
+}
+
 enum RequestState {
     /// Not answered yet.
     Running,
@@ -304,7 +313,12 @@ impl PeerSession {
 
     fn execute(self: &Arc<Self>, frame: &RequestFrame, memory: &mut [u8]) {
         let Some(request) = Request::parse(&frame.bytes) else {
-            return self.finish(frame.number, opcode::DESTROY, Err(Errno(libc::EINVAL)), None);
+            return self.finish(
+                frame.number,
+                opcode::DESTROY,
+                Err(Errno(libc::EINVAL)),
+                Extra::None,
+            );
         };
         let opcode = request.header.opcode;
         let mut out = AnswerBuffer::new(memory);
@@ -315,13 +329,17 @@ impl PeerSession {
             Ok(Return::Peer(session))
         };
         let Some(outcome) = self.execute_once(&back, frame, &request, &mut out) else { return };
-        let (result, directory) = match outcome {
-            Ok(Answer::Ready) => (Ok(out.filled()), self.guest.changed_directory(&request)),
+        let (result, extra) = match outcome {
+            Ok(Answer::Ready) if out.planned().is_some() => (Ok(out.filled()), Extra::IsPlan),
+            Ok(Answer::Ready) => {
+                let directory = self.guest.changed_directory(&request);
+                (Ok(out.filled()), directory.map_or(Extra::None, Extra::Directory))
+            }
             Ok(Answer::Silent | Answer::Later) => return,
-            Err(errno) => (Err(errno), None),
+            Err(errno) => (Err(errno), Extra::None),
         };
         if frame.kind != FrameKind::OneWay {
-            self.finish(frame.number, opcode, result, directory);
+            self.finish(frame.number, opcode, result, extra);
         }
     }
 
@@ -359,14 +377,7 @@ impl PeerSession {
     }
 
     /// Sends an answer, and keeps it if the request must not be executed again.
-    /// `directory`: see [`AnswerFrame::directory`].
-    fn finish(
-        &self,
-        number: u64,
-        opcode: u32,
-        result: Result<&[u8], Errno>,
-        directory: Option<AttrOut>,
-    ) {
+    fn finish(&self, number: u64, opcode: u32, result: Result<&[u8], Errno>, extra: Extra) {
         let (error, bytes) = match result {
             Ok(bytes) => (0, bytes.to_vec()),
             Err(errno) => (errno.0, Vec::new()),
@@ -376,7 +387,12 @@ impl PeerSession {
         if !is_sure {
             return;
         }
-        let frame = AnswerFrame::telling(Told::Answer, number, self.guest.progress());
+        let (told, directory) = match extra {
+            Extra::None => (Told::Answer, None),
+            Extra::Directory(directory) => (Told::Answer, Some(directory)),
+            Extra::IsPlan => (Told::Plan, None),
+        };
+        let frame = AnswerFrame::telling(told, number, self.guest.progress());
         let answer = AnswerFrame { error, bytes, directory, ..frame };
         let mut inner = self.inner();
         if may_repeat(opcode) {
@@ -423,13 +439,13 @@ impl PeerSession {
         let Some(PeerConnection { number, sending, close }) = connection else { return };
         let sent = {
             let mut sending = sending.lock().unwrap_or_else(PoisonError::into_inner);
-            if answer.told == Told::Answer && answer.number != 0 {
+            if answer.told.answers() && answer.number != 0 {
                 // Under this lock, so that deltas arrive in order.
                 sending.put_changes(&*self.guest, &self.executions, &mut answer);
             }
             answer.tag = self.guest.tag();
             // That may have taken a while. The peer sends again what was not answered.
-            match (self.authority)().is_sure() || answer.told != Told::Answer {
+            match (self.authority)().is_sure() || !answer.told.answers() {
                 true => sending.write(&answer),
                 false => Err(std::io::ErrorKind::TimedOut.into()),
             }
@@ -599,7 +615,7 @@ impl Inner {
 
 impl Answering for SessionReturn {
     fn answer(&self, result: Result<&[u8], Errno>) {
-        self.session.finish(self.number, self.opcode, result, None);
+        self.session.finish(self.number, self.opcode, result, Extra::None);
     }
 }
 

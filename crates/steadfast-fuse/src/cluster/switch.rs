@@ -10,6 +10,7 @@ use steadfast::volume::Reached;
 
 use super::channel::{Channel, Pending};
 use super::closes::Closes;
+use super::direct::DirectReads;
 use super::executions::{Inherited, Verdict};
 use super::frame::AnswerFrame;
 use super::guest::Guest;
@@ -37,13 +38,14 @@ pub(super) struct Switch {
     pub(super) channel: Channel,
     pub(super) keeper: Keeper,
     pub(super) closes: Closes,
+    pub(super) direct: DirectReads,
     here: OnceLock<LocalService>,
 }
 
 impl Switch {
-    pub(super) fn new(keeper: Keeper) -> Switch {
+    pub(super) fn new(keeper: Keeper, direct: DirectReads) -> Switch {
         let (channel, closes) = (Channel::new(), Closes::default());
-        Switch { channel, keeper, closes, here: OnceLock::new() }
+        Switch { channel, keeper, closes, direct, here: OnceLock::new() }
     }
 
     /// An answer of the owner, see [`Channel::receive`].
@@ -215,7 +217,8 @@ impl Service for Switch {
             opcode::DESTROY => return Ok(Answer::Ready),
             _ => {
                 // A look holds the mount, which must be able to end without an owner.
-                self.channel.ask(later()?, request, !self.keeper.pages.is_look(request))?;
+                let waits = !self.keeper.pages.is_look(request);
+                self.channel.ask(later()?, request, (waits, self.direct.wants(request)))?;
                 if self.here.get().is_some() {
                     self.serve_pending();
                 }

@@ -217,7 +217,7 @@ impl Node {
         let bytes = [header.as_bytes(), &asked.to_ne_bytes()].concat();
         let (back, answer) = channel();
         let request = Request::parse(&bytes).unwrap();
-        self.channel.ask(Return::Worker(back), &request, true).unwrap();
+        self.channel.ask(Return::Worker(back), &request, (true, false)).unwrap();
         answer.recv_timeout(Duration::from_secs(60)).expect("an answer")
     }
 }

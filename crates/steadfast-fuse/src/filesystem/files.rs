@@ -10,7 +10,7 @@ use steadfast::{Error, InodeNumber, Platform};
 use steadfast_media::Medium;
 
 use super::{Answer, Filesystem, Outcome, caller, ready};
-use crate::abi::flags::{OPEN_KILL_SUIDGID, fopen, write as write_flag};
+use crate::abi::flags::{OPEN_KILL_SUIDGID, fopen, read as read_flag, write as write_flag};
 use crate::abi::input::{
     CopyFileRangeIn, CreateIn, FallocateIn, LseekIn, OpenIn, ReadIn, ReleaseIn, WriteIn,
 };
@@ -20,6 +20,7 @@ use crate::buffer::AnswerBuffer;
 use crate::errno::Errno;
 use crate::jobs::Job;
 use crate::open::Handle;
+use crate::planned;
 use crate::request::Request;
 use crate::service::Later;
 
@@ -206,10 +207,18 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     pub(super) fn read(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Outcome {
         let inode = self.node(request)?;
         let wanted = request.arguments().take::<ReadIn>()?;
-        let space = out.space(wanted.size as usize);
-        let length = match wanted.flags as i32 & libc::O_NOATIME {
-            0 => self.volume.read(inode, wanted.offset, space)?,
-            _ => self.volume.read_unnoticed(inode, wanted.offset, space)?,
+        let notes = wanted.flags as i32 & libc::O_NOATIME == 0;
+        let length = wanted.size as usize;
+        if wanted.read_flags & read_flag::PLAN != 0
+            && let Some(plan) = self.volume.plan_read(inode, wanted.offset, length, notes)?
+        {
+            self.metrics.share(|sharing| &sharing.direct_bytes, length as u64);
+            return ready(out.put_plan(&planned::encode(&plan), length));
+        }
+        let space = out.space(length);
+        let length = match notes {
+            true => self.volume.read(inode, wanted.offset, space)?,
+            false => self.volume.read_unnoticed(inode, wanted.offset, space)?,
         };
         out.advance(length);
         Ok(Answer::Ready)

@@ -229,7 +229,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
 
     fn count_bytes(&self, kind: Kind, request: &Request<'_>, out: &AnswerBuffer) {
         match kind {
-            Kind::Read => self.metrics.add_bytes(kind, out.len()),
+            Kind::Read => self.metrics.add_bytes(kind, out.planned().unwrap_or(out.len())),
             Kind::Write => {
                 self.metrics
                     .add_bytes(kind, request.body.len().saturating_sub(size_of::<WriteIn>()));

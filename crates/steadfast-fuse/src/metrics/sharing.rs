@@ -17,6 +17,8 @@ pub struct Sharing {
     pub recalls: u64,
     /// Of those, the ones that were not confirmed in time.
     pub silent: u64,
+    /// Bytes that peers were to read from the medium themselves.
+    pub direct_bytes: u64,
 }
 
 /// See [`Sharing`].
@@ -28,6 +30,7 @@ pub(crate) struct SharingCounters {
     pub(crate) delegated: AtomicU64,
     pub(crate) recalls: AtomicU64,
     pub(crate) silent: AtomicU64,
+    pub(crate) direct_bytes: AtomicU64,
 }
 
 impl SharingCounters {
@@ -40,6 +43,7 @@ impl SharingCounters {
             delegated: of(&self.delegated),
             recalls: of(&self.recalls),
             silent: of(&self.silent),
+            direct_bytes: of(&self.direct_bytes),
         }
     }
 }

@@ -7,6 +7,7 @@ mod closing;
 mod commands;
 mod crashes;
 mod data;
+mod direct_reads;
 mod ending;
 mod engines;
 mod full;

@@ -14,10 +14,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use steadfast::{InodeNumber, Volume};
-use steadfast_fuse::cluster::{Authority, Door, Hub, Link, SharedMount, Standing, Target};
+use steadfast_fuse::cluster::{
+    Authority, Door, Hub, Link, ReadDirectly, SharedMount, Standing, Target,
+};
 use steadfast_fuse::metrics::{Kind, Metrics};
 use steadfast_fuse::{IoUring, MountOptions, UnmountHandle};
-use steadfast_host::{BackgroundThread, FileMedium, HostPlatform};
+use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, LockMode};
 use steadfast_media::random::Random;
 
 use crate::support::{Place, QUIET, can_mount, open, wait_for};
@@ -35,6 +37,32 @@ pub struct Nodes {
     volume: Arc<HostVolume>,
     background: Option<BackgroundThread>,
     open: Arc<Mutex<Vec<Close>>>,
+}
+
+/// Whether peers read from the medium what the owner tells.
+#[derive(Clone, Copy)]
+pub enum Directly {
+    Always,
+    /// Now and then they find other bytes, an error, or take very long.
+    Often,
+}
+
+impl Directly {
+    fn reads(self, image: &Path) -> ReadDirectly {
+        let options = FileOptions { read_only: true, lock: LockMode::None, ..Default::default() };
+        let medium = FileMedium::open(image, &options).unwrap();
+        let number = AtomicU64::new(0);
+        Box::new(move |plan| {
+            let odd = matches!(self, Directly::Often);
+            match number.fetch_add(1, Ordering::Relaxed) % 256 {
+                1 | 9 | 30 if odd => return Ok(None),
+                20 if odd => std::thread::sleep(Duration::from_millis(300)),
+                255 if odd => return Err(std::io::ErrorKind::TimedOut.into()),
+                _ => {}
+            }
+            plan.read(&medium, &HostPlatform::new()).map_err(std::io::Error::other)
+        })
+    }
 }
 
 /// One end of a connection. Some of its writes go in two pieces, so that a break can come between.
@@ -63,6 +91,10 @@ fn link(stream: UnixStream, seed: u64) -> Link {
 
 impl Nodes {
     pub fn new(place: &Place, count: usize, delegations: bool) -> Nodes {
+        Nodes::with(place, count, delegations, Directly::Always)
+    }
+
+    pub fn with(place: &Place, count: usize, delegations: bool, directly: Directly) -> Nodes {
         let volume = open(&place.image(), false);
         let door: Arc<Mutex<Option<Door>>> = Arc::default();
         let open: Arc<Mutex<Vec<Close>>> = Arc::default();
@@ -95,8 +127,8 @@ impl Nodes {
             };
             let options =
                 MountOptions { io_uring: IoUring::Off, delegations, ..MountOptions::default() };
-            let mount =
-                SharedMount::new(&directory, &options, &format!("n{number}"), dial).unwrap();
+            let (name, direct) = (format!("n{number}"), directly.reads(&place.image()));
+            let mount = SharedMount::new(&directory, &options, &name, dial, Some(direct)).unwrap();
             let ownership = mount.ownership();
             nodes.ends.push(mount.unmount_handle());
             nodes.threads.push(std::thread::spawn(move || mount.run()));

@@ -31,6 +31,7 @@ mod permissions;
 mod prepare;
 pub(crate) mod publish;
 mod read;
+mod read_plan;
 mod reclaim;
 mod relocate;
 mod rename;
@@ -54,6 +55,7 @@ pub use extents::FileExtent;
 pub use file::{File, FileOptions};
 pub use flags::FileFlags;
 pub use path::LINKS_MAX;
+pub use read_plan::{PlannedExtent, ReadPlan};
 pub use relocate::{DefragmentCursor, Fragmentation};
 pub use stat::{
     AllocateMode, Attributes, Caller, DirectoryEntry, NewNode, RenameMode, SeekTo, SetAttributes,

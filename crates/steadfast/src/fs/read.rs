@@ -21,19 +21,19 @@ use crate::types::{BlockAddress, InodeNumber};
 use crate::volume::Volume;
 
 /// Limit of the bytes read in one step.
-const STEP_BYTES: usize = 1 << 20;
+pub(crate) const STEP_BYTES: usize = 1 << 20;
 /// Limit of the extents read in one step.
 const STEP_EXTENTS: usize = 256;
 
 /// The data that one step reads: `length` bytes; written ones are in `extents`.
-struct ReadStep {
-    length: usize,
-    extents: Short<Mapped, 1>,
+pub(crate) struct ReadStep {
+    pub length: usize,
+    pub extents: Short<Mapped, 1>,
 }
 
 /// Finds the extents of `length` bytes from `offset`, which lie within the file. With many extents
 /// it covers fewer bytes.
-fn plan(
+pub(crate) fn find_extents(
     view: &impl KeyspaceRead,
     parameters: &Parameters,
     inode: InodeNumber,
@@ -157,7 +157,7 @@ impl<M: Medium, P: Platform> Volume<M, P> {
             buffer[copied.unwrap_or(0)..].fill(0);
             return Ok(length);
         }
-        let step = plan(&reader, &parameters, inode, offset, length)?;
+        let step = find_extents(&reader, &parameters, inode, offset, length)?;
         let mut runs = Short::default();
         for mapped in step.extents.iter() {
             runs.push(mapped.extent.run())?;

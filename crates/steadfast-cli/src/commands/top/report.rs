@@ -93,6 +93,7 @@ struct SharingReport {
     delegated: u64,
     recalls: u64,
     silent_recalls: u64,
+    direct_read_bytes: u64,
 }
 
 impl TopReport {
@@ -155,6 +156,7 @@ impl TopReport {
                 delegated: sharing.delegated,
                 recalls: sharing.recalls,
                 silent_recalls: sharing.silent,
+                direct_read_bytes: sharing.direct_bytes,
             }),
             remote: crate::remote::live(&live.mount.source),
             repaired_reads: activity.repaired_reads,

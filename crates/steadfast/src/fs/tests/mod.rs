@@ -6,6 +6,7 @@ pub(crate) mod keyspace;
 mod names;
 mod namespace;
 mod paths;
+mod plans;
 mod special;
 mod threads;
 
