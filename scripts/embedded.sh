@@ -9,6 +9,9 @@ need_cargo
 need_target "$target"
 "${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media -p steadfast-flash \
     --target "$target"
+# The adaptors for drivers in Rust.
+"${CARGO:-cargo}" build --locked --lib -p steadfast-media -p steadfast-flash \
+    --features steadfast-media/embedded-storage,steadfast-flash/embedded-storage --target "$target"
 # The C library for programs that supply their own memory and clock, small and with everything.
 for features in "" full; do
     "${CARGO:-cargo}" rustc --locked --quiet --lib -p steadfast-capi --no-default-features \

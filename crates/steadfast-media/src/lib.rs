@@ -31,6 +31,7 @@
 //! - [`MemoryMedium`]: sparse memory. A clone shares its pages, so a copy is cheap.
 //! - [`SimMedium`]: a medium for tests. It records every request and fails on demand. At any moment
 //!   it can produce images that a power cut could leave.
+//! - `StorageMedium`, with the feature `embedded-storage`: a driver of that crate as a medium.
 //!
 //! ```
 //! use steadfast_media::{Medium, SimMedium, SimOptions};
@@ -53,6 +54,8 @@
 extern crate alloc;
 
 mod counters;
+#[cfg(feature = "embedded-storage")]
+mod embedded;
 mod error;
 mod forward;
 mod geometry;
@@ -63,6 +66,8 @@ pub mod random;
 pub mod sim;
 
 pub use counters::MediumCounters;
+#[cfg(feature = "embedded-storage")]
+pub use embedded::{StorageMedium, StorageOptions};
 pub use error::{ErrorClass, MediumError, MediumOperation};
 pub use geometry::{FailureModel, Geometry, GeometryError};
 pub use medium::{Medium, Temperature, WaitHook};

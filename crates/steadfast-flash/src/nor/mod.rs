@@ -11,10 +11,15 @@
 //!   only look erased.
 //!
 //! [`NorNand`] puts pages with out-of-band bytes into sectors. So the translation layer
-//! ([`ftl`](crate::ftl)) serves NOR, too, with the same proof.
+//! ([`ftl`](crate::ftl)) serves NOR, too, with the same proof. With the feature `embedded-storage`
+//! a driver of that crate is a part, through `EmbeddedNor`.
 
+#[cfg(feature = "embedded-storage")]
+mod embedded;
 mod pages;
 
+#[cfg(feature = "embedded-storage")]
+pub use embedded::{DriverMisfit, EmbeddedNor};
 pub use pages::NorNand;
 
 use core::fmt;

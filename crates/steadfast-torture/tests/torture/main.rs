@@ -3,6 +3,7 @@
 
 mod chain;
 mod device;
+mod embedded_storage;
 mod faults;
 mod fill;
 mod format;
