@@ -9,9 +9,9 @@ need_cargo
 need_target "$target"
 "${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media -p steadfast-flash \
     --target "$target"
-# The adaptors for drivers in Rust.
-"${CARGO:-cargo}" build --locked --lib -p steadfast-media -p steadfast-flash \
-    --features steadfast-media/embedded-storage,steadfast-flash/embedded-storage --target "$target"
+# What Rust programs of microcontrollers use besides. A feature is for each package that has it.
+"${CARGO:-cargo}" build --locked --lib -p steadfast -p steadfast-media -p steadfast-flash \
+    --features embedded-storage,defmt --target "$target"
 # The C library for programs that supply their own memory and clock, small and with everything.
 for features in "" full; do
     "${CARGO:-cargo}" rustc --locked --quiet --lib -p steadfast-capi --no-default-features \

@@ -4,6 +4,7 @@ use core::fmt;
 
 /// Whether the same request may succeed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ErrorClass {
     /// A retry may succeed (a timeout, a link that reset).
     Transient,
@@ -20,6 +21,7 @@ pub enum ErrorClass {
 
 /// The request that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum MediumOperation {
     /// [`crate::Medium::read`] and its variants.
     Read,
@@ -33,6 +35,7 @@ pub enum MediumOperation {
 
 /// A failed request to a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MediumError {
     /// The operation.
     pub operation: MediumOperation,

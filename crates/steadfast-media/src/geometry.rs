@@ -7,6 +7,7 @@ use crate::{ErrorClass, MediumError, MediumOperation};
 /// Behaviour of a medium at a power cut. The crate documentation states the rules that all models
 /// share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum FailureModel {
     /// Flushed data persists; an atomic unit in flight is old or new. Disks, eMMC, and files on
     /// them.
@@ -17,6 +18,7 @@ pub enum FailureModel {
 
 /// Size and units of a medium, all in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Geometry {
     /// Length of the medium; a multiple of the atomic unit, at most 2^63.
     pub size: u64,
@@ -84,6 +86,7 @@ impl Geometry {
 
 /// An invalid geometry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum GeometryError {
     /// The atomic unit is not a power of two from 1 to 65,536 bytes.
     AtomicUnit(u32),

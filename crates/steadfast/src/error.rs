@@ -16,6 +16,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Why an operation failed. Nothing was changed unless the variant says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Error {
     // Errors of names and files.

@@ -10,6 +10,7 @@ use crate::types::{BlockAddress, Generation, Lsn};
 
 /// See the module. [`Display`](fmt::Display) gives it in one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum NewerState {
     /// Both copies of one of the two metaroots.
     Metaroot {

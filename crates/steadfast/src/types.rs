@@ -2,6 +2,7 @@
 
 /// Index of a block on the medium, from the start of the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct BlockAddress(pub u64);
 
 impl BlockAddress {
@@ -11,6 +12,7 @@ impl BlockAddress {
 
 /// Number of an inode. Never reused within the life of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct InodeNumber(pub u64);
 
 impl InodeNumber {
@@ -24,10 +26,12 @@ impl InodeNumber {
 
 /// Counts checkpoints: everything written between two durable checkpoints has the same generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Generation(pub u64);
 
 /// Log sequence number: grows with each record of the intent log. There may be gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Lsn(pub u64);
 
 /// A run of consecutive blocks.

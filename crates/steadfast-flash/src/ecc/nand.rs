@@ -23,6 +23,7 @@ use crate::nand::{
 
 /// Why a code cannot be put over a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum EccMisfit {
     /// Spare bytes and parities need more out-of-band bytes than the part has.
     Room {

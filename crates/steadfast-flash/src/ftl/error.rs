@@ -6,6 +6,7 @@ use crate::nand::{NandError, NandGeometryError};
 
 /// Why an operation of the translation layer failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum FlashError {
     /// The part or the access to it failed.
     Nand(NandError),

@@ -4,6 +4,7 @@ use core::fmt;
 
 /// The operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum NandOperation {
     /// [`Nand::read`](super::Nand::read).
     Read,
@@ -19,6 +20,7 @@ pub enum NandOperation {
 
 /// Why an operation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum NandError {
     /// The part reports that the program or erasure failed: the block is worn out or damaged. Other
     /// blocks still work.

@@ -152,6 +152,7 @@ impl NandGeometry {
 
 /// An invalid geometry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum NandGeometryError {
     /// Not a power of two from 512 to 16,384.
     PageSize(u32),

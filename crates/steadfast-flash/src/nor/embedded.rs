@@ -28,6 +28,7 @@ const SECTOR_MAX: usize = 65_536;
 
 /// Why a driver does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DriverMisfit {
     /// `READ_SIZE` is not a power of two from 1 to 32 bytes.
     ReadSize(usize),

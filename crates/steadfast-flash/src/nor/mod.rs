@@ -50,6 +50,7 @@ impl NorGeometry {
 
 /// Why pages do not fit into the sectors of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum NorMisfit {
     /// Not a power of two from 4,096 to 65,536.
     SectorSize(u32),
