@@ -1,8 +1,8 @@
 //! References and smart pointers to a medium are media themselves.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
+use crate::sync::Arc;
 use crate::{Geometry, Medium, MediumCounters, MediumError, Temperature, WaitHook};
 
 /// Forwards every method, so that a default of the trait never hides a feature of the medium.

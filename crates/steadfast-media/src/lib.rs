@@ -64,6 +64,7 @@ mod memory;
 mod pages;
 pub mod random;
 pub mod sim;
+pub mod sync;
 
 pub use counters::MediumCounters;
 #[cfg(feature = "embedded-storage")]

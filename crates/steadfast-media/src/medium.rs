@@ -1,7 +1,6 @@
 //! The [`Medium`] trait.
 
-use alloc::sync::Arc;
-
+use crate::sync::Arc;
 use crate::{ErrorClass, Geometry, MediumCounters, MediumError, MediumOperation};
 
 /// How soon the bytes of a write are expected to be overwritten or discarded.

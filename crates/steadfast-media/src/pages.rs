@@ -5,7 +5,8 @@
 //! use. So a test can branch a power cut at every request of a run.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
+
+use crate::sync::Arc;
 
 /// Bytes of a page, which a write after a branch must copy.
 const PAGE: u64 = 4096;

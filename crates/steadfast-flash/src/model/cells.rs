@@ -1,8 +1,9 @@
 //! Contents of the cells of an erase block: the programmed data, and the damage to it.
 
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+
+use steadfast_media::sync::Arc;
 
 /// How reliably a page holds its programmed data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Power cuts and their effect on the operation in flight, and planned block failures.
 
-use alloc::sync::Arc;
+use steadfast_media::sync::Arc;
 
 use super::cells::{Cells, Programmed, Quality};
 use super::interrupted::{Interrupted, Struck};

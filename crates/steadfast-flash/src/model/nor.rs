@@ -1,10 +1,10 @@
 //! Serial NOR flash in memory, with power cuts in the middle of programs and erasures.
 
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use steadfast_media::Random;
+use steadfast_media::sync::Arc;
 
 use super::interrupted::Interrupted;
 use crate::nand::{BlockNumber, NandError, NandOperation};

@@ -1,9 +1,9 @@
 //! The part: operations, rules, wear, flipped bits, counts and modelled time.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use steadfast_media::Random;
+use steadfast_media::sync::Arc;
 
 use super::cells::{Block, Cells, Programmed, Quality};
 use super::interrupted::{Interrupted, Struck};

@@ -1,12 +1,12 @@
 //! Writes that are not flushed yet, and their possible outcomes after a power cut.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::pages::PagedImage;
 use crate::random::Random;
+use crate::sync::Arc;
 
 /// Selects the writes in flight that survive a power cut. All choices obey the rules of a
 /// power-safe medium (see the crate documentation), unless

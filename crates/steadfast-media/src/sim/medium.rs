@@ -1,6 +1,5 @@
 //! [`SimMedium`]: the interface of the simulator for tests.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -13,6 +12,7 @@ use super::record::{Counters, Record};
 use super::state::{Request, State};
 use crate::pages::PagedImage;
 use crate::random::Random;
+use crate::sync::Arc;
 use crate::{
     FailureModel, Geometry, Medium, MediumError, MediumOperation, MemoryMedium, Temperature,
 };

@@ -1,8 +1,8 @@
 //! Records of single requests, and counters.
 
-use alloc::sync::Arc;
 use core::ops::Sub;
 
+use crate::sync::Arc;
 use crate::{ErrorClass, MediumOperation, Temperature};
 
 /// Result of a request.

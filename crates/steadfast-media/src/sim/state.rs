@@ -1,6 +1,5 @@
 //! The mutable state of a simulated medium, behind one lock.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::fault::{Action, Fault};
@@ -9,6 +8,7 @@ use super::options::{Recording, SimOptions};
 use super::record::{Counters, Outcome, Record};
 use crate::pages::PagedImage;
 use crate::random::Random;
+use crate::sync::Arc;
 use crate::{ErrorClass, MediumError, MediumOperation, Temperature};
 
 /// A request as received.

@@ -3,9 +3,8 @@
 //! It is cheap to read often. It takes the writer's lock for a moment and never the commit lock, so
 //! a monitor does not wait for a flush.
 
-use core::sync::atomic::Ordering;
-
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::error::Result;

@@ -6,9 +6,8 @@
 //! transaction point of the timer that is too large for the log. The other is a unit of deleting a
 //! snapshot.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::engine::Engine;
 use crate::error::Result;

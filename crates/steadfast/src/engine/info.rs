@@ -1,9 +1,9 @@
 //! What a volume reports about itself.
 
 use alloc::string::String;
-use core::sync::atomic::Ordering;
 
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::engine::budget::Pieces;

@@ -18,9 +18,8 @@
 //! - a failure during a rollback is noted and decides the state at the rollback's end, because
 //!   readers must not see the tree in between.
 
-use core::sync::atomic::{AtomicU8, Ordering};
-
 use lock_api::{Mutex, RawMutex};
+use steadfast_media::sync::atomic::{AtomicU8, Ordering};
 use steadfast_media::{ErrorClass, MediumError};
 
 use crate::error::{Error, Result, STORAGE_FULL};

@@ -1,9 +1,8 @@
 //! Look-ups of readers: the dentry and inode cache first, then the tree. Until the log is
 //! [replayed](crate::engine::recovery::overlay), its values come before those of the tree.
 
-use alloc::sync::Arc;
-
 use steadfast_media::Medium;
+use steadfast_media::sync::Arc;
 
 use crate::engine::keyspace::Visit;
 use crate::engine::reader::View;

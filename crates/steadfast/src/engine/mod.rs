@@ -49,10 +49,9 @@ mod state;
 pub(crate) mod tests;
 mod writer;
 
-use core::sync::atomic::AtomicU32;
-
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::AtomicU32;
 
 use crate::format::{Root, Superblock};
 use crate::io::Device;

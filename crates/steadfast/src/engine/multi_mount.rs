@@ -20,10 +20,9 @@
 //!
 //! Unreadable blocks prove nothing here. Checksums detect rot.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
 use lock_api::Mutex;
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::{AtomicU32, Ordering};
 
 use crate::engine::Engine;
 use crate::engine::lifecycle::LifecycleCell;

@@ -1,10 +1,9 @@
 //! The transaction mask and the interval of the transaction timer. A change holds at once, and is
 //! stored by the next checkpoint.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
 use lock_api::RawMutex;
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::{AtomicU32, Ordering};
 
 use crate::engine::Engine;
 use crate::engine::lifecycle::LifecycleCell;

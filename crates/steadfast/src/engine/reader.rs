@@ -1,9 +1,8 @@
 //! Reading: a consistent view of the working state, shared by any number of readers.
 
-use alloc::sync::Arc;
-
 use lock_api::RwLockReadGuard;
 use steadfast_media::Medium;
+use steadfast_media::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::keyspace::{KeyspaceRead, Visit};

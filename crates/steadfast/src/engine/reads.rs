@@ -1,6 +1,6 @@
 //! What reads change: access times, and the count of repeated reads.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use steadfast_media::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Whether reads store the time.
 pub(crate) struct AccessTimes {

@@ -3,10 +3,9 @@
 //!
 //! Data checksums are with the caller, and nodes are verified by the tree.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::retry::Retry;
 use crate::error::{Error, Result};

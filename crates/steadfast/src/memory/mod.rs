@@ -6,10 +6,11 @@ mod short;
 pub(crate) use short::Short;
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
+
+use steadfast_media::sync::Arc;
 
 use crate::error::{Error, Result};
 

@@ -4,10 +4,10 @@
 //! yet written) and sealed ones (being written) stay. The volume writes them out before they take
 //! more than their share.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
+use steadfast_media::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::node::Node;

@@ -1,10 +1,10 @@
 //! Nodes of earlier generations above and at the leaves of a batch. A change that stays inside its
 //! leaves copies each of them once, from the root down.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
+use steadfast_media::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::node::Node;

@@ -20,9 +20,9 @@
 //! Each part has its own lock, held for reading or copying one value.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use lock_api::Mutex;
+use steadfast_media::sync::atomic::{AtomicBool, Ordering};
 
 use crate::format::key::{Key, Kind};
 use crate::platform::Platform;

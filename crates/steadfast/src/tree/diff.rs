@@ -38,7 +38,7 @@ pub enum NextDifference {
 /// The path from the root to the leaf of a key.
 struct Path {
     pointers: Vec<NodePointer>,
-    leaf: alloc::sync::Arc<Node>,
+    leaf: steadfast_media::sync::Arc<Node>,
     /// For each node, the lowest key after it.
     bounds: Vec<Option<Key>>,
 }

@@ -3,10 +3,10 @@
 //! changed. The plan lists these nodes: the change keeps them in memory, and may remove any of them
 //! from the tree.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
+use steadfast_media::sync::Arc;
 
 use crate::error::Result;
 use crate::format::key::Key;

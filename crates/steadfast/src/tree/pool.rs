@@ -2,8 +2,9 @@
 //! that the change has released. So the tree and the allocator never call each other in the middle
 //! of a change.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+use steadfast_media::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::{Node, NodePointer};

@@ -1,9 +1,8 @@
 //! Look-ups. Every step goes one level down and every restart moves strictly forward, so a damaged
 //! tree can cause errors but no endless loop.
 
-use alloc::sync::Arc;
-
 use steadfast_media::Medium;
+use steadfast_media::sync::Arc;
 
 use crate::error::Result;
 use crate::format::key::Key;

@@ -1,9 +1,9 @@
 //! Sealing: filling in the checksums of every dirty node from the leaves up, and collecting the
 //! nodes to be written.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use steadfast_media::sync::Arc;
 use steadfast_media::{Medium, Temperature};
 
 use crate::error::{Error, Result};

@@ -1,9 +1,8 @@
 //! The store: nodes on the device, verified when they are read, with a cache of nodes in front.
 
-use alloc::sync::Arc;
-
 use lock_api::Mutex;
 use steadfast_media::Medium;
+use steadfast_media::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::key::Key;

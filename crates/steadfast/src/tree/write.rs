@@ -6,11 +6,11 @@
 //! goes read-only. Steps that only save space (merging, a lower tree) are skipped if they would
 //! need more than that.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use steadfast_media::Medium;
+use steadfast_media::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::key::Key;

@@ -12,7 +12,7 @@
 //!
 //! The wait decides when a point is set, never what is in it.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use steadfast_media::sync::atomic::{AtomicU32, Ordering};
 
 use crate::engine::state::{CommitState, LastPoint};
 use crate::error::Result;

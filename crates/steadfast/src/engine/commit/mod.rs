@@ -5,11 +5,10 @@ pub(crate) mod group_commit;
 mod store_parameters;
 pub(crate) mod transaction;
 
-use core::sync::atomic::Ordering;
-
 use alloc::vec::Vec;
 
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::engine::apply::record_limit;

@@ -13,10 +13,10 @@
 //!   [writes them out](Engine::throttle_replay) to free blocks.
 
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU32;
 
 use lock_api::{Mutex, RwLock};
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::AtomicU32;
 
 use crate::engine::Engine;
 use crate::engine::apply::Origin;

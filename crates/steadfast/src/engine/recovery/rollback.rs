@@ -1,8 +1,7 @@
 //! Rollback of a live volume to the last durable transaction point.
 
-use core::sync::atomic::Ordering;
-
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::engine::commit::transaction::NO_TRANSACTION;

@@ -9,9 +9,9 @@
 //! uncommitted, or comes with the next point, unless the timer may set one at any time.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::engine::budget::Budget;

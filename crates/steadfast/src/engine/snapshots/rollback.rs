@@ -12,9 +12,9 @@
 //! the snapshot are free by its bitmaps.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use steadfast_media::Medium;
+use steadfast_media::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::engine::reader::View;

@@ -1,12 +1,12 @@
 //! Walking a whole tree, leaf after leaf in key order.
 
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use steadfast_media::Medium;
+use steadfast_media::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::key::Key;

@@ -3,9 +3,9 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec;
 
+use steadfast_media::sync::Arc;
 use steadfast_media::{ErrorClass, Medium};
 
 use crate::engine::Reader;
