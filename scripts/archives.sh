@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 targets=("$@")
 [ $# -gt 0 ] || targets=(thumbv7em-none-eabihf thumbv7em-none-eabi thumbv8m.main-none-eabihf
-    thumbv8m.main-none-eabi riscv32imac-unknown-none-elf)
+    thumbv8m.main-none-eabi thumbv6m-none-eabi riscv32imac-unknown-none-elf)
 need_cargo
 version=$(awk -F'"' '/^version = / { print $2; exit }' Cargo.toml)
 base=$(realpath -m "$(target_directory)")

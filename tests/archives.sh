@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # `make archives`: the package for firmware engineers, unpacked and used without Rust. Its example
-# is built with CMake and survives a power cut at every write and flush, on an emulated Cortex-M4.
-# Two more programs misuse the library and run it in arenas of every size. A flush that does
-# nothing, planted into the example, is found.
+# is built with CMake and survives a power cut at every write and flush, on an emulated Cortex-M4,
+# also as code for a Cortex-M0. Two more programs misuse the library and run it in arenas of every
+# size. A flush that does nothing, planted into the example, is found.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -12,7 +12,8 @@ need_packages cmake gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm ma
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-package=$(scripts/archives.sh thumbv7em-none-eabi thumbv7em-none-eabihf | tail -n 1)
+package=$(scripts/archives.sh thumbv6m-none-eabi thumbv7em-none-eabi \
+    thumbv7em-none-eabihf | tail -n 1)
 tar -xzf "$package" -C "$work"
 root=$(echo "$work"/steadfast-*-firmware)
 example=$root/example
@@ -38,15 +39,19 @@ emulate() {
 hard=-DCMAKE_C_FLAGS='-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16'
 build "$example" "$work/soft"
 build "$example" "$work/hard" "$hard"
+# A Cortex-M4 runs the code for a Cortex-M0, too. QEMU has no Cortex-M0 with this much memory.
+build "$example" "$work/m0" -DCMAKE_C_FLAGS='-mcpu=cortex-m0 -mthumb'
 grep -q eabihf/small "$work/hard/CMakeFiles/firmware.dir/link.txt" \
     || die "archives: another archive than that for hard floats was taken"
-for kind in soft hard; do
+grep -q thumbv6m-none-eabi/small "$work/m0/CMakeFiles/firmware.dir/link.txt" \
+    || die "archives: another archive than that for a Cortex-M0 was taken"
+for kind in soft hard m0; do
     said=$(emulate "$work/$kind/firmware.elf") || die "archives: the example, $kind: $said"
     cuts=$(grep -c '^start: update 0$' <<<"$said")
     grep -qx "an update without a cut has $cuts writes and flushes" <<<"$said" \
         && [ "$cuts" -ge 5 ] && grep -qx 'start: update 1' <<<"$said" \
         || die "archives: the example, $kind: $said"
-    echo "archives: ok: $kind floats: $cuts power cuts; $(tail -n 1 <<<"$said")"
+    echo "archives: ok: $kind: $cuts power cuts; $(tail -n 1 <<<"$said")"
 done
 
 cp -r "$example" "$work/planted"
@@ -78,9 +83,9 @@ refused() {
         || die "archives: ${*:2}: $(tail -n 5 "$work/refused.log")"
     rm -r "$work/refused"
 }
-refused "set STEADFAST_TARGET to one of: thumbv7em-none-eabi;thumbv7em-none-eabihf" \
-    -DCMAKE_C_FLAGS=-mcpu=cortex-m0
-refused "set STEADFAST_TARGET to one of" -DSTEADFAST_TARGET=thumbv6m-none-eabi
+all="thumbv6m-none-eabi;thumbv7em-none-eabi;thumbv7em-none-eabihf"
+refused "set STEADFAST_TARGET to one of: $all" -DCMAKE_C_FLAGS=-mcpu=cortex-m3
+refused "set STEADFAST_TARGET to one of" -DSTEADFAST_TARGET=thumbv7m-none-eabi
 refused "set it to small or full" -DSTEADFAST_PROFILE=tiny
 sed -i 's/find_package(Steadfast/& 0.2/' "$example/CMakeLists.txt"
 refused 'compatible with requested version "0.2"' -DSTEADFAST_PROFILE=small

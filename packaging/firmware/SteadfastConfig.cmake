@@ -27,6 +27,8 @@ if(NOT STEADFAST_TARGET)
         set(steadfast_target thumbv8m.main-none-${steadfast_abi})
     elseif(steadfast_words MATCHES "cortex-m(4|7)|armv7e-m|thumbv7em")
         set(steadfast_target thumbv7em-none-${steadfast_abi})
+    elseif(steadfast_words MATCHES "cortex-m(0|1)|armv6s?-m|thumbv6m")
+        set(steadfast_target thumbv6m-none-${steadfast_abi})
     elseif(steadfast_words MATCHES "rv32|riscv32")
         # Extensions beside imac change nothing, but floats in registers and other bases do.
         if(steadfast_words MATCHES "-mabi=ilp32[efd]|rv32e")

@@ -3,7 +3,8 @@
 use alloc::boxed::Box;
 use core::alloc::Layout;
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use steadfast_media::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::codes;
 use crate::device::{Callbacks, sf_device};

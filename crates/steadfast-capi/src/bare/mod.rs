@@ -3,7 +3,8 @@
 //!
 //! One lock protects the whole library: at most one task is inside a function of it. So the locks
 //! of the core only count, and need no atomic compare-and-swap. The program gives a single lock
-//! with the priority inheritance of its RTOS.
+//! with the priority inheritance of its RTOS. Processors without compare-and-swap count owners the
+//! same way: no other task is inside, so nothing can come in between.
 
 pub mod port;
 
@@ -33,6 +34,24 @@ unsafe impl GlobalAlloc for Memory {
         // SAFETY: `alloc` returned this memory for this layout.
         unsafe { port::release(memory, layout) }
     }
+}
+
+/// What `portable-atomic` calls around each step on a processor without compare-and-swap.
+#[cfg(not(target_has_atomic = "ptr"))]
+struct OneTask;
+
+#[cfg(not(target_has_atomic = "ptr"))]
+critical_section::set_impl!(OneTask);
+
+// SAFETY: all values that `portable-atomic` keeps are used inside functions, with the lock of the
+// library held. Interrupts do not use them: a call from one is refused by `port::Turn::take`.
+#[cfg(not(target_has_atomic = "ptr"))]
+unsafe impl critical_section::Impl for OneTask {
+    // SAFETY: the lock of the library is held.
+    unsafe fn acquire() -> critical_section::RawRestoreState {}
+
+    // SAFETY: as above.
+    unsafe fn release(_state: critical_section::RawRestoreState) {}
 }
 
 #[panic_handler]
