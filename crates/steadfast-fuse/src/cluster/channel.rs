@@ -216,12 +216,6 @@ impl Channel {
         Ok(())
     }
 
-    /// Whether a request is not answered, and has arrived less than this time ago.
-    pub(super) fn waits_less_than(&self, number: u64, time: Duration) -> bool {
-        let state = self.state();
-        state.pending.get(&number).is_some_and(|pending| pending.asked.elapsed() < time)
-    }
-
     /// Asks the owner for the data of a READ that it has answered with a plan, unless more sessions
     /// than `lost` are lost now. Without a connection the next one does that.
     pub(super) fn ask_for_data(&self, number: u64, lost: u64) {

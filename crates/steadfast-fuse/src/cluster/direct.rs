@@ -8,6 +8,7 @@
 //! - A plan covers all bytes that the kernel wants. A read that ends early tells the kernel where
 //!   the file ends, and recalls may overtake a direct read, but not an answer of the owner.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,44 +30,63 @@ pub type ReadDirectly = Box<dyn Fn(&ReadPlan) -> io::Result<Option<Vec<u8>>> + S
 
 /// Smaller reads are as fast through the owner.
 const SIZE_MIN: u32 = 32 << 10;
-/// How old a direct read may be, counted from the kernel's request. The kernel keeps pages that it
-/// fills locked, and a change by another node waits up to 0.62 s for them.
-const TIME: Duration = Duration::from_millis(250);
+/// How long a direct read may take. The kernel keeps pages that it fills locked, and a change by
+/// another node waits up to 0.62 s for them. A medium may not answer at all.
+const TIME: Duration = Duration::from_millis(200);
 /// How long the owner is asked for all data after the medium has failed.
 const PAUSE: Duration = Duration::from_secs(5);
-/// After so many reads in a row that do not match the medium counts as failed: it may be another
-/// one.
-const MISMATCHES_MAX: u32 = 64;
+/// After so many reads in a row in vain the medium counts as failed: it may be another one. A few
+/// are usual while a file is written.
+const VAIN_MAX: u32 = 64;
+/// A read that takes too long counts as much as so many that do not match.
+const LATE: u32 = 8;
 /// Reads that are under way at once.
 const THREADS: usize = 4;
 
-/// A plan of the owner, and how many sessions were lost when it came.
-type Planned = (AnswerFrame, u64);
+/// A plan of the owner.
+struct Planned {
+    answer: AnswerFrame,
+    /// How many sessions were lost when it came.
+    lost: u64,
+}
+
+/// What the threads of [`DirectReads`] receive.
+pub(super) struct Plans {
+    plans: Receiver<Planned>,
+    /// The numbers of requests, and until when their data must be there. In order.
+    ends: Receiver<(u64, Instant)>,
+}
 
 /// See the module.
 pub(super) struct DirectReads {
     read: Option<ReadDirectly>,
-    queue: Sender<Planned>,
+    plans: Sender<Planned>,
+    ends: Sender<(u64, Instant)>,
+    /// The requests that are read directly, and how many sessions were lost when their plans came.
+    under_way: Mutex<HashMap<u64, u64>>,
     medium: Mutex<MediumState>,
 }
 
 #[derive(Default)]
 struct MediumState {
-    /// Reads in a row that did not match. A few are usual while a file is written.
-    mismatches: u32,
+    /// Reads in a row that were in vain.
+    vain: u32,
     /// When it has failed last.
     failed: Option<Instant>,
 }
 
 impl DirectReads {
     /// [`start`](Self::start) has to be called with the second result.
-    pub(super) fn new(read: Option<ReadDirectly>) -> (DirectReads, Receiver<Planned>) {
-        let (queue, plans) = channel();
-        (DirectReads { read, queue, medium: Mutex::default() }, plans)
+    pub(super) fn new(read: Option<ReadDirectly>) -> (DirectReads, Plans) {
+        let (plans, received) = channel();
+        let (ends, ending) = channel();
+        let (under_way, medium) = (Mutex::default(), Mutex::default());
+        let reads = DirectReads { read, plans, ends, under_way, medium };
+        (reads, Plans { plans: received, ends: ending })
     }
 
-    /// Starts the threads that read. They end with the switch.
-    pub(super) fn start(switch: &Arc<Switch>, plans: Receiver<Planned>) -> io::Result<()> {
+    /// Starts the threads that read, and one that waits for them. They end with the switch.
+    pub(super) fn start(switch: &Arc<Switch>, Plans { plans, ends }: Plans) -> io::Result<()> {
         if switch.direct.read.is_none() {
             return Ok(());
         }
@@ -76,7 +96,9 @@ impl DirectReads {
             let run = move || run(&switch, &plans);
             Builder::new().name(format!("direct-{number}")).spawn(run)?;
         }
-        Ok(())
+        let switch = Arc::downgrade(switch);
+        let wait = move || wait_for_ends(&switch, &ends);
+        Builder::new().name("direct-ends".into()).spawn(wait).map(drop)
     }
 
     /// Whether the owner may answer a request with a plan.
@@ -90,16 +112,34 @@ impl DirectReads {
 
     /// Has a thread read what the owner tells.
     pub(super) fn queue(&self, answer: AnswerFrame, lost: u64) {
+        let number = answer.number;
+        self.under_way().insert(number, lost);
         // The threads end after this.
-        let _ = self.queue.send((answer, lost));
+        let _ = self.plans.send(Planned { answer, lost });
+        let _ = self.ends.send((number, Instant::now() + TIME));
     }
 
     /// The bytes of a plan, if they are on the medium.
     fn read(&self, plan: &[u8]) -> Option<Vec<u8>> {
         let (plan, read) = (planned::decode(plan)?, self.read.as_ref()?);
         let found = read(&plan);
-        self.medium().note(&found);
+        let mut medium = self.medium();
+        match &found {
+            Ok(Some(_)) => medium.works(),
+            Ok(None) => medium.is_in_vain(1, "it does not have what the owner has written"),
+            Err(error) => medium.has_failed(&error.to_string()),
+        }
         found.ok().flatten()
+    }
+
+    /// Ends a read. Returns how many sessions were lost when its plan came; `None`: another thread
+    /// has ended it.
+    fn ends(&self, number: u64) -> Option<u64> {
+        self.under_way().remove(&number)
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn medium(&self) -> MutexGuard<'_, MediumState> {
@@ -108,50 +148,84 @@ impl DirectReads {
 }
 
 impl MediumState {
-    fn note(&mut self, found: &io::Result<Option<Vec<u8>>>) {
-        let why = match found {
-            Ok(Some(_)) => {
-                if self.failed.take().is_some() {
-                    log_info!("large reads go to the medium again");
-                }
-                self.mismatches = 0;
-                return;
-            }
-            Ok(None) => {
-                self.mismatches += 1;
-                if self.mismatches < MISMATCHES_MAX {
-                    return;
-                }
-                "it does not have what the owner has written".to_owned()
-            }
-            Err(error) => error.to_string(),
-        };
+    fn works(&mut self) {
+        if self.failed.take().is_some() {
+            log_info!("large reads go to the medium again");
+        }
+        self.vain = 0;
+    }
+
+    fn is_in_vain(&mut self, weight: u32, why: &str) {
+        self.vain += weight;
+        if self.vain >= VAIN_MAX {
+            self.has_failed(why);
+        }
+    }
+
+    fn has_failed(&mut self, why: &str) {
         if self.failed.replace(Instant::now()).is_none() {
             log_warning!("this node reads all data from the owner, not the medium: {why}");
         }
-        self.mismatches = 0;
+        self.vain = 0;
     }
 }
 
 fn run(switch: &Weak<Switch>, plans: &Mutex<Receiver<Planned>>) {
     loop {
         let planned = plans.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let (Ok((answer, lost)), Some(switch)) = (planned, switch.upgrade()) else { return };
-        switch.read_directly(answer, lost);
+        let (Ok(planned), Some(switch)) = (planned, switch.upgrade()) else { return };
+        switch.read_directly(planned);
+    }
+}
+
+fn wait_for_ends(switch: &Weak<Switch>, ends: &Receiver<(u64, Instant)>) {
+    for (number, end) in ends {
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        let Some(switch) = switch.upgrade() else { return };
+        if let Some(lost) = switch.direct.ends(number) {
+            switch.direct.medium().is_in_vain(LATE, "it takes too long");
+            switch.channel.ask_for_data(number, lost);
+        }
     }
 }
 
 impl Switch {
     /// Answers a READ with what the owner's plan tells, or asks the owner for the data.
-    fn read_directly(&self, mut answer: AnswerFrame, lost: u64) {
-        let bytes = self.direct.read(&answer.bytes);
-        let number = answer.number;
-        match bytes.filter(|_| self.channel.waits_less_than(number, TIME)) {
+    fn read_directly(&self, Planned { mut answer, lost }: Planned) {
+        let (number, bytes) = (answer.number, self.direct.read(&answer.bytes));
+        if self.direct.ends(number) != Some(lost) {
+            return;
+        }
+        match bytes {
             Some(bytes) => {
                 answer.bytes = bytes;
                 self.answered(answer, lost);
             }
             None => self.channel.ask_for_data(number, lost),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_medium_fails_after_reads_in_vain_and_works_after_one_that_matches() {
+        let mut medium = MediumState::default();
+        for _ in 0..VAIN_MAX / LATE - 1 {
+            medium.is_in_vain(LATE, "late");
+        }
+        (1..LATE).for_each(|_| medium.is_in_vain(1, "other bytes"));
+        assert!(medium.failed.is_none());
+        medium.works();
+        (1..VAIN_MAX).for_each(|_| medium.is_in_vain(1, "other bytes"));
+        assert!(medium.failed.is_none());
+        medium.is_in_vain(1, "other bytes");
+        assert!(medium.failed.is_some());
+        medium.works();
+        assert!(medium.failed.is_none());
+        medium.has_failed("it is gone");
+        assert!(medium.failed.is_some());
     }
 }
