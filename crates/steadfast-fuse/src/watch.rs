@@ -605,7 +605,7 @@ mod tests {
             byte[1..].fill(0);
         }
         argument.flags = status_flag::MEDIUM_COUNTS | status_flag::POISONED | status_flag::SHARED;
-        argument.reserved = [0; 6];
+        argument.reserved = [0; 5];
         assert_eq!(StatusArgument::from(&Status::from(&argument)), argument);
     }
 }
