@@ -82,7 +82,7 @@ fn race(directly: Directly, time: Duration, meanwhile: impl Fn(&Nodes)) -> u64 {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
         file.write_all_at(&words, (block * BLOCK) as u64).unwrap();
         // So that the blocks of before are free, and written again.
-        if number % 16 == 0 {
+        if number.is_multiple_of(16) {
             file.sync_all().unwrap();
         }
         written.store(number, Ordering::SeqCst);
