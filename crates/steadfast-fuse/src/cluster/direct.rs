@@ -21,6 +21,7 @@ use super::frame::AnswerFrame;
 use super::switch::Switch;
 use crate::abi::input::ReadIn;
 use crate::abi::opcode;
+use crate::io_flusher::set_io_flusher;
 use crate::log::{log_info, log_warning};
 use crate::planned;
 use crate::request::Request;
@@ -171,6 +172,7 @@ impl MediumState {
 }
 
 fn run(switch: &Weak<Switch>, plans: &Mutex<Receiver<Planned>>) {
+    set_io_flusher();
     loop {
         let planned = plans.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let (Ok(planned), Some(switch)) = (planned, switch.upgrade()) else { return };

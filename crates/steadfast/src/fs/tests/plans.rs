@@ -41,7 +41,7 @@ fn run(seed: u64, block_size: u32) -> (usize, usize) {
                 let cut = SetAttributes { size, ..SetAttributes::default() };
                 volume.set_attributes(*inode, &cut).unwrap();
             }
-            6 => drop(volume.transact().unwrap()),
+            6 => volume.transact().unwrap(),
             7 | 8 => volume.checkpoint().unwrap(),
             9 => drop(volume.background().unwrap()),
             _ => {
