@@ -11,17 +11,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::Builder;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use steadfast::fs::ReadPlan;
 
 use super::frame::AnswerFrame;
-use super::switch::Switch;
 use crate::abi::input::ReadIn;
 use crate::abi::opcode;
-use crate::io_flusher::set_io_flusher;
 use crate::log::{log_info, log_warning};
 use crate::planned;
 use crate::request::Request;
@@ -41,21 +38,19 @@ const PAUSE: Duration = Duration::from_secs(5);
 const VAIN_MAX: u32 = 64;
 /// A read that takes too long counts as much as so many that do not match.
 const LATE: u32 = 8;
-/// Reads that are under way at once.
-const THREADS: usize = 4;
 
 /// A plan of the owner.
-struct Planned {
-    answer: AnswerFrame,
+pub(super) struct Planned {
+    pub(super) answer: AnswerFrame,
     /// How many sessions were lost when it came.
-    lost: u64,
+    pub(super) lost: u64,
 }
 
-/// What the threads of [`DirectReads`] receive.
+/// What the threads of [`super::direct_answers`] receive.
 pub(super) struct Plans {
-    plans: Receiver<Planned>,
+    pub(super) plans: Receiver<Planned>,
     /// The numbers of requests, and until when their data must be there. In order.
-    ends: Receiver<(u64, Instant)>,
+    pub(super) ends: Receiver<(u64, Instant)>,
 }
 
 /// See the module.
@@ -77,29 +72,13 @@ struct MediumState {
 }
 
 impl DirectReads {
-    /// [`start`](Self::start) has to be called with the second result.
+    /// [`start`](super::direct_answers::start) has to be called with the second result.
     pub(super) fn new(read: Option<ReadDirectly>) -> (DirectReads, Plans) {
         let (plans, received) = channel();
         let (ends, ending) = channel();
         let (under_way, medium) = (Mutex::default(), Mutex::default());
         let reads = DirectReads { read, plans, ends, under_way, medium };
         (reads, Plans { plans: received, ends: ending })
-    }
-
-    /// Starts the threads that read, and one that waits for them. They end with the switch.
-    pub(super) fn start(switch: &Arc<Switch>, Plans { plans, ends }: Plans) -> io::Result<()> {
-        if switch.direct.read.is_none() {
-            return Ok(());
-        }
-        let plans = Arc::new(Mutex::new(plans));
-        for number in 0..THREADS {
-            let (switch, plans) = (Arc::downgrade(switch), Arc::clone(&plans));
-            let run = move || run(&switch, &plans);
-            Builder::new().name(format!("direct-{number}")).spawn(run)?;
-        }
-        let switch = Arc::downgrade(switch);
-        let wait = move || wait_for_ends(&switch, &ends);
-        Builder::new().name("direct-ends".into()).spawn(wait).map(drop)
     }
 
     /// Whether the owner may answer a request with a plan.
@@ -120,8 +99,13 @@ impl DirectReads {
         let _ = self.ends.send((number, Instant::now() + TIME));
     }
 
+    /// Whether the medium can be read at all.
+    pub(super) fn has_medium(&self) -> bool {
+        self.read.is_some()
+    }
+
     /// The bytes of a plan, if they are on the medium.
-    fn read(&self, plan: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn read(&self, plan: &[u8]) -> Option<Vec<u8>> {
         let (plan, read) = (planned::decode(plan)?, self.read.as_ref()?);
         let found = read(&plan);
         let mut medium = self.medium();
@@ -135,8 +119,13 @@ impl DirectReads {
 
     /// Ends a read. Returns how many sessions were lost when its plan came; `None`: another thread
     /// has ended it.
-    fn ends(&self, number: u64) -> Option<u64> {
+    pub(super) fn ends(&self, number: u64) -> Option<u64> {
         self.under_way().remove(&number)
+    }
+
+    /// A read takes too long.
+    pub(super) fn note_late(&self) {
+        self.medium().is_in_vain(LATE, "it takes too long");
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
@@ -168,43 +157,6 @@ impl MediumState {
             log_warning!("this node reads all data from the owner, not the medium: {why}");
         }
         self.vain = 0;
-    }
-}
-
-fn run(switch: &Weak<Switch>, plans: &Mutex<Receiver<Planned>>) {
-    set_io_flusher();
-    loop {
-        let planned = plans.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let (Ok(planned), Some(switch)) = (planned, switch.upgrade()) else { return };
-        switch.read_directly(planned);
-    }
-}
-
-fn wait_for_ends(switch: &Weak<Switch>, ends: &Receiver<(u64, Instant)>) {
-    for (number, end) in ends {
-        std::thread::sleep(end.saturating_duration_since(Instant::now()));
-        let Some(switch) = switch.upgrade() else { return };
-        if let Some(lost) = switch.direct.ends(number) {
-            switch.direct.medium().is_in_vain(LATE, "it takes too long");
-            switch.channel.ask_for_data(number, lost);
-        }
-    }
-}
-
-impl Switch {
-    /// Answers a READ with what the owner's plan tells, or asks the owner for the data.
-    fn read_directly(&self, Planned { mut answer, lost }: Planned) {
-        let (number, bytes) = (answer.number, self.direct.read(&answer.bytes));
-        if self.direct.ends(number) != Some(lost) {
-            return;
-        }
-        match bytes {
-            Some(bytes) => {
-                answer.bytes = bytes;
-                self.answered(answer, lost);
-            }
-            None => self.channel.ask_for_data(number, lost),
-        }
     }
 }
 

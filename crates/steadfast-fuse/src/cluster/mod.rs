@@ -20,7 +20,7 @@
 //! [`holdings`] are the open files and locks of its programs. [`executions`] sees to it that each
 //! request is executed once, also by two owners.
 //! [`closes`] answers most closes without the owner, and [`spares`] some questions for attributes.
-//! [`direct`] reads data of large files from the medium.
+//! [`direct`] and [`direct_answers`] read data of large files from the medium.
 //! [`hub`], [`session`], [`executors`], [`sending`] and [`sent_recalls`] are the owner's side; [`hello`] and
 //! [`frame`] are on the wire.
 //! Elections, addresses and encryption are the caller's: it gives a [`Link`] for each connection,
@@ -31,6 +31,7 @@ mod closes;
 mod collector;
 mod deltas;
 mod direct;
+mod direct_answers;
 mod executions;
 mod executors;
 mod follower;

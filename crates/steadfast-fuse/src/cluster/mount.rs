@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use super::direct::{DirectReads, ReadDirectly};
+use super::direct_answers;
 use super::keeper::Keeper;
 use super::link::Link;
 use super::mount_state::{MountState, Target};
@@ -78,7 +79,7 @@ impl SharedMount {
             error
         };
         let listeners = started.map_err(|error| fail(error, &mut workers))?;
-        DirectReads::start(&switch, plans).map_err(|error| fail(error, &mut workers))?;
+        direct_answers::start(&switch, plans).map_err(|error| fail(error, &mut workers))?;
         let drops = Arc::downgrade(&switch.keeper.pages);
         // It ends with the mount.
         Builder::new()
