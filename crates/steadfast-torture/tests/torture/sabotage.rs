@@ -384,7 +384,8 @@ fn plan_of_before() -> Option<Vec<u8>> {
     let (inode, bytes) = files.iter().max_by_key(|(_, bytes)| bytes.len()).expect("a file");
     let plan = volume.plan_read(*inode, 0, bytes.len(), false).expect("it is there");
     let plan = plan.expect("it is not small");
-    for round in 0..40 {
+    // More than the volume has room for, so that the blocks come round.
+    for round in 0..=u8::MAX {
         volume.write(*inode, 0, &vec![round; bytes.len()], false).expect("written");
         volume.checkpoint().expect("a checkpoint");
     }
