@@ -247,6 +247,15 @@ if command -v etcd >/dev/null; then
     echo shared >"$MNT/shared" && sync "$MNT/shared" &&
         [ "$(cat "$WORK/other/shared")" = shared ] ||
         die "two nodes do not share the volume: $(cat "$WORK/other.log")"
+    # Data that programs read in large pieces does not pass through the owner.
+    dd if=/dev/urandom of="$WORK/large" bs=1M count=8 status=none
+    dd if="$WORK/large" of="$WORK/other/large" bs=1M conv=fsync status=none
+    dd if="$MNT/large" bs=1M status=none | cmp - "$WORK/large" ||
+        die "a peer reads other bytes than the owner has written"
+    direct=$("$STEADFAST" top --json "$MNT" | sed -n 's/.*"direct_read_bytes": \([0-9]*\).*/\1/p')
+    [ "${direct:-0}" -ge $((4 << 20)) ] || die "a peer has read $direct bytes from RADOS itself"
+    ! grep "reads all data from the owner" "$WORK/daemon.log" || die "a peer cannot read RADOS"
+    ok "a peer reads large files from RADOS itself"
     # A program of its own: a close waits for the owner, and so would each child of this script.
     mkfifo "$WORK/go"
     sh -c 'exec 7>"$1/late" && echo open && read -r go && echo late >&7 &&
