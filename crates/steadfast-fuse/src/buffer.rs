@@ -109,6 +109,7 @@ impl RequestBuffer {
 pub(crate) struct AnswerBuffer<'a> {
     bytes: &'a mut [u8],
     length: usize,
+    /// See [`put_plan`](Self::put_plan).
     planned: Option<usize>,
 }
 

@@ -23,9 +23,9 @@
 //! [`filesystem`] converts requests to operations. [`cluster`] forwards the requests of other
 //! machines' kernels to the machine that owns the volume. [`control`] waits for the kernel.
 //! [`pull`] writes back the kernel's dirty pages, and [`admission`] bounds them by the room of the
-//! volume. [`planned`] is the way of a plan to another machine. [`node`] and [`open`] track the inodes and open files of the kernel. [`snapshots`]
-//! serves `.snapshots`. [`null`] is the same transport without a volume, as a baseline for
-//! measurements.
+//! volume. [`planned`] is the way of a plan to another machine. [`node`] and [`open`] track the
+//! inodes and open files of the kernel. [`snapshots`] serves `.snapshots`. [`null`] is the same
+//! transport without a volume, as a baseline for measurements.
 
 mod abi;
 mod admission;

@@ -117,9 +117,14 @@ impl DirectReads {
         found.ok().flatten()
     }
 
+    /// Whether the data is still wanted from the medium.
+    pub(super) fn is_under_way(&self, number: u64) -> bool {
+        self.under_way().contains_key(&number)
+    }
+
     /// Ends a read. Returns how many sessions were lost when its plan came; `None`: another thread
     /// has ended it.
-    pub(super) fn ends(&self, number: u64) -> Option<u64> {
+    pub(super) fn end(&self, number: u64) -> Option<u64> {
         self.under_way().remove(&number)
     }
 

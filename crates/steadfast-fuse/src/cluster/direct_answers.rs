@@ -43,8 +43,13 @@ fn read_all(switch: &Weak<Switch>, plans: &Mutex<Receiver<Planned>>) {
 
 /// Answers a READ with what the plan tells, or asks the owner for the data.
 fn read(switch: &Switch, Planned { mut answer, lost }: Planned) {
-    let (number, bytes) = (answer.number, switch.direct.read(&answer.bytes));
-    if switch.direct.ends(number) != Some(lost) {
+    let number = answer.number;
+    // A medium that did not answer for a while leaves old plans behind.
+    if !switch.direct.is_under_way(number) {
+        return;
+    }
+    let bytes = switch.direct.read(&answer.bytes);
+    if switch.direct.end(number) != Some(lost) {
         return;
     }
     match bytes {
@@ -60,7 +65,7 @@ fn wait_for_ends(switch: &Weak<Switch>, ends: &Receiver<(u64, Instant)>) {
     for (number, end) in ends {
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         let Some(switch) = switch.upgrade() else { return };
-        if let Some(lost) = switch.direct.ends(number) {
+        if let Some(lost) = switch.direct.end(number) {
             switch.direct.note_late();
             switch.channel.ask_for_data(number, lost);
         }

@@ -1,5 +1,5 @@
 //! The lab's own tests, in one program: each further one would compile the file system again.
-//! [`hostile`](../hostile.rs) has an allocator of its own, and [`schedules`](../schedules.rs) threads.
+//! `hostile.rs` has an allocator of its own, and `schedules.rs` threads that it orders.
 
 mod chain;
 mod device;
