@@ -2,8 +2,9 @@
 //! volume and writes to it.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use steadfast::fs::ReadPlan;
 use steadfast_fuse::cluster::ReadDirectly;
@@ -11,7 +12,7 @@ use steadfast_host::{FileOptions, HostPlatform, LockMode};
 
 use crate::failure::Outcome;
 use crate::medium::HostMedium;
-use crate::{host, mtd, rados, remote};
+use crate::{host, mtd, rados, remote, window};
 
 /// How this node reads from the medium. `None`: only its owner can. Those are arrays of remote
 /// memory, which have one client, and flash, whose translation layer is in the owner's memory.
@@ -27,7 +28,7 @@ pub fn read_directly(path: &Path) -> Option<ReadDirectly> {
 /// The medium, opened by the first read.
 struct Source {
     path: PathBuf,
-    open: Mutex<Option<Arc<HostMedium>>>,
+    open: Mutex<Option<HostMedium>>,
 }
 
 impl Source {
@@ -40,14 +41,14 @@ impl Source {
         })
     }
 
-    fn medium(&self) -> io::Result<Arc<HostMedium>> {
+    fn medium(&self) -> io::Result<HostMedium> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(medium) = &*open {
-            return Ok(Arc::clone(medium));
+            return Ok(medium.clone());
         }
         let medium = open_beside_owner(&self.path);
-        let medium = Arc::new(medium.map_err(|failure| io::Error::other(failure.to_string()))?);
-        Ok(Arc::clone(open.insert(medium)))
+        let medium = medium.map_err(|failure| io::Error::other(failure.to_string()))?;
+        Ok(open.insert(medium).clone())
     }
 }
 
@@ -56,6 +57,9 @@ fn open_beside_owner(path: &Path) -> Outcome<HostMedium> {
     if rados::is_rados(path) {
         return rados::open(path, true);
     }
-    let options = FileOptions { read_only: true, lock: LockMode::None, ..FileOptions::default() };
-    host::open_with(path, &options)
+    // A page of a disk that this node cached would be old when the node becomes the owner.
+    let device = window::find(path)?.map_or_else(|| path.to_owned(), |place| place.path);
+    let direct = std::fs::metadata(device).is_ok_and(|found| found.file_type().is_block_device());
+    let lock = LockMode::None;
+    host::open_with(path, &FileOptions { read_only: true, direct, lock, ..Default::default() })
 }

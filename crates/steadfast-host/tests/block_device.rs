@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -83,6 +83,39 @@ fn block_device_behaves_like_memory() {
             common::in_parallel(&medium);
         }
     }
+}
+
+/// Two loop devices of one file have two caches, as two machines with one disk have.
+#[test]
+fn an_owner_reads_what_another_machine_has_written() {
+    let _alone = alone();
+    let Some(here) = Loop::new(512) else { return };
+    let Some(there) = Loop::over(&here.file, &[]) else { return };
+    let beside = FileOptions { read_only: true, lock: LockMode::None, ..FileOptions::default() };
+    let reads = |medium: &FileMedium| {
+        let mut byte = [0; 4096];
+        medium.read(0, &mut byte).unwrap();
+        byte[0]
+    };
+    let other = OpenOptions::new().write(true).open(there.path()).unwrap();
+    let write = |byte: u8| {
+        other.write_all_at(&[byte; 4096], 0).unwrap();
+        other.sync_all().unwrap();
+    };
+    // A node that reads beside the owner must not fill its own cache.
+    let direct = FileOptions { direct: true, ..beside.clone() };
+    let direct = FileMedium::open(here.path(), &direct).unwrap();
+    for byte in [1, 2] {
+        write(byte);
+        assert_eq!(reads(&direct), byte);
+    }
+    // Any other program may. While it has the device open, the pages stay, and become old.
+    let reader = FileMedium::open(here.path(), &beside).unwrap();
+    assert_eq!(reads(&reader), 2);
+    write(3);
+    assert_eq!(reads(&reader), 2, "this test needs an old page");
+    let owner = FileMedium::open(here.path(), &FileOptions::default()).unwrap();
+    assert_eq!(reads(&owner), 3);
 }
 
 #[test]

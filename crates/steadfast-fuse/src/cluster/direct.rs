@@ -4,7 +4,8 @@
 //! Invariants:
 //! - Each byte matches the checksum that the owner has told. So it is what the file had when the
 //!   owner answered, whatever is on the medium by now.
-//! - If that cannot be, or takes longer than [`TIME`], the owner is asked for the data.
+//! - If that cannot be, or takes longer than [`TIME`], the owner is asked for the data. What comes
+//!   later does not count.
 //! - A plan covers all bytes that the kernel wants. A read that ends early tells the kernel where
 //!   the file ends, and recalls may overtake a direct read, but not an answer of the owner.
 
@@ -38,6 +39,9 @@ const PAUSE: Duration = Duration::from_secs(5);
 const VAIN_MAX: u32 = 64;
 /// A read that takes too long counts as much as so many that do not match.
 const LATE: u32 = 8;
+/// The owner is asked for data while so many reads are under way. Those that wait behind them would
+/// be late.
+const UNDER_WAY_MAX: usize = 16;
 
 /// A plan of the owner.
 pub(super) struct Planned {
@@ -58,9 +62,31 @@ pub(super) struct DirectReads {
     read: Option<ReadDirectly>,
     plans: Sender<Planned>,
     ends: Sender<(u64, Instant)>,
-    /// The requests that are read directly, and how many sessions were lost when their plans came.
-    under_way: Mutex<HashMap<u64, u64>>,
+    /// The requests that are read directly.
+    under_way: Mutex<HashMap<u64, UnderWay>>,
     medium: Mutex<MediumState>,
+}
+
+/// A read that has not ended.
+pub(super) struct UnderWay {
+    /// How many sessions were lost when its plan came.
+    pub(super) lost: u64,
+    /// When its data must be there.
+    end: Instant,
+}
+
+impl UnderWay {
+    /// Whether its data comes too late.
+    pub(super) fn is_late(&self) -> bool {
+        Instant::now() >= self.end
+    }
+}
+
+/// The bytes of a plan.
+pub(super) struct Found {
+    pub(super) bytes: Vec<u8>,
+    /// Some of them come from the medium; a hole does not.
+    from_medium: bool,
 }
 
 #[derive(Default)]
@@ -87,16 +113,17 @@ impl DirectReads {
         self.read.is_some()
             && request.header.opcode == opcode::READ
             && request.arguments().take().is_ok_and(is_large)
+            && self.under_way().len() < UNDER_WAY_MAX
             && self.medium().failed.is_none_or(|failed| failed.elapsed() >= PAUSE)
     }
 
     /// Has a thread read what the owner tells.
     pub(super) fn queue(&self, answer: AnswerFrame, lost: u64) {
-        let number = answer.number;
-        self.under_way().insert(number, lost);
+        let (number, end) = (answer.number, Instant::now() + TIME);
+        self.under_way().insert(number, UnderWay { lost, end });
         // The threads end after this.
         let _ = self.plans.send(Planned { answer, lost });
-        let _ = self.ends.send((number, Instant::now() + TIME));
+        let _ = self.ends.send((number, end));
     }
 
     /// Whether the medium can be read at all.
@@ -105,16 +132,17 @@ impl DirectReads {
     }
 
     /// The bytes of a plan, if they are on the medium.
-    pub(super) fn read(&self, plan: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn read(&self, plan: &[u8]) -> Option<Found> {
         let (plan, read) = (planned::decode(plan)?, self.read.as_ref()?);
-        let found = read(&plan);
-        let mut medium = self.medium();
-        match &found {
-            Ok(Some(_)) => medium.works(),
-            Ok(None) => medium.is_in_vain(1, "it does not have what the owner has written"),
-            Err(error) => medium.has_failed(&error.to_string()),
+        match read(&plan) {
+            Ok(Some(bytes)) => {
+                let from_medium = plan.extents.iter().any(|extent| !extent.checksums.is_empty());
+                return Some(Found { bytes, from_medium });
+            }
+            Ok(None) => self.medium().is_in_vain(1, "it does not have what the owner has written"),
+            Err(error) => self.medium().has_failed(&error.to_string()),
         }
-        found.ok().flatten()
+        None
     }
 
     /// Whether the data is still wanted from the medium.
@@ -122,10 +150,16 @@ impl DirectReads {
         self.under_way().contains_key(&number)
     }
 
-    /// Ends a read. Returns how many sessions were lost when its plan came; `None`: another thread
-    /// has ended it.
-    pub(super) fn end(&self, number: u64) -> Option<u64> {
+    /// Ends a read; `None`: another thread has ended it.
+    pub(super) fn end(&self, number: u64) -> Option<UnderWay> {
         self.under_way().remove(&number)
+    }
+
+    /// A read was in time.
+    pub(super) fn note_found(&self, found: &Found) {
+        if found.from_medium {
+            self.medium().works();
+        }
     }
 
     /// A read takes too long.
@@ -133,7 +167,7 @@ impl DirectReads {
         self.medium().is_in_vain(LATE, "it takes too long");
     }
 
-    fn under_way(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<u64, UnderWay>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

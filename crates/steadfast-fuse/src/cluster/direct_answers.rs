@@ -48,13 +48,19 @@ fn read(switch: &Switch, Planned { mut answer, lost }: Planned) {
     if !switch.direct.is_under_way(number) {
         return;
     }
-    let bytes = switch.direct.read(&answer.bytes);
-    if switch.direct.end(number) != Some(lost) {
+    let found = switch.direct.read(&answer.bytes);
+    let Some(under_way) = switch.direct.end(number).filter(|under_way| under_way.lost == lost)
+    else {
         return;
-    }
-    match bytes {
-        Some(bytes) => {
-            answer.bytes = bytes;
+    };
+    match found {
+        Some(_) if under_way.is_late() => {
+            switch.direct.note_late();
+            switch.channel.ask_for_data(number, lost);
+        }
+        Some(found) => {
+            switch.direct.note_found(&found);
+            answer.bytes = found.bytes;
             switch.answered(answer, lost);
         }
         None => switch.channel.ask_for_data(number, lost),
@@ -65,9 +71,9 @@ fn wait_for_ends(switch: &Weak<Switch>, ends: &Receiver<(u64, Instant)>) {
     for (number, end) in ends {
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         let Some(switch) = switch.upgrade() else { return };
-        if let Some(lost) = switch.direct.end(number) {
+        if let Some(under_way) = switch.direct.end(number) {
             switch.direct.note_late();
-            switch.channel.ask_for_data(number, lost);
+            switch.channel.ask_for_data(number, under_way.lost);
         }
     }
 }

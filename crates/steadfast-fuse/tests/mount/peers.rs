@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use steadfast::{InodeNumber, Volume};
+use steadfast::InodeNumber;
 use steadfast_fuse::cluster::{
     Authority, Door, Hub, Link, ReadDirectly, SharedMount, Standing, Target,
 };
@@ -22,9 +22,8 @@ use steadfast_fuse::{IoUring, MountOptions, UnmountHandle};
 use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, LockMode};
 use steadfast_media::random::Random;
 
-use crate::support::{Place, QUIET, can_mount, open, wait_for};
+use crate::support::{HostVolume, Place, QUIET, can_mount, open, wait_for};
 
-type HostVolume = Volume<FileMedium, HostPlatform>;
 type Close = Arc<dyn Fn() + Send + Sync>;
 
 /// The mounts of several nodes; the first one owns the volume.
@@ -37,6 +36,8 @@ pub struct Nodes {
     volume: Arc<HostVolume>,
     background: Option<BackgroundThread>,
     open: Arc<Mutex<Vec<Close>>>,
+    /// Bytes that nodes have read from the medium as the owner told.
+    pub found: Arc<AtomicU64>,
 }
 
 /// Whether peers read from the medium what the owner tells.
@@ -48,10 +49,11 @@ pub enum Directly {
 }
 
 impl Directly {
-    fn reads(self, image: &Path) -> ReadDirectly {
+    /// Adds the bytes that it finds to `found`.
+    fn reads(self, image: &Path, found: &Arc<AtomicU64>) -> ReadDirectly {
         let options = FileOptions { read_only: true, lock: LockMode::None, ..Default::default() };
         let medium = FileMedium::open(image, &options).unwrap();
-        let number = AtomicU64::new(0);
+        let (number, found) = (AtomicU64::new(0), Arc::clone(found));
         Box::new(move |plan| {
             let odd = matches!(self, Directly::Often);
             match number.fetch_add(1, Ordering::Relaxed) % 256 {
@@ -60,7 +62,9 @@ impl Directly {
                 255 if odd => return Err(std::io::ErrorKind::TimedOut.into()),
                 _ => {}
             }
-            plan.read(&medium, &HostPlatform::new()).map_err(std::io::Error::other)
+            let read = plan.read(&medium, &HostPlatform::new()).map_err(std::io::Error::other)?;
+            found.fetch_add(read.as_ref().map_or(0, Vec::len) as u64, Ordering::Relaxed);
+            Ok(read)
         })
     }
 }
@@ -110,6 +114,7 @@ impl Nodes {
             })
             .ok(),
             open: Arc::clone(&open),
+            found: Arc::default(),
         };
         let seeds = Arc::new(AtomicU64::new(1));
         for number in 0..count {
@@ -127,7 +132,8 @@ impl Nodes {
             };
             let options =
                 MountOptions { io_uring: IoUring::Off, delegations, ..MountOptions::default() };
-            let (name, direct) = (format!("n{number}"), directly.reads(&place.image()));
+            let (name, direct) =
+                (format!("n{number}"), directly.reads(&place.image(), &nodes.found));
             let mount = SharedMount::new(&directory, &options, &name, dial, Some(direct)).unwrap();
             let ownership = mount.ownership();
             nodes.ends.push(mount.unmount_handle());

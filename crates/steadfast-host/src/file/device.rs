@@ -3,12 +3,15 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
-use rustix::fs::{ioctl_blkpbszget, ioctl_blksszget};
+use rustix::fs::{Advice, fadvise, ioctl_blkpbszget, ioctl_blksszget};
 use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Setter, ioctl};
+use rustix::ioctl::{NoArg, Opcode, Setter, ioctl};
 
 /// `_IO(0x12, 119)`: discard the range `[offset, length]` in bytes.
 const BLKDISCARD: Opcode = rustix::ioctl::opcode::none(0x12, 119);
+
+/// `_IO(0x12, 97)`: write back what is cached of the device, and forget it.
+const BLKFLSBUF: Opcode = rustix::ioctl::opcode::none(0x12, 97);
 
 /// Length in bytes.
 pub(super) fn size(device: &File) -> std::io::Result<u64> {
@@ -35,5 +38,19 @@ pub(super) fn discard(device: &File, offset: u64, length: u64) -> Result<(), Err
     #[allow(unsafe_code)]
     unsafe {
         ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([offset, length]))
+    }
+}
+
+/// Forgets what the kernel has cached of the device. It keeps pages while any program has the
+/// device open, and does not see what another machine writes to the same disk.
+pub(super) fn forget_cached(device: &File) -> Result<(), Errno> {
+    // SAFETY: BLKFLSBUF has no argument and writes no memory of this process.
+    #[allow(unsafe_code)]
+    let forgot = unsafe { ioctl(device, NoArg::<BLKFLSBUF>::new()) };
+    match forgot {
+        // Only root may do that to all of a device. This needs no right, and leaves pages out that
+        // are in use at this moment.
+        Err(Errno::ACCESS | Errno::PERM) => fadvise(device, 0, None, Advice::DontNeed),
+        forgot => forgot,
     }
 }

@@ -213,6 +213,11 @@ impl At<'_> {
             }
             _ => Vec::new(),
         };
+        // The owner before may have been another machine with the same disk.
+        if claim.is_some() {
+            let forgot = device::forget_cached(&file);
+            forgot.map_err(|errno| self.error("forget what is cached of", errno.into()))?;
+        }
         let direct =
             if self.options.direct { Some(self.direct(&file, block_device)?) } else { None };
         let large = if self.options.cached_above && direct.is_none() {
