@@ -6,10 +6,13 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use steadfast_host::{FileMedium, FileOptions, LockMode, OpenError};
-use steadfast_media::{FailureModel, Medium};
+use steadfast_media::{FailureModel, Medium, Temperature};
+
+use crate::common::Aligned;
 
 const SIZE: u64 = 4 << 20;
 
@@ -116,6 +119,80 @@ fn an_owner_reads_what_another_machine_has_written() {
     assert_eq!(reads(&reader), 2, "this test needs an old page");
     let owner = FileMedium::open(here.path(), &FileOptions::default()).unwrap();
     assert_eq!(reads(&owner), 3);
+}
+
+/// Ends the other threads of a test, also one that fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Large writes of data go past the page cache, between small ones that use it, while read-ahead
+/// fills it. Linux must not find one in the way of the other: it would fail the flush.
+#[test]
+fn ways_of_writing_do_not_meet() {
+    const AREA: u64 = 256 << 10;
+    let _alone = alone();
+    let Some(file) = Loop::new(512) else { return };
+    // Its writes take as long as those of a disk.
+    let Some(device) = Loop::over(&file.file, &["--direct-io=on"]) else { return };
+    let options = FileOptions { cached_above: true, ..FileOptions::default() };
+    let medium = FileMedium::open(device.path(), &options).unwrap();
+    // Each area has a large write of all but its last block, and a small one of that.
+    let large = AREA as usize - 4096;
+    let done = AtomicBool::new(false);
+    let areas = || (0..SIZE / AREA).map(|area| area * AREA);
+    std::thread::scope(|scope| {
+        let small = scope.spawn(|| {
+            for number in 0_u64.. {
+                if done.load(Ordering::Relaxed) {
+                    return number as u8 - 1;
+                }
+                for area in areas() {
+                    let block = [number as u8; 4096];
+                    let at = area + large as u64;
+                    medium.write_hinted(at, &[&block], Temperature::Hot).unwrap();
+                }
+            }
+            0
+        });
+        let reader = scope.spawn(|| {
+            let file = std::fs::File::open(device.path()).unwrap();
+            let mut bytes = vec![0; 16 << 10];
+            while !done.load(Ordering::Relaxed) {
+                // Where nothing is cached, read-ahead makes folios across the areas.
+                let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+                for at in (0..SIZE).step_by(bytes.len()) {
+                    file.read_exact_at(&mut bytes, at).unwrap();
+                }
+            }
+        });
+        let stop = Stop(&done);
+        let mut aligned = Aligned::new(large, 0);
+        for number in 0..200_u8 {
+            aligned.bytes_mut().fill(number);
+            for area in areas() {
+                medium.write_hinted(area, &[aligned.bytes()], Temperature::Cold).unwrap();
+            }
+            medium.flush().unwrap_or_else(|error| panic!("flush {number}: {error}"));
+            let mut found = vec![0; large];
+            for area in areas() {
+                medium.read(area, &mut found).unwrap();
+                assert!(found.iter().all(|byte| *byte == number), "round {number} at {area}");
+            }
+        }
+        drop(stop);
+        reader.join().unwrap();
+        let last = small.join().unwrap();
+        let mut found = [0; 4096];
+        for area in areas() {
+            medium.read(area + large as u64, &mut found).unwrap();
+            assert_eq!(found, [last; 4096]);
+        }
+    });
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //!   under way together.
 //! - A flush begins when all earlier bytes have been written. A write error is reported by every
 //!   later flush.
+//! - Direct writes are [apart](super::apart) from those through the page cache.
 //! - At most [`BATCHES`] × [`CAPACITY`] bytes are held; further writes wait.
 
 use std::collections::VecDeque;
@@ -25,6 +26,7 @@ use std::thread::{self, JoinHandle};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::apart::{Apart, Entered, Way};
 use super::batch::{Batch, CAPACITY, Memory};
 use super::large::Large;
 use super::transfer;
@@ -57,6 +59,7 @@ impl Behind {
         let shared = Arc::new(Shared {
             file,
             straight,
+            apart: Apart::default(),
             here: AtomicUsize::new(0),
             state: Mutex::default(),
             work: Condvar::new(),
@@ -75,6 +78,11 @@ impl Behind {
     /// exhausted.
     pub(super) fn take(&self, offset: u64, buffers: &[&[u8]], length: usize) -> bool {
         length <= LONGEST && self.shared.take(offset, buffers, length)
+    }
+
+    /// Has to be called before another write through the page cache.
+    pub(super) fn enter_cache(&self, offset: u64, length: usize) -> Entered<'_> {
+        self.shared.apart.enter(Way::Cached, offset, length)
     }
 
     /// Waits until no bytes of this range are held.
@@ -115,6 +123,7 @@ impl Drop for Behind {
 struct Shared {
     file: File,
     straight: Arc<Large>,
+    apart: Apart,
     /// Number of batches that contain bytes.
     here: AtomicUsize,
     state: Mutex<State>,
@@ -298,9 +307,13 @@ impl Shared {
 
     fn write_run(&self, offset: u64, slices: &[&[u8]]) -> Result<(), Errno> {
         let length: usize = slices.iter().map(|slice| slice.len()).sum();
-        if length >= STRAIGHT && self.straight.write(offset, slices) {
-            return Ok(());
+        if length >= STRAIGHT {
+            let _entered = self.apart.enter(Way::Direct, offset, length);
+            if self.straight.write(offset, slices) {
+                return Ok(());
+            }
         }
+        let _entered = self.apart.enter(Way::Cached, offset, length);
         transfer::write(&self.file, None, offset, slices, ReadWriteFlags::empty())
     }
 }

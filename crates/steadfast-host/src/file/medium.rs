@@ -15,6 +15,7 @@ use steadfast_media::{
     WaitHook,
 };
 
+use super::apart::Entered;
 use super::behind::Behind;
 use super::device;
 use super::error::{OpenError, medium_error};
@@ -178,6 +179,7 @@ impl FileMedium {
             return self.tally.write(length, Ok(()));
         }
         self.wait_for_writes(offset, length);
+        let _entered = self.enter_cache(offset, length);
         let written = transfer::write(
             &self.file,
             self.direct.as_ref(),
@@ -197,6 +199,11 @@ impl FileMedium {
     /// needed"; pages under write-back stay cached.
     fn begin_writing(&self, offset: u64, length: u64) {
         let _ = fadvise(&self.file, offset, NonZeroU64::new(length), Advice::DontNeed);
+    }
+
+    /// Keeps a write through the page cache away from direct ones, as long as the result exists.
+    fn enter_cache(&self, offset: u64, length: u64) -> Option<Entered<'_>> {
+        self.behind.as_ref().map(|behind| behind.enter_cache(offset, length as usize))
     }
 
     /// Waits until held writes to this range have left, before another request for the range.
@@ -432,13 +439,16 @@ impl Medium for FileMedium {
         self.check_durability(MediumOperation::Write, offset, length)?;
         self.wait_for_writes(offset, length);
         if !self.fua_unsupported.load(Ordering::Relaxed) {
-            match transfer::write(
+            let entered = self.enter_cache(offset, length);
+            let written = transfer::write(
                 &self.file,
                 self.direct.as_ref(),
                 offset,
                 &[data],
                 ReadWriteFlags::DSYNC,
-            ) {
+            );
+            drop(entered);
+            match written {
                 Ok(()) => {
                     let result = self.check_durability(MediumOperation::Write, offset, length);
                     return self

@@ -1,5 +1,6 @@
 //! Regular files and block devices as media.
 
+mod apart;
 mod batch;
 mod behind;
 mod below;
