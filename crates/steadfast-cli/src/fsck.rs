@@ -171,8 +171,9 @@ fn fsck(image: &Path, answer: Answer, force: bool) -> Outcome<u8> {
     let platform = HostPlatform::new();
     let mut yes = matches!(answer, Answer::Yes | Answer::Preen);
     if !yes {
-        let report =
-            host::with_medium(image, |medium| check(medium, &platform, &options, &mut |_| {}))?;
+        let report = host::with_medium(image, |medium| {
+            check(medium.clone(), platform.clone(), &options, &mut |_| {})
+        })?;
         let ask = answer == Answer::Ask && report.is_repairable() && std::io::stdin().is_terminal();
         yes = ask && {
             print(&report)?;
@@ -186,7 +187,7 @@ fn fsck(image: &Path, answer: Answer, force: bool) -> Outcome<u8> {
         }
     }
     let report = host::with_medium_to_write(image, |medium| {
-        repair(medium, &platform, &options, &mut |_| {})
+        repair(medium.clone(), platform.clone(), &options, &mut |_| {})
     })?;
     print_repaired(&report)?;
     print(&report.after)?;

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions as OpenOptionsHost, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -215,11 +216,11 @@ pub fn create_open(path: &Path, block_size: u32) -> Outcome<HostMedium> {
 pub(crate) fn open_with(path: &Path, options: &FileOptions) -> Outcome<HostMedium> {
     if let Some(place) = window::find(path)? {
         let opened = Window::open(&place.path, place.start, place.length, options);
-        return Ok(Box::new(opened.map_err(|error| open_failure::of_file(&error, path))?));
+        return Ok(Arc::new(opened.map_err(|error| open_failure::of_file(&error, path))?));
     }
     let opened =
         FileMedium::open(path, options).map_err(|error| open_failure::of_file(&error, path))?;
-    Ok(Box::new(opened))
+    Ok(Arc::new(opened))
 }
 
 /// Blocks smaller than a disk's sector are for other media; in an image file they only have to fit.

@@ -6,6 +6,7 @@
 use std::fs::{self, OpenOptions as OpenOptionsHost};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use steadfast::{FormatOptions, Volume};
 use steadfast_host::{FileMedium, HostPlatform, OpenError};
@@ -62,7 +63,7 @@ pub fn try_format(path: &Path, options: &FormatOptions) -> Outcome {
         let size = options.size.unwrap_or(0);
         Geometry { size, atomic_unit: unit, failure_model: FailureModel::PowerSafe }
     };
-    let dry: HostMedium = Box::new(DryMedium(geometry));
+    let dry: HostMedium = Arc::new(DryMedium(geometry));
     let result = Volume::format(&dry, options, &HostPlatform::new());
     result.map_err(|error| Failure::core(error, path.display()))
 }
@@ -119,7 +120,7 @@ pub fn create_medium(
     let options = small_sectors(false, block_size);
     if let Some(size) = size.filter(|_| !window::is_part(path)) {
         match FileMedium::create(path, size, &options) {
-            Ok(medium) => return Ok(Created { medium: Box::new(medium), new: true }),
+            Ok(medium) => return Ok(Created { medium: Arc::new(medium), new: true }),
             Err(OpenError::AlreadyExists(_)) => {}
             Err(error) => return Err(open_failure::of_new_file(&error, path)),
         }

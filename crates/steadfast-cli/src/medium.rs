@@ -1,5 +1,7 @@
 //! What volumes lie on, and what this program opens there.
 
+use std::sync::Arc;
+
 use steadfast::Volume;
 use steadfast_host::HostPlatform;
 use steadfast_media::Medium;
@@ -7,8 +9,9 @@ use steadfast_media::Medium;
 /// The volumes that this program works on.
 pub type HostVolume = Volume<HostMedium, HostPlatform>;
 
-/// An image file, a block device, or flash through the translation layer.
-pub type HostMedium = Box<dyn Medium>;
+/// An image file, a block device, or flash through the translation layer. All commands use this one
+/// type, and give clones away, so that the program has the core once.
+pub type HostMedium = Arc<dyn Medium>;
 
 /// What to do with an image that holds data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

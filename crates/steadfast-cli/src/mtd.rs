@@ -2,6 +2,7 @@
 //! translation layer.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use steadfast_flash::nand::Nand;
 use steadfast_flash::part::Part;
@@ -38,7 +39,7 @@ pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
     let nand = part(path, if read_only { NandAccess::Read } else { NandAccess::Write })?;
     let device =
         FlashDevice::open(nand, read_only).map_err(|error| open_failure::of_layer(&error, path))?;
-    Ok(Box::new(device))
+    Ok(Arc::new(device))
 }
 
 /// Makes an empty translation layer on the device.
@@ -49,7 +50,7 @@ pub fn format(path: &Path) -> Outcome<HostMedium> {
     let nand = part(path, NandAccess::Write)?;
     let device = FlashDevice::format(nand, volume_number()?)
         .map_err(|error| open_failure::of_layer(&error, path))?;
-    Ok(Box::new(device))
+    Ok(Arc::new(device))
 }
 
 /// A random number for a new volume.

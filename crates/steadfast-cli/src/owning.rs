@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use steadfast::{Error, OpenOptions, Volume};
 use steadfast_cluster::owner::{Event, Term, Watch, Watcher, stand_by};
@@ -229,7 +230,7 @@ impl Owned {
         }
         let term = RadosTerm { volume: self.name.clone(), epoch: self.term.epoch() };
         let medium = RadosMedium::open_in_term(&rados::location(path)?, term);
-        Ok(Box::new(medium.map_err(|error| rados::failure(&error, path))?))
+        Ok(Arc::new(medium.map_err(|error| rados::failure(&error, path))?))
     }
 
     fn fenced(&self, nodes: &dyn Nodes) -> Outcome {

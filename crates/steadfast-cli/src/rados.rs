@@ -1,6 +1,7 @@
 //! Images in RADOS (`rados://POOL/NAME`) in place of an image file or block device.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use steadfast_media::{FailureModel, Geometry, Medium};
 use steadfast_rados::{Location, Owner, RadosError, RadosMedium, is_location};
@@ -27,7 +28,7 @@ pub fn location(path: &Path) -> Outcome<Location> {
 /// [`failure`].
 pub fn open(path: &Path, read_only: bool) -> Outcome<HostMedium> {
     let medium = RadosMedium::open(&location(path)?, read_only);
-    Ok(Box::new(medium.map_err(|error| failure(&error, path))?))
+    Ok(Arc::new(medium.map_err(|error| failure(&error, path))?))
 }
 
 /// Makes the image with `size`, or removes all data of one that exists if `contents` allows it.
@@ -46,9 +47,9 @@ pub fn create(path: &Path, size: Option<u64>, contents: Contents) -> Outcome<Cre
         Err(RadosError::Exists(_)) if contents == Contents::Overwrite => {
             let medium = RadosMedium::open(&location, false).map_err(at_path)?;
             medium.clear(size.unwrap_or(medium.geometry().size)).map_err(at_path)?;
-            Ok(Created { medium: Box::new(medium), new: false })
+            Ok(Created { medium: Arc::new(medium), new: false })
         }
-        created => Ok(Created { medium: Box::new(created.map_err(at_path)?), new: true }),
+        created => Ok(Created { medium: Arc::new(created.map_err(at_path)?), new: true }),
     }
 }
 

@@ -2,7 +2,7 @@
 //! image or block device.
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use steadfast_remote::array::ArrayError;
 use steadfast_remote::etcd::EtcdError;
@@ -62,7 +62,7 @@ fn open_at(path: &Path, address: &Address, read_only: bool) -> Outcome<HostMediu
     if let Ok(mut watched) = WATCHED.lock() {
         *watched = Some(medium.watch());
     }
-    Ok(Box::new(medium))
+    Ok(Arc::new(medium))
 }
 
 /// The current state of the array at this address, if a process of this machine has that array
@@ -89,7 +89,7 @@ pub fn watched() -> Option<Live> {
 pub fn create(path: &Path) -> Outcome<HostMedium> {
     let medium =
         RemoteMedium::create(&address(path)?, uuid()?).map_err(|error| failure(&error, path))?;
-    Ok(Box::new(medium))
+    Ok(Arc::new(medium))
 }
 
 /// Rebuilds the array from its write-behind log.

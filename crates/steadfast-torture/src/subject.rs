@@ -542,8 +542,8 @@ impl Subject for LabVolume {
     fn check(world: &World, tape: &Tape, clock: &Clock) -> Result<(), String> {
         let options = CheckOptions { data: true, cache_size: world.cache_size };
         let platform = LabPlatform::new(clock.clone());
-        let report =
-            check(tape, &platform, &options, &mut |_| ()).map_err(|error| error.to_string())?;
+        let report = check(tape.clone(), platform, &options, &mut |_| ())
+            .map_err(|error| error.to_string())?;
         // A copy torn by a power cut is replaced at the next checkpoint; until then the other copy
         // is read.
         let damaged =
@@ -572,8 +572,8 @@ impl Subject for LabVolume {
     fn census(world: &World, tape: &Tape, clock: &Clock) -> Result<Option<Census>, String> {
         let options = CheckOptions { data: false, cache_size: world.cache_size };
         let platform = LabPlatform::new(clock.clone());
-        let report =
-            check(tape, &platform, &options, &mut |_| ()).map_err(|error| error.to_string())?;
+        let report = check(tape.clone(), platform.clone(), &options, &mut |_| ())
+            .map_err(|error| error.to_string())?;
         let read_only = OpenOptions {
             read_only: true,
             cache_size: world.cache_size,

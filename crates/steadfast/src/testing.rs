@@ -1,6 +1,7 @@
 //! A platform for tests and examples: locks of a hosted platform and a clock that the test sets. It
 //! is behind the feature `testing`, because it needs an operating system and the core does not.
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::platform::Platform;
@@ -10,7 +11,7 @@ use crate::types::Timestamp;
 const SECOND: u64 = 1_000_000_000;
 
 /// A platform whose clock starts at 2001-09-09 01:46:40 UTC and moves only on request, so every run
-/// of a test sees the same times.
+/// of a test sees the same times. Clones share it.
 ///
 /// ```
 /// use steadfast::testing::TestPlatform;
@@ -21,18 +22,19 @@ const SECOND: u64 = 1_000_000_000;
 /// assert_eq!(platform.now(), Timestamp { seconds: 1_000_000_001, nanoseconds: 500_000_000 });
 /// assert_eq!(platform.monotonic_ms(), 1500);
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TestPlatform {
     /// Nanoseconds since 1970.
-    now: AtomicU64,
+    now: Arc<AtomicU64>,
     /// Milliseconds since the platform was made.
-    monotonic_ms: AtomicU64,
+    monotonic_ms: Arc<AtomicU64>,
 }
 
 impl TestPlatform {
     /// A platform at its start time.
     pub fn new() -> TestPlatform {
-        TestPlatform { now: AtomicU64::new(SECOND * SECOND), monotonic_ms: AtomicU64::new(0) }
+        let now = Arc::new(AtomicU64::new(SECOND * SECOND));
+        TestPlatform { now, monotonic_ms: Arc::default() }
     }
 
     /// Advances the time, milliseconds.

@@ -132,12 +132,12 @@ pub fn run(args: &Args) -> Outcome {
     };
     let platform = HostPlatform::new();
     let report = match args.repair {
-        false => {
-            host::with_medium(&args.image, |medium| check(medium, &platform, &options, progress))
-                .map(|report| (report, None))
-        }
+        false => host::with_medium(&args.image, |medium| {
+            check(medium.clone(), platform.clone(), &options, progress)
+        })
+        .map(|report| (report, None)),
         true => host::with_medium_to_write(&args.image, |medium| {
-            repair(medium, &platform, &options, progress)
+            repair(medium.clone(), platform.clone(), &options, progress)
         })
         .map(|report| (report.after.clone(), Some(report))),
     };

@@ -75,7 +75,9 @@ pub fn run(args: &Args) -> Outcome {
         image.close()?;
     }
     if has_names {
-        host::with_medium_to_write(path, |medium| tune(medium, &HostPlatform::new(), &names))?;
+        host::with_medium_to_write(path, |medium| {
+            tune(medium.clone(), HostPlatform::new(), &names)
+        })?;
     }
     let identity = host::identify(path)?;
     let label = if identity.label.is_empty() {

@@ -11,6 +11,8 @@ use steadfast::{
 use steadfast_fuse::{MountOptions, mount};
 use steadfast_host::{FileMedium, FileOptions, HostPlatform};
 
+use steadfast_media::Medium;
+
 use crate::support::{Place, QUIET, UnmountAtEnd, can_mount, errno, unmount, wait_for};
 
 const SIZE: u64 = 64 << 20;
@@ -110,8 +112,9 @@ fn a_panic_in_an_operation_is_eio_and_the_mount_goes_on() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let medium =
+    let file =
         FileMedium::create(directory.path().join("image"), SIZE, &FileOptions::default()).unwrap();
+    let medium: Box<dyn Medium> = Box::new(file);
     let panics = Arc::new(AtomicBool::new(false));
     let platform = Fragile { host: HostPlatform::new(), panics: panics.clone() };
     Volume::format(&medium, &FormatOptions { mask: QUIET, ..FormatOptions::default() }, &platform)

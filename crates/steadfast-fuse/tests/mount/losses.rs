@@ -47,7 +47,7 @@ impl Medium for Failing {
 
 /// A volume on a medium whose writes fail while it is told so. It is far from full, so that writes
 /// are not asked for their room.
-fn mount(mask: TransactionMask) -> (Own<Failing>, Arc<AtomicBool>) {
+fn mount(mask: TransactionMask) -> (Own, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(false));
     let memory = MemoryMedium::new(256 << 20, 512).unwrap();
     let medium = Failing { memory, fails: fails.clone() };

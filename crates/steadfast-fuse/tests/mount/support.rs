@@ -32,7 +32,8 @@ const TRANSPORT_ENV: &str = "STEADFAST_TEST_IO_URING";
 /// Name of the ignored test that is the main function of the daemon.
 const DAEMON_TEST: &str = "daemon_process";
 
-type HostVolume = Volume<FileMedium, HostPlatform>;
+/// All tests have volumes of this one type, so that the compiler makes the core and the mount once.
+pub type HostVolume = Volume<Box<dyn Medium>, HostPlatform>;
 
 /// Whether mounts are possible here; prints the reason if not.
 pub fn can_mount() -> bool {
@@ -150,7 +151,7 @@ pub fn open(image: &Path, read_only: bool) -> Arc<HostVolume> {
         opened = FileMedium::open(image, &FileOptions { read_only, ..FileOptions::default() }).ok();
         opened.is_some()
     });
-    let medium = opened.unwrap();
+    let medium: Box<dyn Medium> = Box::new(opened.unwrap());
     let options = OpenOptions { read_only, ..OpenOptions::default() };
     Arc::new(Volume::open(medium, options, HostPlatform::new()).unwrap())
 }
@@ -191,16 +192,17 @@ impl Gate {
 
 /// A test-specific medium with a formatted volume, mounted in this process by two workers that take
 /// requests from `/dev/fuse`.
-pub struct Own<M: Medium + 'static> {
-    pub volume: Arc<Volume<M, HostPlatform>>,
+pub struct Own {
+    pub volume: Arc<HostVolume>,
     /// Dropped before the directory of the mount point.
     end: UnmountAtEnd,
     directory: TempDir,
     serving: JoinHandle<io::Result<()>>,
 }
 
-impl<M: Medium + 'static> Own<M> {
-    pub fn mount(medium: M, format: &FormatOptions) -> Own<M> {
+impl Own {
+    pub fn mount(medium: impl Medium + 'static, format: &FormatOptions) -> Own {
+        let medium: Box<dyn Medium> = Box::new(medium);
         let directory = tempfile::tempdir().unwrap();
         let platform = HostPlatform::new();
         Volume::format(&medium, format, &platform).unwrap();

@@ -15,6 +15,7 @@ use steadfast_flash::ftl::{FlashError, FlashMedium, Ftl, format};
 use steadfast_flash::model::{Interrupted, NandModel};
 use steadfast_flash::nand::{NandError, NandGeometry};
 use steadfast_flash::part::Part;
+use steadfast_media::Medium;
 
 use super::contents::{BLOCK, ContentsVolume, FILES, FlashContents};
 use super::tally::{CutTally, Struck};
@@ -84,7 +85,8 @@ impl FlashWorld {
             };
             Volume::format(&&medium, &format, &LabPlatform::default()).map_err(text)?;
             let volume: ContentsVolume<'_> =
-                Volume::open(&medium, options(), LabPlatform::default()).map_err(text)?;
+                Volume::open(&medium as &dyn Medium, options(), LabPlatform::default())
+                    .map_err(text)?;
             // The files fill up to two thirds: blocks changed between two points are stored twice.
             let blocks = (bytes * 2 / 3 / (FILES * BLOCK) as u64).max(1);
             FlashContents::create(&volume, blocks, &mut random).map_err(text)?
@@ -139,7 +141,7 @@ impl FlashWorld {
         let mut in_checkpoint = false;
         let mut run = || -> Result<(), Error> {
             let volume: ContentsVolume<'_> =
-                Volume::open(&medium, options(), LabPlatform::default())?;
+                Volume::open(&medium as &dyn Medium, options(), LabPlatform::default())?;
             loop {
                 for _ in 0..=random.below(4) {
                     state.overwrite(&volume, random)?;
@@ -175,8 +177,9 @@ impl FlashWorld {
         self.nand.reset_counts();
         let ftl = Ftl::mount(&mut self.nand, false).map_err(|error| format!("mount: {error}"))?;
         let medium = FlashMedium::new(ftl);
-        let volume: ContentsVolume<'_> = Volume::open(&medium, options(), LabPlatform::default())
-            .map_err(|error| format!("open: {error}"))?;
+        let volume: ContentsVolume<'_> =
+            Volume::open(&medium as &dyn Medium, options(), LabPlatform::default())
+                .map_err(|error| format!("open: {error}"))?;
         let reads = medium.with(|ftl| ftl.nand().counts().reads);
         tally.mount_page_reads_max = tally.mount_page_reads_max.max(reads);
         if flight.rather_than(&self.acknowledged, &volume).map_err(text)? {
@@ -189,8 +192,9 @@ impl FlashWorld {
         drop(volume);
         if tally.cuts.is_multiple_of(16) {
             let check_options = CheckOptions { data: true, cache_size: 256 << 10 };
-            let report = check(&&medium, &LabPlatform::default(), &check_options, &mut |_| ())
-                .map_err(|error| format!("check: {error}"))?;
+            let report =
+                check(&medium as &dyn Medium, LabPlatform::default(), &check_options, &mut |_| ())
+                    .map_err(|error| format!("check: {error}"))?;
             if report.damaged > 0 {
                 return Err(format!("check: {} damaged", report.damaged));
             }

@@ -2,8 +2,7 @@
 
 use steadfast::fs::{Caller, NewNode};
 use steadfast::{Error, InodeNumber, Volume};
-use steadfast_flash::ftl::FlashMedium;
-use steadfast_flash::model::NandModel;
+use steadfast_media::Medium;
 
 use crate::platform::LabPlatform;
 use crate::random::Random;
@@ -15,7 +14,8 @@ pub(super) const BLOCK: usize = 4096;
 /// Blocks written or read at once.
 const AT_ONCE: usize = 16;
 
-pub(super) type ContentsVolume<'a> = Volume<&'a FlashMedium<&'a mut NandModel>, LabPlatform>;
+/// A volume on the translation layer of a part.
+pub(super) type ContentsVolume<'a> = Volume<&'a dyn Medium, LabPlatform>;
 
 /// The number of each block, by file.
 #[derive(Debug, Clone, PartialEq, Eq)]

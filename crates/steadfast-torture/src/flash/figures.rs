@@ -1,10 +1,13 @@
 //! The costs of synced writes and mounts, and the wear.
 
+use std::sync::Arc;
+
 use steadfast::fs::{Caller, NewNode};
 use steadfast::{Error, FormatOptions, InodeNumber, OpenOptions, Volume};
 use steadfast_flash::ftl::{FlashError, FlashMedium, Ftl, format};
 use steadfast_flash::model::{NandModel, OperationCounts};
 use steadfast_flash::part::Part;
+use steadfast_media::Medium;
 
 use super::account::Account;
 use crate::platform::{Clock, LabPlatform};
@@ -43,7 +46,7 @@ const BACKGROUND_STEP: u64 = 16 << 10;
 /// The error is text.
 pub type Result<T> = std::result::Result<T, String>;
 
-type FlashVolume = Volume<std::sync::Arc<FlashMedium<NandModel>>, LabPlatform>;
+type FlashVolume = Volume<Arc<dyn Medium>, LabPlatform>;
 
 fn text(error: Error) -> String {
     format!("volume: {error}")
@@ -55,7 +58,7 @@ fn flash_text(error: FlashError) -> String {
 
 /// A volume on a part whose counters the bench can read.
 struct FlashBench {
-    medium: std::sync::Arc<FlashMedium<NandModel>>,
+    medium: Arc<FlashMedium<NandModel>>,
     volume: FlashVolume,
     clock: Clock,
 }
@@ -69,11 +72,12 @@ impl FlashBench {
 
     /// A new file system on a translation layer.
     fn on(ftl: Ftl<NandModel>, format: &FormatOptions) -> Result<FlashBench> {
-        let medium = std::sync::Arc::new(FlashMedium::new(ftl));
+        let medium = Arc::new(FlashMedium::new(ftl));
         let clock = Clock::default();
         let platform = LabPlatform::new(clock.clone());
         Volume::format(&medium, format, &platform).map_err(text)?;
-        let volume = Volume::open(medium.clone(), options(), platform).map_err(text)?;
+        let shared: Arc<dyn Medium> = medium.clone();
+        let volume = Volume::open(shared, options(), platform).map_err(text)?;
         Ok(FlashBench { medium, volume, clock })
     }
 
@@ -116,9 +120,10 @@ impl FlashBench {
         let mut nand = self.medium.with(|ftl| ftl.nand().clone());
         nand.reset_counts();
         let ftl = Ftl::mount(nand, false).map_err(flash_text)?;
-        let medium = FlashMedium::new(ftl);
-        let volume =
-            Volume::open(&medium, options(), LabPlatform::new(self.clock.clone())).map_err(text)?;
+        let medium = Arc::new(FlashMedium::new(ftl));
+        let (shared, platform): (Arc<dyn Medium>, _) =
+            (medium.clone(), LabPlatform::new(self.clock.clone()));
+        let volume = Volume::open(shared, options(), platform).map_err(text)?;
         let reads = medium.with(|ftl| ftl.nand().counts().reads);
         drop(volume);
         Ok(reads)

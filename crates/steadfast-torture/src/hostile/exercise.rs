@@ -47,7 +47,7 @@ pub fn exercise(image: Vec<u8>) -> ExerciseOutcome {
     let mut outcome = ExerciseOutcome::default();
     bench.allow(WHOLE_REQUESTS);
     let options = CheckOptions::default();
-    let _ = check(&bench, &platform, &options, &mut |_| ());
+    let _ = check(bench.clone(), platform.clone(), &options, &mut |_| ());
     for round in 0..2 {
         bench.allow(WHOLE_REQUESTS);
         let open = OpenOptions { cache_size: 64 << 10, ..OpenOptions::default() };
@@ -64,7 +64,7 @@ pub fn exercise(image: Vec<u8>) -> ExerciseOutcome {
         visit.call(|volume| volume.close());
     }
     bench.allow(WHOLE_REQUESTS);
-    let _ = check(&bench, &platform, &options, &mut |_| ());
+    let _ = check(bench.clone(), platform.clone(), &options, &mut |_| ());
     outcome
 }
 

@@ -26,15 +26,20 @@ pub struct Tune {
     pub recover: bool,
 }
 
-/// Changes names of the volume on `medium`, which must not be open. Durable when it returns.
+/// Changes names of the volume on `medium`, which must not be open. Durable when it returns. The
+/// medium may be a reference, as for [`check`](crate::check::check).
 ///
 /// # Errors
 /// `NewerStateLost`, unless `recover` is set: each write makes it harder to rescue that state.
 /// `InvalidArgument` (label or uuid), `ReadOnlyFeatures`, those of reading the superblock, and the
 /// medium's error. `Unsupported`: the medium tears the superblock, and its second copy would not be
 /// found.
-pub fn tune<M: Medium, P: Platform>(medium: &M, platform: &P, change: &Tune) -> Result<()> {
-    let (old, damaged) = Superblock::read(medium, platform)?;
+pub fn tune<M, P>(medium: M, platform: P, change: &Tune) -> Result<()>
+where
+    M: Medium + Clone,
+    P: Platform + Clone,
+{
+    let (old, damaged) = Superblock::read(&medium, &platform)?;
     let unknown = old.features_read_only & !FEATURES_READ_ONLY;
     if unknown != 0 {
         return Err(Error::ReadOnlyFeatures(unknown));
@@ -42,7 +47,8 @@ pub fn tune<M: Medium, P: Platform>(medium: &M, platform: &P, change: &Tune) -> 
     if !change.recover {
         let options = OpenOptions { read_only: true, ..OpenOptions::default() };
         // What else is damaged has nothing to do with the names.
-        let opened = Volume::open_found(medium, options, platform, (old.clone(), damaged));
+        let found = (old.clone(), damaged);
+        let opened = Volume::open_found(medium.clone(), options, platform.clone(), found);
         if let Some(lost) = opened.ok().and_then(|volume| volume.newer_state_lost()) {
             return Err(Error::NewerStateLost(lost));
         }
@@ -57,5 +63,5 @@ pub fn tune<M: Medium, P: Platform>(medium: &M, platform: &P, change: &Tune) -> 
         }
         new.given_uuid = if uuid == new.uuid { [0; 16] } else { uuid };
     }
-    new.replace(&old, medium, platform)
+    new.replace(&old, &medium, &platform)
 }

@@ -360,7 +360,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::engine::tests::TestPlatform;
+    use crate::testing::TestPlatform;
 
     fn recent() -> DentryCache<TestPlatform> {
         DentryCache::new(1 << 20)

@@ -7,6 +7,7 @@
 //! blocks keep their places, and the bad ones stay empty.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use steadfast::{FormatOptions, OpenOptions, Timestamp, Volume, VolumeInfo};
 use steadfast_flash::nand::BlockNumber;
@@ -60,7 +61,7 @@ pub fn build(
         _ => FlashDevice::format(nand, number),
     };
     let device = formatted.map_err(|error| open_failure::of_layer(&error, image))?;
-    let medium: HostMedium = Box::new(device);
+    let medium: HostMedium = Arc::new(device);
     let clock = HostPlatform::stopped_at(now);
     Volume::format(&medium, options, &clock).map_err(at_image)?;
     let opening = OpenOptions { access_times: false, ..OpenOptions::default() };
@@ -78,7 +79,7 @@ fn check(part: &Part, partial: &Path, image: &Path) -> Outcome<VolumeInfo> {
     let device =
         FlashDevice::open(nand, true).map_err(|error| open_failure::of_layer(&error, image))?;
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let medium: HostMedium = Box::new(device);
+    let medium: HostMedium = Arc::new(device);
     let volume = Volume::open(medium, options, HostPlatform::new()).map_err(at_image)?;
     let info = volume.info();
     volume.close().map_err(at_image)?;

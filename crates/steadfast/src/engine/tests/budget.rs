@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use steadfast_media::MemoryMedium;
 
-use crate::engine::tests::{TestPlatform, TestVolume};
+use crate::engine::tests::TestVolume;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::fs::{AllocateMode, Caller, NewNode, RenameMode, SetAttributes, SetXattrMode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -113,7 +114,7 @@ impl World {
         let medium = Arc::new(
             MemoryMedium::new(size / u64::from(block_size) * u64::from(block_size), 128).unwrap(),
         );
-        Volume::format(&medium, &options, &TestPlatform).ok()?;
+        Volume::format(&medium, &options, &TestPlatform::new()).ok()?;
         let volume = open(&medium, cache_size);
         let length_max = draw.pick(&[60, 60, 300, 2_000, 2_000, 20_000, 200_000]);
         Some(World {
@@ -315,7 +316,7 @@ impl World {
                 self.open.clear();
                 let options = OpenOptions { cache_size: self.cache_size, ..OpenOptions::default() };
                 self.volume =
-                    must("open", Volume::open(self.medium.clone(), options, TestPlatform))?;
+                    must("open", Volume::open(self.medium.clone(), options, TestPlatform::new()))?;
                 Ok(())
             }
             _ => Ok(()),
@@ -393,14 +394,15 @@ impl World {
 
     fn assert_clean(&self) {
         let report =
-            check(&self.medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
+            check(self.medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| ())
+                .unwrap();
         assert_eq!(report.damaged, 0, "{:#?}", report.findings);
     }
 }
 
 fn open(medium: &Arc<MemoryMedium>, cache_size: usize) -> TestVolume {
     let options = OpenOptions { cache_size, ..OpenOptions::default() };
-    Volume::open(medium.clone(), options, TestPlatform).unwrap()
+    Volume::open(medium.clone(), options, TestPlatform::new()).unwrap()
 }
 
 /// Seeds to run: `A..B` in STEADFAST_SEEDS for more. Of the first 3,000 every tenth once failed.
@@ -451,7 +453,7 @@ fn holes_in_clones_leave_what_removing_takes() {
     let medium = Arc::new(MemoryMedium::new(8 << 20, 512).unwrap());
     let mask = TransactionMask::VOLUME_FULL;
     let options = FormatOptions { block_size: 512, mask, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let volume = open(&medium, 0);
     let make = |name: &str| {
         let made = volume.create(

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use steadfast_media::MemoryMedium;
 
-use crate::engine::tests::{TestPlatform, TestVolume, make};
+use crate::engine::tests::{TestVolume, make};
 use crate::error::Error;
 use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -19,8 +20,8 @@ const ROOT: InodeNumber = InodeNumber::ROOT;
 
 fn format(size: u64, options: &FormatOptions) -> (Arc<MemoryMedium>, TestVolume) {
     let medium = Arc::new(MemoryMedium::new(size, 128).unwrap());
-    Volume::format(&medium, options, &TestPlatform).unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, options, &TestPlatform::new()).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     (medium, volume)
 }
 
@@ -63,7 +64,8 @@ fn append_the_rest(volume: &TestVolume, inode: InodeNumber) -> u64 {
 }
 
 fn assert_clean(medium: &Arc<MemoryMedium>) {
-    let report = check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
+    let report =
+        check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| ()).unwrap();
     assert_eq!(report.damaged, 0, "{:#?}", report.findings);
 }
 

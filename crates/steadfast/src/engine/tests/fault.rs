@@ -6,10 +6,11 @@ use std::sync::Arc;
 use steadfast_media::sim::{Action, Fault};
 use steadfast_media::{ErrorClass, MediumOperation, SimMedium, SimOptions};
 
-use crate::engine::tests::{TestPlatform, make};
+use crate::engine::tests::make;
 use crate::error::{Error, Result};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
@@ -18,13 +19,13 @@ type TestVolume = Volume<Arc<SimMedium>, TestPlatform>;
 fn volume() -> (Arc<SimMedium>, TestVolume) {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
     let options = FormatOptions { mask: TransactionMask::FSYNC, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let volume = open(&medium);
     (medium, volume)
 }
 
 fn open(medium: &Arc<SimMedium>) -> TestVolume {
-    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap()
+    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap()
 }
 
 /// Taking a snapshot makes two checkpoints. If any request of the second fails, there is no new
@@ -53,8 +54,13 @@ fn a_snapshot_that_did_not_become_durable_is_not_listed() {
             assert_eq!(names, ["old"], "{operation:?} {after}");
             unfinished += 1;
             for name in names {
-                Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), name)
-                    .unwrap();
+                Volume::open_snapshot(
+                    medium.clone(),
+                    TestPlatform::new(),
+                    OpenOptions::default(),
+                    name,
+                )
+                .unwrap();
             }
         }
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use steadfast_media::{Medium, MemoryMedium};
 
-use crate::engine::tests::{TestPlatform, TestVolume, make};
+use crate::engine::tests::{TestVolume, make};
 use crate::log;
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
@@ -16,13 +17,13 @@ fn volume(size: u64, log_size: Option<u64>) -> (Arc<MemoryMedium>, TestVolume) {
     let medium = Arc::new(MemoryMedium::new(size, 512).unwrap());
     let options =
         FormatOptions { mask: TransactionMask::MANUAL, log_size, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let volume = open(&medium);
     (medium, volume)
 }
 
 fn open(medium: &Arc<MemoryMedium>) -> TestVolume {
-    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap()
+    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap()
 }
 
 /// Points that change the same keys for ever fit one group, so the log never fills. The blocks that

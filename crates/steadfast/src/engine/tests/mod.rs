@@ -34,23 +34,9 @@ use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
-use crate::types::{InodeNumber, Timestamp};
+use crate::testing::TestPlatform;
+use crate::types::InodeNumber;
 use crate::volume::Volume;
-
-pub(crate) struct TestPlatform;
-
-impl Platform for TestPlatform {
-    type Mutex = parking_lot::RawMutex;
-    type RwLock = parking_lot::RawRwLock;
-
-    fn now(&self) -> Timestamp {
-        Timestamp { seconds: 1, nanoseconds: 2 }
-    }
-
-    fn monotonic_ms(&self) -> u64 {
-        0
-    }
-}
 
 type Map = BTreeMap<Key, Vec<u8>>;
 type TestVolume = Volume<std::sync::Arc<MemoryMedium>, TestPlatform>;
@@ -136,9 +122,9 @@ fn contents(volume: &TestVolume) -> Map {
 
 fn check(options: FormatOptions, steps: Vec<Step>, size: u64, cache: usize) {
     let medium = std::sync::Arc::new(MemoryMedium::new(size, options.block_size.min(512)).unwrap());
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let open_options = OpenOptions { cache_size: cache, ..OpenOptions::default() };
-    let open = || Volume::open(medium.clone(), open_options.clone(), TestPlatform).unwrap();
+    let open = || Volume::open(medium.clone(), open_options.clone(), TestPlatform::new()).unwrap();
     let mut volume = open();
     volume.set_mask(TransactionMask::MANUAL).unwrap();
     volume.transact().unwrap();
@@ -217,10 +203,10 @@ fn space_returns_to_the_block() {
     Volume::format(
         &medium,
         &FormatOptions { block_size: 512, ..FormatOptions::default() },
-        &TestPlatform,
+        &TestPlatform::new(),
     )
     .unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     volume.checkpoint().unwrap();
     let empty = volume.statistics().unwrap().blocks_free;
     for round in 0..3 {
@@ -236,15 +222,15 @@ fn space_returns_to_the_block() {
         assert_eq!(volume.statistics().unwrap().blocks_free, empty, "round {round}");
     }
     drop(volume);
-    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).unwrap();
+    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform::new()).unwrap();
     assert_eq!(volume.statistics().unwrap().blocks_free, empty);
 }
 
 #[test]
 fn allocate_and_release() {
     let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
-    Volume::format(&medium, &FormatOptions::default(), &TestPlatform).unwrap();
-    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &FormatOptions::default(), &TestPlatform::new()).unwrap();
+    let volume = Volume::open(medium, OpenOptions::default(), TestPlatform::new()).unwrap();
     let mut runs = Vec::new();
     loop {
         match volume.allocate_blocks(37, 1, None, SpaceClass::Normal) {
@@ -275,8 +261,8 @@ fn allocate_and_release() {
 #[test]
 fn records_do_not_continue_an_older_metaroot() {
     let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
-    Volume::format(&medium, &FormatOptions::default(), &TestPlatform).unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &FormatOptions::default(), &TestPlatform::new()).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     let mut map = Map::new();
     apply(&volume, &mut map, &[(1, Some(10))], 1).unwrap();
     volume.checkpoint().unwrap();
@@ -291,13 +277,13 @@ fn records_do_not_continue_an_older_metaroot() {
     for offset in offsets {
         steadfast_media::Medium::write(&medium, offset, &[0; 4096]).unwrap();
     }
-    let refused = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).err();
+    let refused = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).err();
     assert!(
         matches!(refused, Some(Error::NewerStateLost(_))),
         "the record says that there was a newer state"
     );
     let recovering = OpenOptions { recover: true, ..OpenOptions::default() };
-    let volume = Volume::open(medium, recovering, TestPlatform).unwrap();
+    let volume = Volume::open(medium, recovering, TestPlatform::new()).unwrap();
     assert_eq!(contents(&volume), before);
 }
 
@@ -310,8 +296,9 @@ fn a_record_removes_a_key_that_is_not_there() {
         let medium = std::sync::Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
         let options =
             FormatOptions { block_size: 512, node_size: Some(512), ..FormatOptions::default() };
-        Volume::format(&medium, &options, &TestPlatform).unwrap();
-        let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+        Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+        let volume =
+            Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
         volume.set_mask(TransactionMask::MANUAL).unwrap();
         let mut map = Map::new();
         for number in (0..40).step_by(2) {
@@ -324,7 +311,8 @@ fn a_record_removes_a_key_that_is_not_there() {
         volume.transact().unwrap();
         assert_eq!(contents(&volume), map);
         drop(volume);
-        let volume = Volume::open(medium, OpenOptions::default(), TestPlatform).expect("opens");
+        let volume =
+            Volume::open(medium, OpenOptions::default(), TestPlatform::new()).expect("opens");
         assert!(volume.info().replayed_records > 0);
         assert_eq!(contents(&volume), map);
         // The same in one batch.

@@ -73,7 +73,7 @@ impl Bench {
     /// Opens the volume after the checker found no damage.
     fn checked(&self) -> TestVolume {
         let report =
-            check(&self.medium, &TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
+            check(self.medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
                 .unwrap();
         assert!(report.is_clean(), "{report:?}");
         self.open()

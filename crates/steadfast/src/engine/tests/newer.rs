@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 
 use steadfast_media::{Medium, MemoryMedium};
 
-use crate::engine::tests::{TestPlatform, TestVolume};
+use crate::engine::tests::TestVolume;
 use crate::error::Error;
 use crate::format::{LogPosition, Metaroot, RECORD_HEADER, RecordBuilder};
 use crate::fs::{Caller, NewNode, SetXattrMode};
 use crate::log::scan;
 use crate::newer::NewerState;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, Severity, check};
 use crate::types::{InodeNumber, Lsn};
 use crate::volume::Volume;
@@ -23,7 +24,7 @@ const BLOCK: u64 = 512;
 fn open(bytes: &[u8], options: OpenOptions) -> (Arc<MemoryMedium>, Result<TestVolume, Error>) {
     let medium = Arc::new(MemoryMedium::new(bytes.len() as u64, BLOCK as u32).unwrap());
     medium.write(0, bytes).unwrap();
-    let opened = Volume::open(medium.clone(), options, TestPlatform);
+    let opened = Volume::open(medium.clone(), options, TestPlatform::new());
     (medium, opened)
 }
 
@@ -44,8 +45,8 @@ fn sample(points: u8, long: bool) -> Vec<u8> {
         log_size: Some(128 << 10),
         ..FormatOptions::default()
     };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     make(&volume, b"before", false);
     volume.checkpoint().unwrap();
     make(&volume, b"durable", false);
@@ -95,7 +96,8 @@ fn is_told(bytes: &[u8], expected: impl Fn(NewerState) -> bool, kept: &[&[u8]], 
     let Err(Error::NewerStateLost(newer)) = refused else { panic!("{:?}", refused.err()) };
     assert!(expected(newer), "{newer}");
     assert_eq!(medium.to_bytes(), bytes, "what refuses to open has written nothing");
-    let report = check(&medium, &TestPlatform, &CheckOptions::default(), &mut |_| {}).unwrap();
+    let report =
+        check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {}).unwrap();
     let known = report.findings.iter().any(|finding| finding.severity == Severity::Damaged);
     assert!(known, "what an opener says the check says, too: {:?}", report.findings);
 
@@ -114,9 +116,12 @@ fn is_told(bytes: &[u8], expected: impl Fn(NewerState) -> bool, kept: &[&[u8]], 
     volume.transact().unwrap();
     drop(volume);
     for round in 0..2 {
-        let report = check(&medium, &TestPlatform, &CheckOptions::default(), &mut |_| {}).unwrap();
+        let report =
+            check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
+                .unwrap();
         assert!(report.is_clean(), "round {round}: {:?}", report.findings);
-        let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+        let volume =
+            Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
         assert_eq!(volume.newer_state_lost(), None);
         assert!(volume.lookup(ROOT, b"afterwards").is_ok());
         kept.iter().for_each(|name| assert!(volume.lookup(ROOT, name).is_ok()));
@@ -180,8 +185,8 @@ fn content_that_looks_like_a_record() {
         log_size: Some(128 << 10),
         ..FormatOptions::default()
     };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform);
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new());
     let mut kept_out = 0;
     for shift in 0..BLOCK as usize {
         let volume = open().unwrap();

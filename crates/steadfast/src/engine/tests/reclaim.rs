@@ -7,10 +7,11 @@ use steadfast_media::MemoryMedium;
 
 use crate::engine::Shortage;
 use crate::engine::keyspace::SpaceClass;
-use crate::engine::tests::{TestPlatform, TestVolume, make};
+use crate::engine::tests::{TestVolume, make};
 use crate::error::{Error, Result};
 use crate::fs::{AllocateMode, SetAttributes};
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -23,8 +24,8 @@ const VOLUMES: [(u64, u32); 4] =
 fn format(size: u64, block_size: u32) -> (Arc<MemoryMedium>, TestVolume) {
     let medium = Arc::new(MemoryMedium::new(size, 128).unwrap());
     let options = FormatOptions { block_size, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     (medium, volume)
 }
 
@@ -53,7 +54,8 @@ fn touch(volume: &TestVolume, inode: InodeNumber, permissions: u32) -> Result<()
 }
 
 fn assert_clean(medium: &Arc<MemoryMedium>) {
-    let report = check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
+    let report =
+        check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| ()).unwrap();
     assert_eq!(report.damaged, 0, "{:#?}", report.findings);
 }
 

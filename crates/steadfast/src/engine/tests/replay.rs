@@ -12,11 +12,11 @@ use std::sync::Arc;
 use steadfast_media::sim::{Action, Fault, Survival};
 use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium, SimMedium, SimOptions};
 
-use crate::engine::tests::TestPlatform;
 use crate::error::{Error, Result};
 use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -32,7 +32,7 @@ fn simulator() -> SimOptions {
 /// Opens with a cache of 16 nodes.
 fn open(medium: &Arc<SimMedium>, read_only: bool) -> Result<Volume<Arc<SimMedium>, TestPlatform>> {
     let options = OpenOptions { cache_size: 0, read_only, ..OpenOptions::default() };
-    Volume::open(medium.clone(), options, TestPlatform)
+    Volume::open(medium.clone(), options, TestPlatform::new())
 }
 
 /// A medium with a long log and no checkpoint, and what the volume holds.
@@ -44,9 +44,9 @@ fn with_long_log() -> (MemoryMedium, Files) {
         mask: TransactionMask::MANUAL,
         ..FormatOptions::default()
     };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let large = OpenOptions { cache_size: 1 << 20, ..OpenOptions::default() };
-    let volume = Volume::open(medium.clone(), large, TestPlatform).unwrap();
+    let volume = Volume::open(medium.clone(), large, TestPlatform::new()).unwrap();
     let root = InodeNumber::ROOT;
     let mut files = Files::new();
     for round in 0..70_usize {
@@ -91,7 +91,7 @@ fn holds(medium: &Arc<SimMedium>, files: &Files) -> Result<bool> {
     volume.unlink(InodeNumber::ROOT, b"file-0")?;
     volume.transact()?;
     drop(volume);
-    let report = check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| ())?;
+    let report = check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| ())?;
     Ok(all && report.is_clean())
 }
 

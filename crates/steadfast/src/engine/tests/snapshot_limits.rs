@@ -9,13 +9,13 @@ use steadfast_media::sim::Survival;
 use steadfast_media::{MemoryMedium, Random, SimMedium, SimOptions};
 
 use crate::engine::keyspace::KeyspaceRead;
-use crate::engine::tests::TestPlatform;
 use crate::error::Error;
 use crate::format::extent::decode_birth;
 use crate::format::key::Key;
 use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -27,16 +27,17 @@ type TestVolume = Volume<Medium, TestPlatform>;
 
 fn format(size: u64, options: &FormatOptions) -> Medium {
     let medium = Arc::new(MemoryMedium::new(size, 512).unwrap());
-    Volume::format(&medium, options, &TestPlatform).unwrap();
+    Volume::format(&medium, options, &TestPlatform::new()).unwrap();
     medium
 }
 
 fn open(medium: &Medium) -> TestVolume {
-    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap()
+    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap()
 }
 
 fn assert_clean(medium: &Medium) {
-    let report = check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
+    let report =
+        check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
 }
 
@@ -111,7 +112,8 @@ fn births_of_the_log_are_not_above_the_working_generation() {
     volume.checkpoint().unwrap();
     assert_clean(&medium);
     let view =
-        Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), "s").unwrap();
+        Volume::open_snapshot(medium.clone(), TestPlatform::new(), OpenOptions::default(), "s")
+            .unwrap();
     let mut data = [0; 4096];
     view.read(late, 0, &mut data).unwrap();
     assert_eq!(data, [1; 4096]);
@@ -232,7 +234,8 @@ fn a_cut_on_the_way_back_past_deleted_snapshots_leaves_one_of_two_states() {
         drop(volume);
         for requests in (0..).step_by(step) {
             let sim = Arc::new(SimMedium::on(&medium, SimOptions::disk(SIZE)));
-            let open_sim = || Volume::open(sim.clone(), OpenOptions::default(), TestPlatform);
+            let open_sim =
+                || Volume::open(sim.clone(), OpenOptions::default(), TestPlatform::new());
             let volume = open_sim().unwrap();
             sim.arm_power_cut(requests);
             let back = volume.snapshot_rollback("s", false);
@@ -306,8 +309,9 @@ fn a_thousand_snapshots_cost_nothing() {
     let run = |snapshots: u64| {
         let medium = Arc::new(SimMedium::new(SimOptions::disk(512 << 20)));
         let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
-        Volume::format(&medium, &options, &TestPlatform).unwrap();
-        let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+        Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+        let volume =
+            Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
         for number in 0..2000u32 {
             let name = alloc::format!("file {number}");
             volume

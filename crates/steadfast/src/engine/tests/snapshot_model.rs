@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use steadfast_media::sim::Survival;
 use steadfast_media::{SimMedium, SimOptions};
 
-use crate::engine::tests::TestPlatform;
 use crate::error::{Error, Result};
 use crate::fs::{Caller, NewNode, SetAttributes};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, CheckReport, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -82,7 +82,7 @@ struct World {
 
 impl World {
     fn open(&self) -> TestVolume {
-        Volume::open(self.medium.clone(), self.options.clone(), TestPlatform).unwrap()
+        Volume::open(self.medium.clone(), self.options.clone(), TestPlatform::new()).unwrap()
     }
 
     /// The present working state is durable.
@@ -249,7 +249,7 @@ impl World {
         let snapshots = volume.snapshots().unwrap().into_iter().map(|snapshot| {
             let view = Volume::open_snapshot(
                 self.medium.clone(),
-                TestPlatform,
+                TestPlatform::new(),
                 self.options.clone(),
                 &snapshot.name,
             );
@@ -260,7 +260,8 @@ impl World {
 
     fn assert_clean(&self) -> CheckReport {
         let report =
-            check(&self.medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
+            check(self.medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| ())
+                .unwrap();
         // A cut between the two copies of a metaroot leaves one of them old.
         assert_eq!(report.damaged, 0, "{:#?}", report.findings);
         report
@@ -298,7 +299,7 @@ fn check_steps(
     let sim = SimOptions::new(size, options.block_size.min(512));
     let medium = Arc::new(SimMedium::new(sim));
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..options };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let mut world = World {
         medium: medium.clone(),
         options: OpenOptions { cache_size, ..OpenOptions::default() },

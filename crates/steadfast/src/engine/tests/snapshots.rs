@@ -8,11 +8,11 @@ use std::sync::Arc;
 use steadfast_media::sim::{Action, Fault};
 use steadfast_media::{ErrorClass, MediumOperation, MemoryMedium, SimMedium, SimOptions};
 
-use crate::engine::tests::TestPlatform;
 use crate::error::Error;
 use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::InodeChange;
 use crate::tools::check::{CheckOptions, CheckReport, check};
 use crate::types::{Generation, InodeNumber};
@@ -23,7 +23,7 @@ type TestVolume = Volume<Medium, TestPlatform>;
 
 fn format(size: u64, options: &FormatOptions) -> Medium {
     let medium = Arc::new(MemoryMedium::new(size, 128).unwrap());
-    Volume::format(&medium, options, &TestPlatform).unwrap();
+    Volume::format(&medium, options, &TestPlatform::new()).unwrap();
     medium
 }
 
@@ -33,15 +33,15 @@ fn small() -> FormatOptions {
 
 fn open(medium: &Medium) -> TestVolume {
     let options = OpenOptions { cache_size: 1 << 20, ..OpenOptions::default() };
-    Volume::open(medium.clone(), options, TestPlatform).unwrap()
+    Volume::open(medium.clone(), options, TestPlatform::new()).unwrap()
 }
 
 fn open_snapshot(medium: &Medium, name: &str) -> Result<TestVolume, Error> {
-    Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), name)
+    Volume::open_snapshot(medium.clone(), TestPlatform::new(), OpenOptions::default(), name)
 }
 
 fn report(medium: &Medium) -> CheckReport {
-    check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap()
+    check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| ()).unwrap()
 }
 
 fn assert_clean(medium: &Medium) {
@@ -136,7 +136,8 @@ fn a_view_beside_the_volume_is_the_snapshot() {
     let taken = volume.snapshot_create("one").unwrap();
     put(&volume, "file", &[2; 3000]);
     let newer = volume.snapshot_create("two").unwrap();
-    let view_of = |generation| volume.open_view(medium.clone(), TestPlatform, generation, 1 << 20);
+    let view_of =
+        |generation| volume.open_view(medium.clone(), TestPlatform::new(), generation, 1 << 20);
     let unwritten = Generation(newer.generation.0 + 5);
     for none in [Generation(0), unwritten, Generation(u64::MAX)] {
         assert_eq!(view_of(none).err(), Some(Error::NotFound));
@@ -343,11 +344,13 @@ fn clones_and_snapshots_share_the_same_blocks() {
 #[test]
 fn a_transient_fault_while_a_snapshot_is_opened_is_seen_by_nobody() {
     let medium = SimMedium::new(SimOptions::disk(4 << 20));
-    Volume::format(&medium, &FormatOptions::default(), &TestPlatform).unwrap();
-    let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &FormatOptions::default(), &TestPlatform::new()).unwrap();
+    let volume = Volume::open(&medium, OpenOptions::default(), TestPlatform::new()).unwrap();
     volume.snapshot_create("first").unwrap();
-    let open =
-        || Volume::open_snapshot(&medium, TestPlatform, OpenOptions::default(), "first").map(drop);
+    let open = || {
+        Volume::open_snapshot(&medium, TestPlatform::new(), OpenOptions::default(), "first")
+            .map(drop)
+    };
     for read in 0..6 {
         let hiccup = Fault::new(Action::Fail(ErrorClass::Transient)).on(MediumOperation::Read);
         medium.arm(hiccup.after(read).times(2));

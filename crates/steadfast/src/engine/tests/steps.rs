@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use steadfast_media::{Geometry, Medium, MediumError, SimMedium, SimOptions};
 
-use crate::engine::tests::TestPlatform;
 use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
@@ -35,7 +35,7 @@ fn formatted(log: u64) -> Arc<SimMedium> {
         mask: TransactionMask::FSYNC,
         ..FormatOptions::default()
     };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     medium
 }
 
@@ -77,7 +77,7 @@ fn open<M: Medium>(medium: M) -> TestVolume<M> {
 }
 
 fn open_with<M: Medium>(medium: M, cache_size: usize) -> TestVolume<M> {
-    Volume::open(medium, OpenOptions { cache_size, ..OpenOptions::default() }, TestPlatform)
+    Volume::open(medium, OpenOptions { cache_size, ..OpenOptions::default() }, TestPlatform::new())
         .unwrap()
 }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use steadfast_media::{Medium as _, MemoryMedium, Random};
 
 use crate::engine::keyspace::{KeyspaceRead, SpaceClass};
-use crate::engine::tests::TestPlatform;
 use crate::error::Error;
 use crate::format::key::{Key, Kind};
 use crate::format::{RecordBuilder, STRUCTURE_DIGEST, STRUCTURE_SIZE, Superblock, digest_of};
@@ -17,6 +16,7 @@ use crate::mask::TransactionMask;
 use crate::memory::Short;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::platform::Platform;
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, check};
 use crate::tree::PlannedChange;
 use crate::types::InodeNumber;
@@ -27,17 +27,18 @@ type TestVolume = Volume<Medium, TestPlatform>;
 
 fn format(size: u64, options: &FormatOptions) -> Medium {
     let medium = Arc::new(MemoryMedium::new(size, 128).unwrap());
-    Volume::format(&medium, options, &TestPlatform).unwrap();
+    Volume::format(&medium, options, &TestPlatform::new()).unwrap();
     medium
 }
 
 fn open(medium: &Medium, cache_size: usize) -> TestVolume {
     let options = OpenOptions { cache_size, ..OpenOptions::default() };
-    Volume::open(medium.clone(), options, TestPlatform).unwrap()
+    Volume::open(medium.clone(), options, TestPlatform::new()).unwrap()
 }
 
 fn assert_clean(medium: &Medium) {
-    let report = check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| ()).unwrap();
+    let report =
+        check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 
@@ -230,7 +231,7 @@ fn format_forgets_the_log_of_an_earlier_volume() {
     volume.create(InodeNumber::ROOT, b"old", NewNode::Regular, 0o644, &Caller::default()).unwrap();
     volume.transact().unwrap();
     drop(volume);
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let volume = open(&medium, 1 << 20);
     assert_eq!(volume.info().replayed_records, 0);
     assert_eq!(volume.lookup(InodeNumber::ROOT, b"old").unwrap_err(), Error::NotFound);
@@ -250,7 +251,7 @@ fn error_of_record(key: &Key, value: &[u8]) -> Option<Error> {
         body.finish(&position, 0, volume.engine.store.device.volume_id(), false, 512, crc);
     log::write(&volume.engine.store, position.block, &bytes).unwrap();
     drop(volume);
-    let opened = Volume::open(medium, OpenOptions::default(), TestPlatform);
+    let opened = Volume::open(medium, OpenOptions::default(), TestPlatform::new());
     opened.and_then(|volume| volume.engine.replay_overlay()).err()
 }
 
@@ -279,9 +280,9 @@ fn a_number_of_copies_beyond_two_is_refused() {
     medium.read(0, &mut bytes).unwrap();
     let mut decode = |copies: u32| {
         bytes[72..76].copy_from_slice(&copies.to_le_bytes());
-        let crc = TestPlatform.crc32c(0, &bytes[..STRUCTURE_DIGEST]);
+        let crc = TestPlatform::new().crc32c(0, &bytes[..STRUCTURE_DIGEST]);
         bytes[STRUCTURE_DIGEST..].copy_from_slice(&digest_of(crc));
-        Superblock::decode(&bytes, &TestPlatform)
+        Superblock::decode(&bytes, &TestPlatform::new())
     };
     assert_eq!(decode(1).unwrap().metadata_copies, 1);
     assert_eq!(decode(2).unwrap().metadata_copies, 2);

@@ -8,7 +8,6 @@ use steadfast_media::sim::{Action, Fault};
 use steadfast_media::{ErrorClass, MediumOperation, SimMedium, SimOptions};
 
 use crate::engine::keyspace::KeyspaceRead;
-use crate::engine::tests::TestPlatform;
 use crate::error::Error;
 use crate::format::STRUCTURE_SIZE;
 use crate::format::key::Key;
@@ -16,6 +15,7 @@ use crate::fs::{Caller, NewNode};
 use crate::mask::TransactionMask;
 use crate::newer::NewerState;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::types::InodeNumber;
 use crate::volume::Volume;
 
@@ -26,8 +26,8 @@ use crate::volume::Volume;
 fn unreadable_data_of_the_last_record_counts_as_interrupted_at_opening_only() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform);
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new());
     let volume = open().unwrap();
     let caller = Caller::default();
     let file =
@@ -67,8 +67,9 @@ fn unreadable_data_of_the_last_record_counts_as_interrupted_at_opening_only() {
 fn unreadable_padding_decides_nothing() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let open = || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let open =
+        || Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     let volume = open();
     let superblock = volume.engine.superblock().clone();
     let (unit, block) =
@@ -111,8 +112,8 @@ fn unreadable_padding_decides_nothing() {
 fn an_unreadable_record_before_others_is_a_newer_state() {
     let medium = Arc::new(SimMedium::new(SimOptions::disk(8 << 20)));
     let options = FormatOptions { mask: TransactionMask::MANUAL, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let open = |options| Volume::open(medium.clone(), options, TestPlatform);
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let open = |options| Volume::open(medium.clone(), options, TestPlatform::new());
     let volume = open(OpenOptions::default()).unwrap();
     let block = u64::from(volume.engine.superblock().block_size);
     let mut records = vec![];

@@ -38,24 +38,29 @@ use usage::Usage;
 use walk::SeenNodes;
 use walk::{Copies, walk};
 
-/// Verifies the volume on `medium`. `progress` is called repeatedly.
+/// Verifies the volume on `medium`. `progress` is called repeatedly. The medium and the platform may
+/// be references. With the types of the program's other volumes the compiler makes the code once.
 ///
 /// # Errors
 /// Only if the volume cannot be found at all: no superblock, no metaroot, or parameters that this
 /// version does not know. Damage inside it is no error: it is in the report.
-pub fn check<M: Medium, P: Platform>(
-    medium: &M,
-    platform: &P,
+pub fn check<M, P>(
+    medium: M,
+    platform: P,
     options: &CheckOptions,
     progress: &mut dyn FnMut(CheckProgress),
-) -> Result<CheckReport> {
-    let (superblock, superblock_damaged) = find_superblock(medium, platform)?;
-    let metaroot = Metaroot::read_newest(&medium, &superblock, platform)?;
+) -> Result<CheckReport>
+where
+    M: Medium + Clone,
+    P: Platform + Clone,
+{
+    let (superblock, superblock_damaged) = find_superblock(&medium, &platform)?;
+    let metaroot = Metaroot::read_newest(&medium, &superblock, &platform)?;
     let mut reporter = Reporter::new(metaroot.used_blocks, progress);
     if superblock_damaged {
-        fixed::check_superblocks(medium, platform, &superblock, &mut reporter);
+        fixed::check_superblocks(&medium, &platform, &superblock, &mut reporter);
     }
-    fixed::check_metaroots(medium, &superblock, platform, &metaroot, &mut reporter);
+    fixed::check_metaroots(&medium, &superblock, &platform, &metaroot, &mut reporter);
 
     let open_options = OpenOptions {
         read_only: true,
@@ -64,7 +69,7 @@ pub fn check<M: Medium, P: Platform>(
         ..OpenOptions::default()
     };
     let found = (superblock.clone(), superblock_damaged);
-    let opened = Volume::open_found(medium, open_options.clone(), platform, found);
+    let opened = Volume::open_found(medium.clone(), open_options.clone(), platform.clone(), found);
     let opens = opened.is_ok();
     let volume = match opened.and_then(|volume| volume.engine.replay_overlay().map(|()| volume)) {
         Ok(volume) => volume,

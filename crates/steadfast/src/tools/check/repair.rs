@@ -60,25 +60,29 @@ impl RepairReport {
 /// # Errors
 /// As [`check`]; those of opening the volume for writing and of writing. The volume is then as
 /// after a power cut.
-pub fn repair<M: Medium, P: Platform>(
-    medium: &M,
-    platform: &P,
+pub fn repair<M, P>(
+    medium: M,
+    platform: P,
     options: &CheckOptions,
     progress: &mut dyn FnMut(CheckProgress),
-) -> Result<RepairReport> {
-    let before = check(medium, platform, options, progress)?;
+) -> Result<RepairReport>
+where
+    M: Medium + Clone,
+    P: Platform + Clone,
+{
+    let before = check(medium.clone(), platform.clone(), options, progress)?;
     let (fixes, has_copies) = (fixes(&before), has_bad_copies(&before));
     if !before.is_repairable() {
         return Ok(RepairReport { after: before.clone(), before, ..RepairReport::default() });
     }
-    let found = find_superblock(medium, platform)?;
+    let found = find_superblock(&medium, &platform)?;
     let open_options = OpenOptions {
         read_only: false,
         cache_size: options.cache_size,
         access_times: false,
         ..OpenOptions::default()
     };
-    let opened = Volume::open_found(medium, open_options, platform, found);
+    let opened = Volume::open_found(medium.clone(), open_options, platform.clone(), found);
     let volume = match opened.and_then(|volume| volume.engine.replay_overlay().map(|()| volume)) {
         // Something that opening needs is lost; the check has reported it.
         Err(

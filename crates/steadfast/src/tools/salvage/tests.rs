@@ -10,11 +10,11 @@ use core::convert::Infallible;
 
 use steadfast_media::{MemoryMedium, Random};
 
-use crate::engine::tests::TestPlatform;
 use crate::format::key::Key;
 use crate::format::{Metaroot, Superblock};
 use crate::fs::{Caller, NewNode, SetXattrMode};
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::salvage::{Problem, Salvage};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -33,8 +33,8 @@ fn sample() -> (Vec<u8>, Tree) {
         uuid: *b"salvage sample  ",
         ..FormatOptions::default()
     };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     let mut tree = Tree::from([("/".into(), vec![])]);
     let caller = Caller { uid: 5, gid: 6, umask: 0 };
     let make = |directory, name: &[u8], node| {
@@ -89,7 +89,8 @@ struct Found {
 
 fn salvage(bytes: &[u8]) -> crate::error::Result<Found> {
     let medium = MemoryMedium::from_bytes(bytes, 512).unwrap();
-    let salvage = Salvage::gather(&medium, &TestPlatform, &mut |_| {})?;
+    let platform = TestPlatform::new();
+    let salvage = Salvage::gather(&medium, &platform, &mut |_| {})?;
     let mut found = Found {
         tree: Tree::new(),
         lost: BTreeMap::new(),
@@ -141,8 +142,8 @@ fn rot(bytes: &mut [u8], offset: u64) {
 
 fn layout(bytes: &[u8]) -> (Superblock, Metaroot) {
     let medium = MemoryMedium::from_bytes(bytes, 512).unwrap();
-    let (superblock, _) = Superblock::read(&medium, &TestPlatform).unwrap();
-    let metaroot = Metaroot::read_newest(&medium, &superblock, &TestPlatform).unwrap();
+    let (superblock, _) = Superblock::read(&medium, &TestPlatform::new()).unwrap();
+    let metaroot = Metaroot::read_newest(&medium, &superblock, &TestPlatform::new()).unwrap();
     (superblock, metaroot)
 }
 
@@ -154,7 +155,8 @@ fn a_sound_volume_comes_out_as_it_is() {
     assert!(found.lost.is_empty() && found.problems.is_empty(), "{:?}", found.problems);
     assert!(found.notes.is_empty(), "{:?}", found.notes);
     let medium = MemoryMedium::from_bytes(&bytes, 512).unwrap();
-    let salvage = Salvage::gather(&medium, &TestPlatform, &mut |_| {}).unwrap();
+    let platform = TestPlatform::new();
+    let salvage = Salvage::gather(&medium, &platform, &mut |_| {}).unwrap();
     let entries = salvage.entries();
     let sparse = entries.iter().find(|entry| entry.path == [b"sparse".to_vec()]).unwrap();
     assert_eq!(
@@ -237,7 +239,8 @@ fn files_of_a_lost_directory_are_found_by_number() {
     let (sound, tree) = sample();
     let (superblock, metaroot) = layout(&sound);
     let medium = MemoryMedium::from_bytes(&sound, 512).unwrap();
-    let store = crate::tree::Store::new(&medium, &TestPlatform, superblock.clone(), 1 << 20);
+    let platform = TestPlatform::new();
+    let store = crate::tree::Store::new(&medium, &platform, superblock.clone(), 1 << 20);
     let root_entries = Key::new(ROOT, crate::format::key::Kind::Dirent, u64::MAX / 2);
     let mut pointer = metaroot.root;
     for level in (1..metaroot.height as u8).rev() {

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 
 use steadfast_media::{Medium, MemoryMedium};
 
-use crate::engine::tests::TestPlatform;
 use crate::format::key::{Key, Kind};
 use crate::format::{Metaroot, Root, Superblock};
 use crate::fs::{Caller, NewNode, RenameMode};
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, check};
 use crate::tools::scrub::{Scrub, ScrubReport};
 use crate::types::{BlockAddress, InodeNumber};
@@ -24,13 +24,13 @@ fn format() -> Arc<MemoryMedium> {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
     let options =
         FormatOptions { block_size: 512, log_size: Some(64 << 10), ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     medium
 }
 
 fn open(medium: &Arc<MemoryMedium>, read_only: bool) -> TestVolume {
     let options = OpenOptions { read_only, ..OpenOptions::default() };
-    Volume::open(medium.clone(), options, TestPlatform).unwrap()
+    Volume::open(medium.clone(), options, TestPlatform::new()).unwrap()
 }
 
 fn fill(volume: &TestVolume, directory: &[u8], files: u8) -> Vec<InodeNumber> {
@@ -89,7 +89,9 @@ fn lines(report: &ScrubReport) -> Vec<String> {
 }
 
 fn is_clean(medium: &Arc<MemoryMedium>) -> bool {
-    check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| {}).unwrap().is_clean()
+    check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
+        .unwrap()
+        .is_clean()
 }
 
 #[test]
@@ -119,8 +121,9 @@ fn every_bad_copy_is_healed_and_data_is_located() {
         }
         rot(&medium, BlockAddress(0));
         let (superblock, metaroot) = {
-            let (superblock, _) = Superblock::read(&medium, &TestPlatform).unwrap();
-            let metaroot = Metaroot::read_newest(&medium, &superblock, &TestPlatform).unwrap();
+            let (superblock, _) = Superblock::read(&medium, &TestPlatform::new()).unwrap();
+            let metaroot =
+                Metaroot::read_newest(&medium, &superblock, &TestPlatform::new()).unwrap();
             (superblock, metaroot)
         };
         rot(&medium, BlockAddress(superblock.metaroot_offsets(metaroot.generation.0)[which] / 512));
@@ -276,7 +279,7 @@ fn volumes_of_another_size_are_scrubbed_to_their_new_end() {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
     let options =
         FormatOptions { block_size: 512, size: Some(2 << 20), ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let volume = open(&medium, false);
     fill(&volume, b"one", 9);
     let report = scrub_with(&volume, |step| match step {
@@ -300,7 +303,7 @@ fn volumes_of_another_size_are_scrubbed_to_their_new_end() {
         assert_eq!(report.nodes as usize, tree);
         // The copies at the end: superblock, and the newest metaroot.
         let generation =
-            Metaroot::read_newest(&medium, &superblock, &TestPlatform).unwrap().generation.0;
+            Metaroot::read_newest(&medium, &superblock, &TestPlatform::new()).unwrap().generation.0;
         for offset in [superblock.second_offset(), superblock.metaroot_offsets(generation)[1]] {
             assert!(offset < size && offset > size - (16 << 10));
             rot(&medium, BlockAddress(offset / 512));
@@ -320,7 +323,7 @@ fn snapshots_of_a_volume_of_another_size_are_scrubbed() {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
     let options =
         FormatOptions { block_size: 512, size: Some(2 << 20), ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let volume = open(&medium, false);
     fill(&volume, b"one", 6);
     volume.snapshot_create("first").unwrap();
@@ -343,14 +346,14 @@ fn a_volume_that_grew_while_it_was_open_has_no_rot() {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
     let options =
         FormatOptions { block_size: 512, size: Some(1 << 20), ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
     let volume = open(&medium, false);
     fill(&volume, b"before", 3);
     let before = volume.engine.superblock().reserve_blocks;
     volume.grow(4 << 20).unwrap();
     let report = scrub(&volume);
     assert_eq!((report.healed, report.bad), (0, 0), "{:?}", report.findings);
-    let (written, damaged) = Superblock::read(&medium, &TestPlatform).unwrap();
+    let (written, damaged) = Superblock::read(&medium, &TestPlatform::new()).unwrap();
     assert!(
         !damaged && written.reserve_blocks > before,
         "{} blocks of reserve",
@@ -369,5 +372,5 @@ fn a_volume_that_grew_while_it_was_open_has_no_rot() {
     let report = scrub(&volume);
     assert_eq!((report.healed, report.bad), (1, 0), "{:?}", report.findings);
     drop(volume);
-    assert_eq!(Superblock::read(&medium, &TestPlatform).unwrap(), (written, false));
+    assert_eq!(Superblock::read(&medium, &TestPlatform::new()).unwrap(), (written, false));
 }

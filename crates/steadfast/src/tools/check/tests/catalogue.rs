@@ -10,10 +10,10 @@ use std::println;
 
 use steadfast_media::MemoryMedium;
 
-use crate::engine::tests::TestPlatform;
 use crate::format::extent::Checksums;
 use crate::format::inode::FILE_FLAGS;
 use crate::format::key::{Key, Kind};
+use crate::testing::TestPlatform;
 use crate::tools::check::tests::edit::{
     address, bitmap, entry, extent, extent_key, inode, leaf, name, rot_node, rot_slot,
 };
@@ -539,6 +539,6 @@ fn a_volume_that_cannot_be_found_says_why() {
     rot_slot(&mut roots, 1, &[0, 1]);
     assert_eq!(run(&roots), Err(Error::NoMetaroot));
     let short = Arc::new(MemoryMedium::from_bytes(&sound[..1 << 20], 512).unwrap());
-    let result = check(&short, &TestPlatform, &CheckOptions::default(), &mut |_| {});
+    let result = check(short.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {});
     assert!(matches!(result, Err(Error::Truncated { .. })));
 }

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use steadfast_media::{Medium, MemoryMedium};
 
-use crate::engine::tests::TestPlatform;
 use crate::format::key::Key;
 use crate::format::{Metaroot, Node, NodePointer, Superblock, digest_of};
 use crate::platform::Platform;
+use crate::testing::TestPlatform;
 use crate::tree::{SealedNode, Store};
 use crate::types::BlockAddress;
 
@@ -22,9 +22,9 @@ pub struct Forge {
 impl Forge {
     pub fn new(bytes: &[u8]) -> Forge {
         let medium = Arc::new(MemoryMedium::from_bytes(bytes, 512).unwrap());
-        let (superblock, _) = Superblock::read(&medium, &TestPlatform).unwrap();
-        let metaroot = Metaroot::read_newest(&medium, &superblock, &TestPlatform).unwrap();
-        let store = Store::new(medium.clone(), TestPlatform, superblock, 1 << 20);
+        let (superblock, _) = Superblock::read(&medium, &TestPlatform::new()).unwrap();
+        let metaroot = Metaroot::read_newest(&medium, &superblock, &TestPlatform::new()).unwrap();
+        let store = Store::new(medium.clone(), TestPlatform::new(), superblock, 1 << 20);
         Forge { medium, store, metaroot }
     }
 
@@ -33,7 +33,7 @@ impl Forge {
         change(&mut self.metaroot);
         let medium = &self.medium;
         self.metaroot
-            .write(medium, &self.store.device.superblock, &TestPlatform, || Ok(()))
+            .write(medium, &self.store.device.superblock, &TestPlatform::new(), || Ok(()))
             .unwrap();
     }
 
@@ -73,8 +73,10 @@ impl Forge {
 
     fn write(&self, pointer: NodePointer, mut node: Node) -> NodePointer {
         node.tidy();
-        let pointer =
-            NodePointer { digest: digest_of(TestPlatform.crc32c(0, node.bytes())), ..pointer };
+        let pointer = NodePointer {
+            digest: digest_of(TestPlatform::new().crc32c(0, node.bytes())),
+            ..pointer
+        };
         self.store.write_nodes(&[SealedNode { pointer, node: Arc::new(node) }]).unwrap();
         pointer
     }

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use steadfast_media::MemoryMedium;
 
-use crate::engine::tests::TestPlatform;
 use crate::format::key::{Key, Kind};
 use crate::fs::SetXattrMode;
+use crate::testing::TestPlatform;
 use crate::tools::check::Severity;
 use crate::tools::check::tests::edit::{leaf, rot_node};
 use crate::tools::check::tests::forge::Forge;

@@ -14,9 +14,9 @@ use alloc::vec::Vec;
 
 use steadfast_media::{Medium, MemoryMedium};
 
-use crate::engine::tests::TestPlatform;
 use crate::fs::{Caller, NewNode};
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, CheckReport, check};
 use crate::types::InodeNumber;
 use crate::volume::Volume;
@@ -24,8 +24,8 @@ use crate::volume::Volume;
 fn sample(clean: bool) -> Arc<MemoryMedium> {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
     let options = FormatOptions { block_size: 512, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     let caller = Caller::default();
     for number in 0..40u8 {
         let name = [b'a' + number / 10, b'0' + number % 10];
@@ -47,7 +47,7 @@ fn sample(clean: bool) -> Arc<MemoryMedium> {
 }
 
 fn run(medium: &Arc<MemoryMedium>) -> crate::error::Result<CheckReport> {
-    check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| {})
+    check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
 }
 
 #[test]

@@ -8,9 +8,9 @@ use steadfast_media::{
     ErrorClass, Geometry, Medium, MediumError, MediumOperation, MemoryMedium, SimMedium, SimOptions,
 };
 
-use crate::engine::tests::TestPlatform;
 use crate::format::key::Key;
 use crate::options::OpenOptions;
+use crate::testing::TestPlatform;
 use crate::tools::check::tests::catalogue::CLASSES;
 use crate::tools::check::tests::edit::rot_slot;
 use crate::tools::check::tests::forge::Forge;
@@ -40,13 +40,14 @@ const REPAIRED: &[&str] = &[
 ];
 
 fn run(forge: &Forge) -> RepairReport {
-    repair(&forge.medium, &TestPlatform, &CheckOptions::default(), &mut |_| {}).unwrap()
+    repair(forge.medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
+        .unwrap()
 }
 
 /// Size and content of the files of the sample.
 fn content(forge: &Forge) -> Vec<(u64, Vec<u8>)> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let volume = Volume::open(forge.medium.clone(), options, TestPlatform).unwrap();
+    let volume = Volume::open(forge.medium.clone(), options, TestPlatform::new()).unwrap();
     let file = |inode: InodeNumber| {
         let size = volume.attributes(inode).unwrap().size;
         let mut bytes = alloc::vec![0; size as usize];
@@ -134,7 +135,7 @@ fn an_interrupted_repair_is_begun_again() {
     for requests in 0.. {
         let sim = SimMedium::on(&forge.medium, SimOptions::disk(0));
         sim.arm_power_cut(requests);
-        let _ = repair(&sim, &TestPlatform, &CheckOptions::default(), &mut |_| {});
+        let _ = repair(&sim, TestPlatform::new(), &CheckOptions::default(), &mut |_| {});
         for survival in sim.corner_cases() {
             let left = Forge::new(&sim.power_cut_with(survival).to_bytes());
             assert!(run(&left).after.is_clean(), "cut at {requests}, {survival:?}");
@@ -170,7 +171,8 @@ fn a_report_promises_what_a_repair_does() {
             (class.plant)(&mut forge);
             plant(&mut forge);
             let name = alloc::format!("{} and {beside} ({records} records)", class.name);
-            let Ok(found) = check(&forge.medium, &TestPlatform, &options, &mut |_| {}) else {
+            let Ok(found) = check(forge.medium.clone(), TestPlatform::new(), &options, &mut |_| {})
+            else {
                 continue;
             };
             let report = run(&forge);
@@ -232,7 +234,7 @@ fn a_copy_is_repaired_beside_an_unreadable_node() {
         let bad = pointer.addresses.iter().map(|at| at.0 * block..at.0 * block + node).collect();
         let medium = Unreadable { medium: &forge.medium.clone(), bad };
         let options = CheckOptions::default();
-        let report = repair(&&medium, &TestPlatform, &options, &mut |_| {}).unwrap();
+        let report = repair(&&medium, &TestPlatform::new(), &options, &mut |_| {}).unwrap();
         let promised = report.before.is_repairable();
         assert!(promised || depth > 0, "depth {depth}");
         assert_eq!((report.counts, report.copies), (0, u64::from(promised)), "depth {depth}");

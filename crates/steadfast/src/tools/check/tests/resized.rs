@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use steadfast_media::sim::Survival;
 use steadfast_media::{Medium, MemoryMedium, SimMedium, SimOptions};
 
-use crate::engine::tests::TestPlatform;
 use crate::error::Result;
 use crate::fs::{Caller, NewNode};
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, CheckReport, check};
 use crate::tools::salvage::Salvage;
 use crate::types::InodeNumber;
@@ -19,11 +19,11 @@ use crate::volume::Volume;
 const MEDIUM: u64 = 4 << 20;
 
 fn run(medium: &Arc<MemoryMedium>) -> Result<CheckReport> {
-    check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| {})
+    check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
 }
 
 fn open(medium: &Arc<MemoryMedium>) -> Volume<Arc<MemoryMedium>, TestPlatform> {
-    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap()
+    Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap()
 }
 
 fn fill(volume: &Volume<Arc<MemoryMedium>, TestPlatform>, prefix: u8) {
@@ -43,7 +43,7 @@ fn volumes() -> Vec<(&'static str, Arc<MemoryMedium>)> {
         let medium = Arc::new(MemoryMedium::new(MEDIUM, 512).unwrap());
         let options =
             FormatOptions { block_size: 512, size: Some(size), ..FormatOptions::default() };
-        Volume::format(&medium, &options, &TestPlatform).unwrap();
+        Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
         let volume = open(&medium);
         fill(&volume, b'a');
         volume.checkpoint().unwrap();
@@ -87,8 +87,9 @@ fn an_end_between_the_first_two_copies_of_a_slot_is_no_damage() {
             let sim = Arc::new(SimMedium::new(SimOptions::disk(2 << 20)));
             let options =
                 FormatOptions { block_size: 512, size: Some(1 << 20), ..FormatOptions::default() };
-            Volume::format(&sim, &options, &TestPlatform).unwrap();
-            let volume = Volume::open(sim.clone(), OpenOptions::default(), TestPlatform).unwrap();
+            Volume::format(&sim, &options, &TestPlatform::new()).unwrap();
+            let volume =
+                Volume::open(sim.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
             if grows {
                 volume.checkpoint().unwrap();
                 volume.grow(2 << 20).unwrap();
@@ -118,16 +119,16 @@ fn a_damaged_superblock_is_no_loss_inside_a_larger_medium() {
         let report = run(&medium).unwrap();
         assert_eq!((report.damaged, report.inodes), (0, files), "{what}: {:#?}", report.findings);
         assert!(report.degraded > 0, "{what}: nothing is said of the first copy");
+        let platform = TestPlatform::new();
         for (name, lost) in [("one", b"a1"), ("two", b"a2")] {
-            let salvage =
-                Salvage::gather_snapshot(&medium, &TestPlatform, name, &mut |_| {}).unwrap();
+            let salvage = Salvage::gather_snapshot(&medium, &platform, name, &mut |_| {}).unwrap();
             let has = salvage
                 .entries()
                 .iter()
                 .any(|entry| entry.path.last().is_some_and(|last| last == lost));
             assert!(has, "{what}: {name} without what was removed after it");
         }
-        let gone = Salvage::gather_snapshot(&medium, &TestPlatform, "none", &mut |_| {});
+        let gone = Salvage::gather_snapshot(&medium, &platform, "none", &mut |_| {});
         assert_eq!(gone.err(), Some(crate::Error::NotFound));
     }
 }

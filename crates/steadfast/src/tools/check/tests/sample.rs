@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use steadfast_media::MemoryMedium;
 
-use crate::engine::tests::TestPlatform;
 use crate::fs::{Caller, NewNode, SetXattrMode};
 use crate::mask::TransactionMask;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::tests::forge::Forge;
 use crate::tools::check::{CheckOptions, CheckReport, check};
 use crate::types::InodeNumber;
@@ -54,8 +54,8 @@ pub(super) fn sample_with_points(
         uuid: *b"damage catalogue",
         ..FormatOptions::default()
     };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     let caller = Caller::default();
     let make = |directory, name: &[u8], node| {
         volume.create(directory, name, node, 0o755, &caller).unwrap().inode
@@ -86,5 +86,5 @@ pub(super) fn sample_with_points(
 }
 
 pub(super) fn run(forge: &Forge) -> Result<CheckReport, crate::error::Error> {
-    check(&forge.medium, &TestPlatform, &CheckOptions::default(), &mut |_| {})
+    check(forge.medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
 }

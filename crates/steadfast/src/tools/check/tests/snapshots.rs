@@ -5,18 +5,18 @@ use alloc::vec::Vec;
 
 use steadfast_media::{Medium, MemoryMedium};
 
-use crate::engine::tests::TestPlatform;
 use crate::error::{Error, Result};
 use crate::format::GENERATION_MAX;
 use crate::format::key::{Key, Kind};
 use crate::fs::{Caller, NewNode};
 use crate::options::{FormatOptions, OpenOptions};
+use crate::testing::TestPlatform;
 use crate::tools::check::{CheckOptions, CheckReport, check};
 use crate::types::{Generation, InodeNumber};
 use crate::volume::Volume;
 
 fn run(medium: &Arc<MemoryMedium>) -> Result<CheckReport> {
-    check(medium, &TestPlatform, &CheckOptions::default(), &mut |_| {})
+    check(medium.clone(), TestPlatform::new(), &CheckOptions::default(), &mut |_| {})
 }
 
 type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
@@ -25,8 +25,8 @@ type TestVolume = Volume<Arc<MemoryMedium>, TestPlatform>;
 fn with_snapshots() -> (Arc<MemoryMedium>, TestVolume) {
     let medium = Arc::new(MemoryMedium::new(4 << 20, 512).unwrap());
     let options = FormatOptions { block_size: 512, ..FormatOptions::default() };
-    Volume::format(&medium, &options, &TestPlatform).unwrap();
-    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+    Volume::format(&medium, &options, &TestPlatform::new()).unwrap();
+    let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
     let caller = Caller::default();
     let make = |name: &[u8]| {
         let made =
@@ -162,7 +162,8 @@ fn damage_inside_a_snapshot_names_it_and_the_path() {
     let (medium, volume) = with_snapshots();
     drop(volume);
     let view =
-        Volume::open_snapshot(medium.clone(), TestPlatform, OpenOptions::default(), "one").unwrap();
+        Volume::open_snapshot(medium.clone(), TestPlatform::new(), OpenOptions::default(), "one")
+            .unwrap();
     let inode = view.lookup(InodeNumber::ROOT, b"b").unwrap().inode;
     let extent = view
         .engine
@@ -211,7 +212,8 @@ fn damage_to_data_of_snapshots_is_found_after_a_log() {
                 && finding.paths.iter().any(|path| path.ends_with(victim))
         });
         assert!(found, "block {block} of {victim:?}: {:#?}", report.findings);
-        let volume = Volume::open(medium.clone(), OpenOptions::default(), TestPlatform).unwrap();
+        let volume =
+            Volume::open(medium.clone(), OpenOptions::default(), TestPlatform::new()).unwrap();
         let mut scrub = crate::tools::scrub::Scrub::new();
         while !scrub.report().finished {
             volume.scrub_step(&mut scrub).unwrap();
@@ -224,7 +226,7 @@ fn damage_to_data_of_snapshots_is_found_after_a_log() {
 fn block_of_data(volume: &TestVolume, snapshot: &str, name: &[u8]) -> u64 {
     let medium = volume.engine.store().device.medium.0.clone();
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let past = Volume::open_snapshot(medium, TestPlatform, options, snapshot).unwrap();
+    let past = Volume::open_snapshot(medium, TestPlatform::new(), options, snapshot).unwrap();
     let inode = past.lookup(InodeNumber::ROOT, name).unwrap().inode;
     let (_, value) = past
         .engine
