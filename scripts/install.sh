@@ -6,6 +6,7 @@
 #   LIBDIR   where libraries go (default $PREFIX/lib)
 #   SBINDIR  where mount(8), mkfs(8) and fsck(8) look for helpers (default /sbin)
 #   PROFILE  of cargo: dist, small and slow to build (default), or release
+#   BUILT    the directory of programs and libraries that are built; without it cargo builds them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -15,10 +16,12 @@ destination=${DESTDIR:-}
 libdir=${LIBDIR:-$prefix/lib}
 sbindir=${SBINDIR:-/sbin}
 profile=${PROFILE:-dist}
-need_cargo
-"${CARGO:-cargo}" build --profile "$profile" --locked -p steadfast-cli -p steadfast-lab-cli \
-    -p steadfast-capi
-built=$(target_directory)/$profile
+built=${BUILT:-$(target_directory)/$profile}
+if [ -z "${BUILT:-}" ]; then
+    need_cargo
+    "${CARGO:-cargo}" build --profile "$profile" --locked -p steadfast-cli -p steadfast-lab-cli \
+        -p steadfast-capi
+fi
 version=$("$built/steadfast" --version | cut -d' ' -f2)
 
 # As few permissions as a package has, whatever the umask of the caller.

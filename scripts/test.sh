@@ -1,34 +1,27 @@
 #!/usr/bin/env bash
-# `make test`: the tests of every crate, then tests/*.sh with real programs on real mounts. The last
+# `make test`: the tests of every crate, and tests/*.sh with real programs on real mounts. The last
 # lines are the results: those of cargo, one per script, and `N passed, N failed`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 cargo=${CARGO:-cargo}
-# Time limit of one script, in seconds.
-script_limit=${SCRIPT_LIMIT:-900}
+# Time limit of one script, in seconds. Some compile, and share the processors with others.
+script_limit=${SCRIPT_LIMIT:-1800}
 need_cargo
 need_packages fuse3 fio stress-ng rsync sqlite3 attr acl git python3 nbdkit libnbd-bin qemu-utils \
     qemu-system-common openssl etcd-server iproute2 ceph-mon ceph-osd ceph-common \
     linux-headers-amd64 dkms qemu-system-x86 busybox-static cpio kmod gcc libc6-dev debootstrap \
     genimage dosfstools mtools
-# Without FUSE the other tests still run; those that could not run count as failed.
-fuse=yes
-(need_fuse) || fuse=no
-
-logs=$(target_directory)/test-logs
+logs=$(realpath -m "$(target_directory)")/test-logs
+rm -rf "$logs"
 mkdir -p "$logs"
-results=()
-# What failed and why, in few lines: a record of this run may keep only its end.
-failures=()
-passed=0
-failed=0
-if [ "$fuse" = no ]; then
-    results+=("mounts: FAILED: there is no usable /dev/fuse, nothing was mounted")
-    failures+=("mounts: there is no usable /dev/fuse, nothing was mounted")
-    failed=1
-fi
+
+# Two lanes run at once, for many tests wait, and others use one processor only. The first one has
+# what computes: programs of tests, virtual machines, boards, and what compiles. The second one has
+# all else, which mounts and waits, one after the other.
+computing_tests=(torture schedules hostile array simulation examples lab_goals)
+computing_scripts=(kernel boards archives static package dkms boot build recipes count docs)
 
 # reason LOG: the lines of a script's log that tell why it failed. The message of the script may
 # stand before many lines of a daemon.
@@ -36,65 +29,115 @@ reason() {
     { grep -m 1 -A 2 'FAILED: ' "$1" || true; grep -v '^ok' "$1" | tail -n 4; } | cut -c1-300
 }
 
-# Many tests wait, so the release build fits beside them. If this build fails, the run says so.
-"$cargo" test --workspace --locked --no-fail-fast --no-run
-nice -n 19 "$cargo" build --release --locked --workspace --bins >"$logs/release.log" 2>&1 &
-release=$!
-trap 'kill "$release" 2>/dev/null' EXIT
-"$cargo" test --workspace --locked --no-fail-fast 2>&1 | tee "$logs/cargo.log"
-cargo_status=${PIPESTATUS[0]}
-while read -r line; do
-    results+=("$line")
-    read -r ok bad < <(sed -E 's/.* ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/' <<<"$line")
-    passed=$((passed + ok))
-    failed=$((failed + bad))
-done < <(grep -E '^test result: ' "$logs/cargo.log")
-# A failed build, or a test program that crashed, has no result line.
-if [ "$cargo_status" -ne 0 ] && ! grep -q '^test result: FAILED' "$logs/cargo.log"; then
-    results+=("cargo test: exit code $cargo_status")
-    failures+=("cargo test: exit code $cargo_status: $(tail -n 3 "$logs/cargo.log" | cut -c1-300)")
-    failed=$((failed + 1))
-fi
-while read -r line; do
-    said=$(grep -A 3 "^thread '$line' .*panicked" "$logs/cargo.log" | tail -n +2 | head -n 3) \
-        || true
-    failures+=("$line: $(cut -c1-300 <<<"$said")")
-done < <(sed -nE 's/^test (.+) \.\.\. FAILED$/\1/p' "$logs/cargo.log")
+# result LINE, failure LINE and count PASSED FAILED: what the run says at its end. Both lanes write.
+result() { echo "$*" >>"$logs/results"; }
+failure() { echo "$*" >>"$logs/failures"; }
+count() { echo "$*" >>"$logs/counts"; }
+touch "$logs"/{results,failures,counts}
 
-if wait "$release"; then
-    STEADFAST=$(realpath "$(target_directory)")/release/steadfast
-    export STEADFAST
-    for script in tests/*.sh; do
-        name=$(basename "$script" .sh)
-        # lib.sh has the shared functions, and all.sh runs the other scripts.
-        [[ $name == lib || $name == all ]] && continue
-        echo "== $script"
-        start=$SECONDS
-        timeout --kill-after=30 "$script_limit" bash "$script" 2>&1 | tee "$logs/$name.log"
-        status=${PIPESTATUS[0]}
-        if [ "$status" -eq 0 ]; then
-            results+=("$script: ok ($((SECONDS - start)) s)")
-            passed=$((passed + 1))
-        else
-            took=$((SECONDS - start))
-            results+=("$script: FAILED with exit code $status after $took s, see $logs/$name.log")
-            failures+=("$script: exit code $status: $(reason "$logs/$name.log")")
-            failed=$((failed + 1))
-        fi
-    done
-else
-    results+=("release build: FAILED, see $logs/release.log")
-    failures+=("release build: $(tail -n 3 "$logs/release.log" | cut -c1-300)")
-    failed=$((failed + 1))
+# show LOG: a whole log at once, so that the two lanes do not mix.
+show() { flock "$logs/counts" cat "$1"; }
+
+# cargo_tests NAME OPTION...: tests of the workspace; NAME is for the log.
+cargo_tests() {
+    local log=$logs/cargo-$1.log status=0 line said
+    shift
+    "$cargo" test --workspace --locked --no-fail-fast "$@" >"$log" 2>&1 || status=$?
+    show "$log"
+    while read -r line; do
+        result "$line"
+        count "$(sed -E 's/.* ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/' <<<"$line")"
+    done < <(grep -E '^test result: ' "$log")
+    # A failed build, or a test program that crashed, has no result line.
+    if [ "$status" -ne 0 ] && ! grep -q '^test result: FAILED' "$log"; then
+        result "cargo test: exit code $status"
+        failure "cargo test: exit code $status: $(tail -n 3 "$log" | cut -c1-300)"
+        count 0 1
+    fi
+    while read -r line; do
+        said=$(grep -A 3 "^thread '$line' .*panicked" "$log" | tail -n +2 | head -n 3) || true
+        failure "$line: $(cut -c1-300 <<<"$said")"
+    done < <(sed -nE 's/^test (.+) \.\.\. FAILED$/\1/p' "$log")
+}
+
+# script NAME: runs tests/NAME.sh.
+script() {
+    local log=$logs/$1.log start=$SECONDS status=0 took
+    timeout --kill-after=30 "$script_limit" bash "tests/$1.sh" >"$log" 2>&1 || status=$?
+    took=$((SECONDS - start))
+    echo "== tests/$1.sh" | cat - "$log" >"$log.shown"
+    show "$log.shown"
+    rm "$log.shown"
+    if [ "$status" -eq 0 ]; then
+        result "tests/$1.sh: ok ($took s)"
+        count 1 0
+    else
+        result "tests/$1.sh: FAILED with exit code $status after $took s, see $log"
+        failure "tests/$1.sh: exit code $status: $(reason "$log")"
+        count 0 1
+    fi
+}
+
+# end_tree PID: ends a process and what it has started.
+end_tree() {
+    local child
+    for child in $(pgrep -P "$1"); do end_tree "$child"; done
+    kill "$1" 2>/dev/null
+}
+
+# rest ALL WITHOUT: the words of the first list that are not in the second.
+rest() { comm -23 <(tr ' ' '\n' <<<"$1" | sort) <(tr ' ' '\n' <<<"$2" | sort); }
+
+compute() {
+    local name
+    cargo_tests computing --lib --bins "${computing_tests[@]/#/--test=}"
+    cargo_tests doc --doc
+    for name in "${computing_scripts[@]}"; do script "$name"; done
+}
+
+mounts() {
+    local name
+    cargo_tests mounting "${mounting_tests[@]/#/--test=}"
+    for name in "${mounting_scripts[@]}"; do script "$name"; done
+}
+
+# Every test has a lane. lib.sh has the shared functions, and all.sh runs the other scripts.
+all_tests=$("$cargo" metadata --no-deps --locked --format-version 1 | python3 -c '
+import json, sys
+packages = json.load(sys.stdin)["packages"]
+print(*{target["name"] for package in packages for target in package["targets"]
+        if "test" in target["kind"]})') || die "cargo metadata failed: Cargo.toml: run it by hand"
+all_scripts=$(basename -s .sh tests/*.sh | grep -vx -e lib -e all | tr '\n' ' ')
+mapfile -t mounting_tests < <(rest "$all_tests" "${computing_tests[*]}")
+mapfile -t mounting_scripts < <(rest "${all_scripts% }" "${computing_scripts[*]}")
+
+# Without FUSE the other tests still run; those that could not run count as failed.
+if ! (need_fuse); then
+    result "mounts: FAILED: there is no usable /dev/fuse, nothing was mounted"
+    failure "mounts: there is no usable /dev/fuse, nothing was mounted"
+    count 0 1
 fi
+# If this build fails, the tests below say so. The scripts use the programs of the tests: they check
+# assertions, and another build of everything takes as long as all scripts. What users get is in
+# the tests of the static program, the firmware and the kernel module.
+"$cargo" test --workspace --locked --no-fail-fast --no-run
+"$cargo" build --profile test --locked -p steadfast-capi --lib
+BUILT=$(realpath "$(target_directory)/debug")
+export BUILT STEADFAST=$BUILT/steadfast POSIX_SUITE=$BUILT/posix-suite
+compute &
+computing=$!
+trap 'end_tree "$computing"' EXIT
+mounts
+wait "$computing"
 
 echo
 echo "== results"
-printf '%s\n' "${results[@]}"
-if [ "${#failures[@]}" -gt 0 ]; then
+cat "$logs/results"
+if [ -s "$logs/failures" ]; then
     echo
     echo "== failures"
-    printf '%s\n' "${failures[@]}"
+    cat "$logs/failures"
 fi
+read -r passed failed < <(awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }' "$logs/counts")
 echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

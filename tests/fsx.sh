@@ -9,7 +9,7 @@ FSX=${FSX:-$REPO/target/tools/bin/fsx}
 if [ ! -x "$FSX" ]; then
     need cargo
     say "installing fsx"
-    CARGO_TARGET_DIR=$WORK/fsx-build cargo install fsx --version 0.3.2 --locked \
+    CARGO_TARGET_DIR=$WORK/fsx-build cargo install fsx --version 0.3.2 --locked --debug \
         --root "$REPO/target/tools" >"$WORK/install.log" 2>&1 ||
         skip_all "fsx cannot be installed: $(tail -n 1 "$WORK/install.log")"
 fi

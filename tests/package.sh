@@ -7,8 +7,9 @@
 # reached, the packages are installed with `dpkg --root` into an empty directory that gets the
 # host's C library, and the command runs in there.
 #   PACKAGES        a directory with packages that `make deb` made before
-#   PROFILE         of cargo, for packages that are made (default release, which other tests have
-#                   built); with dist the command may have 8 MB
+#   PROFILE         of cargo, for packages that are made (default release); with dist the command may
+#                   have 8 MB
+#   BUILT           a directory with programs for the packages, in place of what cargo builds
 #   DEBIAN_MIRROR   where packages come from (default http://deb.debian.org/debian)
 source "$(dirname "$0")/lib.sh"
 plain && { echo "package: skipped: nothing of this is about another file system"; exit 0; }
@@ -18,7 +19,7 @@ need cargo dpkg-deb cc pkg-config unshare
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-$REPO/target}")
 [ -n "${PACKAGES:-}" ] || (cd "$REPO" &&
-    PROFILE=${PROFILE:-release} timeout 800 scripts/deb.sh) >"$WORK/deb.log" 2>&1 ||
+    PROFILE=${PROFILE:-release} timeout 1700 scripts/deb.sh) >"$WORK/deb.log" 2>&1 ||
         die "make deb: $(tail -n 20 "$WORK/deb.log")"
 version=$("$STEADFAST" --version | cut -d' ' -f2)
 packages=()

@@ -15,7 +15,7 @@ if [ -z "${STATIC:-}" ]; then
         rustup target add "$(uname -m)-unknown-linux-musl" >"$WORK/rustup.log" 2>&1 ||
             skip_all "rustup has no musl here"
     fi
-    STATIC=$(cd "$REPO" && timeout 850 scripts/static.sh 2>"$WORK/build.log") ||
+    STATIC=$(cd "$REPO" && timeout 1700 scripts/static.sh 2>"$WORK/build.log") ||
         die "make static: $(tail -n 5 "$WORK/build.log")"
 fi
 readelf -lW "$STATIC" >"$WORK/segments"
