@@ -7,8 +7,8 @@
 # reached, the packages are installed with `dpkg --root` into an empty directory that gets the
 # host's C library, and the command runs in there.
 #   PACKAGES        a directory with packages that `make deb` made before
-#   PROFILE         of cargo, for packages that are made (default release); with dist the command may
-#                   have 8 MB
+#   PROFILE         of cargo, for packages that are made (default release); with dist the command
+#                   may have 8 MB
 #   BUILT           a directory with programs for the packages, in place of what cargo builds
 #   DEBIAN_MIRROR   where packages come from (default http://deb.debian.org/debian)
 source "$(dirname "$0")/lib.sh"
