@@ -6,7 +6,8 @@
 #   LIBDIR   where libraries go (default $PREFIX/lib)
 #   SBINDIR  where mount(8), mkfs(8) and fsck(8) look for helpers (default /sbin)
 #   PROFILE  of cargo: dist, small and slow to build (default), or release
-#   BUILT    the directory of programs and libraries that are built; without it cargo builds them
+#   STEADFAST_BUILT  the directory of programs and libraries that are built, in place of what cargo
+#            builds
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -16,8 +17,8 @@ destination=${DESTDIR:-}
 libdir=${LIBDIR:-$prefix/lib}
 sbindir=${SBINDIR:-/sbin}
 profile=${PROFILE:-dist}
-built=${BUILT:-$(target_directory)/$profile}
-if [ -z "${BUILT:-}" ]; then
+built=${STEADFAST_BUILT:-$(target_directory)/$profile}
+if [ -z "${STEADFAST_BUILT:-}" ]; then
     need_cargo
     "${CARGO:-cargo}" build --profile "$profile" --locked -p steadfast-cli -p steadfast-lab-cli \
         -p steadfast-capi

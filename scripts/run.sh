@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make run`: from a clone to a mounted volume. Can be run again at any time.
-#   BUILT  the directory of programs that are built; without it cargo builds them
+#   STEADFAST_BUILT  the directory of programs that are built; without it cargo builds them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -12,13 +12,13 @@ size=${SIZE:-1G}
 need_cargo
 command -v fusermount3 >/dev/null || need_packages fuse3
 need_fuse
-if [ -z "${BUILT:-}" ]; then
+if [ -z "${STEADFAST_BUILT:-}" ]; then
     [ -x "$(target_directory)/release/steadfast" ] \
         || echo "the first build fetches and compiles some 300 crates: about 10 minutes on two" \
             "processors, later ones a minute"
     "${CARGO:-cargo}" build --release --locked -p steadfast-cli -p steadfast-lab-cli
 fi
-steadfast=${BUILT:-$(target_directory)/release}/steadfast
+steadfast=${STEADFAST_BUILT:-$(target_directory)/release}/steadfast
 
 # Exit code 8: a mount whose daemon was killed. Clear it: the image has all acknowledged data.
 status=0

@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-steadfast=${BUILT:-$(target_directory)/release}/steadfast
+steadfast=${STEADFAST_BUILT:-$(target_directory)/release}/steadfast
 [ -x "$steadfast" ] || die "not built yet: $steadfast: run 'make run' first"
 exec "$steadfast" umount "${MOUNT:-mnt}"

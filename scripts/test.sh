@@ -78,11 +78,12 @@ script() {
     fi
 }
 
-# end_tree PID: ends a process and what it has started.
+# end_tree PID: ends a process and what it has started. The process first, or it starts more.
 end_tree() {
-    local child
-    for child in $(pgrep -P "$1"); do end_tree "$child"; done
+    local child children
+    children=$(pgrep -P "$1")
     kill "$1" 2>/dev/null
+    for child in $children; do end_tree "$child"; done
 }
 
 # rest ALL WITHOUT: the words of the first list that are not in the second.
@@ -93,12 +94,14 @@ compute() {
     cargo_tests computing --lib --bins "${computing_tests[@]/#/--test=}"
     cargo_tests doc --doc
     for name in "${computing_scripts[@]}"; do script "$name"; done
+    touch "$logs/computed"
 }
 
 mounts() {
     local name
     cargo_tests mounting "${mounting_tests[@]/#/--test=}"
     for name in "${mounting_scripts[@]}"; do script "$name"; done
+    touch "$logs/mounted"
 }
 
 # Every test has a lane. lib.sh has the shared functions, and all.sh runs the other scripts.
@@ -122,13 +125,23 @@ fi
 # the tests of the static program, the firmware and the kernel module.
 "$cargo" test --workspace --locked --no-fail-fast --no-run
 "$cargo" build --profile test --locked -p steadfast-capi --lib
-BUILT=$(realpath "$(target_directory)/debug")
-export BUILT STEADFAST=$BUILT/steadfast POSIX_SUITE=$BUILT/posix-suite
+STEADFAST_BUILT=$(realpath "$(target_directory)/debug")
+export STEADFAST_BUILT STEADFAST=$STEADFAST_BUILT/steadfast POSIX_SUITE=$STEADFAST_BUILT/posix-suite
 compute &
-computing=$!
-trap 'end_tree "$computing"' EXIT
-mounts
-wait "$computing"
+trap 'for child in $(pgrep -P $$); do end_tree "$child"; done' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+# In the background, too: only then a signal ends this script at once.
+mounts &
+wait
+# A lane that was ended, or could not write, must not look like one without failures.
+scripts_done=$(grep -c '^tests/' "$logs/results")
+if ! [ -e "$logs/computed" ] || ! [ -e "$logs/mounted" ] ||
+    [ "$scripts_done" -ne "$(wc -w <<<"$all_scripts")" ]; then
+    failure "the run is not complete: $scripts_done of $(wc -w <<<"$all_scripts") scripts"
+    count 0 1
+    incomplete=yes
+fi
 
 echo
 echo "== results"
@@ -140,4 +153,4 @@ if [ -s "$logs/failures" ]; then
 fi
 read -r passed failed < <(awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }' "$logs/counts")
 echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+[ "$failed" -eq 0 ] && [ -z "${incomplete:-}" ] && ! grep -q FAILED "$logs/results"

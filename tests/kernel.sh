@@ -544,7 +544,7 @@ ok "a panic of the core: EIO for everybody, and the machine goes on"
 # be its own ancestor, so what walks and reads is bounded. SEED chooses other images.
 count=$(bounded 60 2000)
 seed=${SEED:-7611}
-images=${BUILT:+$BUILT/examples/hostile_images}
+images=${STEADFAST_BUILT:+$STEADFAST_BUILT/examples/hostile_images}
 if [ -z "$images" ]; then
     (cd "$REPO" && cargo build --release -q -p steadfast-torture --example hostile_images) ||
         die "cargo build of the hostile images"

@@ -9,7 +9,7 @@
 #   PACKAGES        a directory with packages that `make deb` made before
 #   PROFILE         of cargo, for packages that are made (default release); with dist the command
 #                   may have 8 MB
-#   BUILT           a directory with programs for the packages, in place of what cargo builds
+#   STEADFAST_BUILT a directory with programs for the packages, in place of what cargo builds
 #   DEBIAN_MIRROR   where packages come from (default http://deb.debian.org/debian)
 source "$(dirname "$0")/lib.sh"
 plain && { echo "package: skipped: nothing of this is about another file system"; exit 0; }
@@ -18,13 +18,14 @@ need cargo dpkg-deb cc pkg-config unshare
 [ "$(id -u)" -eq 0 ] || skip_all "chroot needs root"
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-$REPO/target}")
+made=${PACKAGES:-$target/debian${STEADFAST_BUILT:+-built}}
 [ -n "${PACKAGES:-}" ] || (cd "$REPO" &&
     PROFILE=${PROFILE:-release} timeout 1700 scripts/deb.sh) >"$WORK/deb.log" 2>&1 ||
         die "make deb: $(tail -n 20 "$WORK/deb.log")"
 version=$("$STEADFAST" --version | cut -d' ' -f2)
 packages=()
 for name in steadfast steadfast-lab libsteadfast1 libsteadfast-dev; do
-    package=$(ls -t "${PACKAGES:-$target/debian}"/"${name}_$version"*.deb 2>/dev/null | sed -n 1p)
+    package=$(ls -t "$made"/"${name}_$version"*.deb 2>/dev/null | sed -n 1p)
     [ -n "$package" ] || die "make deb made no $name"
     packages+=("$package")
 done
