@@ -149,7 +149,7 @@ fn ways_of_writing_do_not_meet() {
         let small = scope.spawn(|| {
             for number in 0_u64.. {
                 if done.load(Ordering::Relaxed) {
-                    return number as u8 - 1;
+                    return (number as u8).wrapping_sub(1);
                 }
                 for area in areas() {
                     let block = [number as u8; 4096];

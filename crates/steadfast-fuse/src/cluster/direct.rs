@@ -39,8 +39,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const VAIN_MAX: u32 = 64;
 /// A read that takes too long counts as much as so many that do not match.
 const LATE: u32 = 8;
-/// The owner is asked for data while so many reads are under way. Those that wait behind them would
-/// be late.
+/// The owner is asked for data while so many reads are under way. More would wait behind them and be
+/// late.
 const UNDER_WAY_MAX: usize = 16;
 
 /// A plan of the owner.
@@ -73,6 +73,8 @@ pub(super) struct UnderWay {
     pub(super) lost: u64,
     /// When its data must be there.
     end: Instant,
+    /// It would be late because of the others, so the owner is asked.
+    pub(super) one_too_many: bool,
 }
 
 impl UnderWay {
@@ -113,14 +115,16 @@ impl DirectReads {
         self.read.is_some()
             && request.header.opcode == opcode::READ
             && request.arguments().take().is_ok_and(is_large)
-            && self.under_way().len() < UNDER_WAY_MAX
             && self.medium().failed.is_none_or(|failed| failed.elapsed() >= PAUSE)
     }
 
     /// Has a thread read what the owner tells.
     pub(super) fn queue(&self, answer: AnswerFrame, lost: u64) {
         let (number, end) = (answer.number, Instant::now() + TIME);
-        self.under_way().insert(number, UnderWay { lost, end });
+        let mut under_way = self.under_way();
+        let one_too_many = under_way.len() >= UNDER_WAY_MAX;
+        under_way.insert(number, UnderWay { lost, end, one_too_many });
+        drop(under_way);
         // The threads end after this.
         let _ = self.plans.send(Planned { answer, lost });
         let _ = self.ends.send((number, end));
@@ -145,9 +149,9 @@ impl DirectReads {
         None
     }
 
-    /// Whether the data is still wanted from the medium.
-    pub(super) fn is_under_way(&self, number: u64) -> bool {
-        self.under_way().contains_key(&number)
+    /// Whether the data is wanted from the medium; `None`: the read has ended.
+    pub(super) fn is_wanted(&self, number: u64) -> Option<bool> {
+        self.under_way().get(&number).map(|read| !read.one_too_many)
     }
 
     /// Ends a read; `None`: another thread has ended it.

@@ -45,10 +45,8 @@ fn read_all(switch: &Weak<Switch>, plans: &Mutex<Receiver<Planned>>) {
 fn read(switch: &Switch, Planned { mut answer, lost }: Planned) {
     let number = answer.number;
     // A medium that did not answer for a while leaves old plans behind.
-    if !switch.direct.is_under_way(number) {
-        return;
-    }
-    let found = switch.direct.read(&answer.bytes);
+    let Some(is_wanted) = switch.direct.is_wanted(number) else { return };
+    let found = is_wanted.then(|| switch.direct.read(&answer.bytes)).flatten();
     let Some(under_way) = switch.direct.end(number).filter(|under_way| under_way.lost == lost)
     else {
         return;
@@ -72,7 +70,9 @@ fn wait_for_ends(switch: &Weak<Switch>, ends: &Receiver<(u64, Instant)>) {
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         let Some(switch) = switch.upgrade() else { return };
         if let Some(under_way) = switch.direct.end(number) {
-            switch.direct.note_late();
+            if !under_way.one_too_many {
+                switch.direct.note_late();
+            }
             switch.channel.ask_for_data(number, under_way.lost);
         }
     }

@@ -36,10 +36,11 @@ fn a_large_file_does_not_pass_through_the_owner() {
     assert!(fs::read(&peer).unwrap() == bytes);
     // The end of the file goes through the owner: only it may tell the kernel where that is.
     let read = found(&nodes);
-    assert!((5 << 20..=6 << 20).contains(&read), "{read} bytes");
-    assert_eq!(told(&nodes), read, "the medium has what the owner tells");
+    assert!((1 << 20..=6 << 20).contains(&read), "{read} bytes");
+    let asked = told(&nodes);
+    assert!(asked >= read, "{asked} bytes");
     assert_eq!(fs::read(&owner).unwrap(), bytes);
-    assert_eq!(told(&nodes), read, "the owner has no other way");
+    assert_eq!(told(&nodes), asked, "the owner has no other way");
     // Holes are on no medium, and small reads are not worth it.
     File::create(&owner).unwrap().set_len(4 << 20).unwrap();
     assert!(fs::read(&peer).unwrap().iter().all(|byte| *byte == 0));

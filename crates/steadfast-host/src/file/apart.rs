@@ -12,18 +12,28 @@ use std::ops::Range;
 
 use parking_lot::{Condvar, Mutex};
 
-/// The largest folio of a page cache with pages of 4 KiB: a huge page.
-const FOLIO: u64 = 2 << 20;
+/// The largest folio of Linux: a huge page, but at most 2,048 pages.
+fn folio_max() -> u64 {
+    let page = rustix::param::page_size() as u64;
+    page * (page / 8).min(2048)
+}
 
-/// The writes that are under way.
+/// The writes that are under way or wait, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Apart {
-    under_way: Mutex<Vec<UnderWay>>,
+    writes: Mutex<Writes>,
     ended: Condvar,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct UnderWay {
+#[derive(Debug, Default)]
+struct Writes {
+    next: u64,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    ticket: u64,
     way: Way,
     folios: Range<u64>,
 }
@@ -40,39 +50,35 @@ pub(super) enum Way {
 /// A write is under way as long as this exists.
 pub(super) struct Entered<'a> {
     apart: &'a Apart,
-    entry: UnderWay,
+    ticket: u64,
 }
 
 impl Apart {
-    /// Waits for all writes that go the other way near these bytes.
+    /// Waits for all earlier writes that go the other way near these bytes. Later ones wait for this
+    /// one, so that none waits for ever.
     pub(super) fn enter(&self, way: Way, offset: u64, length: usize) -> Entered<'_> {
-        let folios = offset / FOLIO..(offset + length as u64).div_ceil(FOLIO);
-        let entry = UnderWay { way, folios };
-        let mut under_way = self.under_way.lock();
-        while under_way.iter().any(|other| other.collides(&entry)) {
-            self.ended.wait(&mut under_way);
+        let folio = folio_max();
+        let folios = offset / folio..(offset + length as u64).div_ceil(folio);
+        let mut writes = self.writes.lock();
+        let ticket = writes.next;
+        writes.next += 1;
+        writes.entries.push(Entry { ticket, way, folios: folios.clone() });
+        let collides = |other: &Entry| {
+            other.ticket < ticket
+                && other.way != way
+                && other.folios.start < folios.end
+                && folios.start < other.folios.end
+        };
+        while writes.entries.iter().any(collides) {
+            self.ended.wait(&mut writes);
         }
-        under_way.push(entry.clone());
-        Entered { apart: self, entry }
-    }
-}
-
-impl UnderWay {
-    fn collides(&self, other: &UnderWay) -> bool {
-        self.way != other.way
-            && self.folios.start < other.folios.end
-            && other.folios.start < self.folios.end
+        Entered { apart: self, ticket }
     }
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let mut under_way = self.apart.under_way.lock();
-        // Equal entries stand for each other.
-        if let Some(place) = under_way.iter().position(|entry| *entry == self.entry) {
-            under_way.swap_remove(place);
-        }
-        drop(under_way);
+        self.apart.writes.lock().entries.retain(|entry| entry.ticket != self.ticket);
         self.apart.ended.notify_all();
     }
 }
@@ -86,22 +92,31 @@ mod tests {
 
     #[test]
     fn only_near_writes_of_the_other_way_wait() {
-        let apart = Apart::default();
-        let first = apart.enter(Way::Direct, FOLIO - 4096, 4096);
-        let second = apart.enter(Way::Direct, FOLIO - 8192, 8192);
-        let far = apart.enter(Way::Cached, FOLIO, 1);
+        let (apart, folio) = (Apart::default(), folio_max());
+        let first = apart.enter(Way::Direct, folio - 4096, 4096);
+        let second = apart.enter(Way::Direct, folio - 8192, 8192);
+        let far = apart.enter(Way::Cached, folio, 1);
         let (entered, enters) = channel();
         thread::scope(|scope| {
-            scope.spawn(|| {
-                let _near = apart.enter(Way::Cached, 0, 1);
-                entered.send(()).unwrap();
-            });
-            drop(first);
-            drop(far);
+            let waits = |way| {
+                let (apart, entered, before) = (&apart, entered.clone(), apart.writes.lock().next);
+                scope.spawn(move || {
+                    let _near = apart.enter(way, 0, 1);
+                    entered.send(way).unwrap();
+                });
+                while apart.writes.lock().next == before {
+                    thread::yield_now();
+                }
+            };
+            waits(Way::Cached);
+            // It comes after the one that waits, although it meets none that is under way.
+            waits(Way::Direct);
+            drop((first, far));
             assert!(enters.try_recv().is_err(), "the second is still under way");
             drop(second);
-            enters.recv().unwrap();
+            assert_eq!(enters.recv(), Ok(Way::Cached));
+            assert_eq!(enters.recv(), Ok(Way::Direct));
         });
-        assert!(apart.under_way.lock().is_empty());
+        assert!(apart.writes.lock().entries.is_empty());
     }
 }

@@ -307,7 +307,7 @@ impl Shared {
 
     fn write_run(&self, offset: u64, slices: &[&[u8]]) -> Result<(), Errno> {
         let length: usize = slices.iter().map(|slice| slice.len()).sum();
-        if length >= STRAIGHT {
+        if length >= STRAIGHT && self.straight.takes(offset, slices) {
             let _entered = self.apart.enter(Way::Direct, offset, length);
             if self.straight.write(offset, slices) {
                 return Ok(());

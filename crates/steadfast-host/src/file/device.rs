@@ -41,16 +41,15 @@ pub(super) fn discard(device: &File, offset: u64, length: u64) -> Result<(), Err
     }
 }
 
-/// Forgets what the kernel has cached of the device. It keeps pages while any program has the
-/// device open, and does not see what another machine writes to the same disk.
-pub(super) fn forget_cached(device: &File) -> Result<(), Errno> {
+/// Has the kernel forget what it has cached of the device. It keeps pages while any program has the
+/// device open, and does not see what another machine writes to the same disk. Pages that are in use
+/// at this moment stay: no request forgets those.
+pub(super) fn forget_cached(device: &File) {
     // SAFETY: BLKFLSBUF has no argument and writes no memory of this process.
     #[allow(unsafe_code)]
     let forgot = unsafe { ioctl(device, NoArg::<BLKFLSBUF>::new()) };
-    match forgot {
-        // Only root may do that to all of a device. This needs no right, and leaves pages out that
-        // are in use at this moment.
-        Err(Errno::ACCESS | Errno::PERM) => fadvise(device, 0, None, Advice::DontNeed),
-        forgot => forgot,
+    // Only root may do that, and not every driver knows it. The advice needs no right.
+    if forgot.is_err() {
+        let _ = fadvise(device, 0, None, Advice::DontNeed);
     }
 }

@@ -111,11 +111,15 @@ impl Large {
         read.is_ok()
     }
 
+    /// Whether [`write`](Self::write) may succeed.
+    pub(super) fn takes(&self, offset: u64, buffers: &[&[u8]]) -> bool {
+        self.usable.load(Ordering::Relaxed) && self.is_aligned(offset, buffers.iter().copied())
+    }
+
     /// Writes adjacent buffers and leaves none of their data in the page cache. `false`: the caller
     /// has to use the page cache.
     pub(super) fn write(&self, offset: u64, buffers: &[&[u8]]) -> bool {
-        if !self.usable.load(Ordering::Relaxed) || !self.is_aligned(offset, buffers.iter().copied())
-        {
+        if !self.takes(offset, buffers) {
             return false;
         }
         let result = transfer::write(&self.file, None, offset, buffers, ReadWriteFlags::empty());

@@ -179,7 +179,7 @@ impl FileMedium {
             return self.tally.write(length, Ok(()));
         }
         self.wait_for_writes(offset, length);
-        let _entered = self.enter_cache(offset, length);
+        let entered = self.enter_cache(offset, length);
         let written = transfer::write(
             &self.file,
             self.direct.as_ref(),
@@ -188,6 +188,7 @@ impl FileMedium {
             ReadWriteFlags::empty(),
         )
         .map_err(|errno| medium_error(MediumOperation::Write, offset, length, errno));
+        drop(entered);
         if written.is_ok() && self.direct.is_none() && length >= BEGIN_AT {
             self.begin_writing(offset, length);
         }
