@@ -22,6 +22,10 @@ use crate::metrics::{BUCKETS, Histogram, Kind, Metrics, Operations, Sharing};
 pub const STATUS: u32 = number(READ, 0x40, size_of::<StatusArgument>());
 /// `_IOWR(TYPE, 0x41, OperationsArgument)`: returns the operations of one kind.
 pub const OPERATIONS: u32 = number(READ | WRITE, 0x41, size_of::<OperationsArgument>());
+/// [`OperationsArgument::kind`] of the requests that this node has forwarded to the owner of a volume
+/// that nodes share. Their latency is from the request of the kernel until its answer is there. Locks
+/// that programs wait for do not count.
+pub const ROUND_TRIPS: u64 = u64::MAX;
 /// `_IOR(TYPE, 0x42, GeometryArgument)`: returns the locations of the fixed parts of the volume.
 pub const MAP_GEOMETRY: u32 = number(READ, 0x42, size_of::<GeometryArgument>());
 /// `_IOWR(TYPE, 0x43, MapSpaceArgument)`: one step of counting blocks, see [`map::space`].
@@ -70,6 +74,8 @@ pub struct Readings {
     pub status: Status,
     /// Operations by kind: index with `Kind as usize`.
     pub operations: Vec<Operations>,
+    /// See [`ROUND_TRIPS`]. Empty from within the daemon.
+    pub round_trips: Histogram,
 }
 
 impl Readings {
@@ -84,6 +90,7 @@ impl Readings {
         Ok(Readings {
             status: Status::take(volume, metrics)?,
             operations: Kind::ALL.into_iter().map(|kind| metrics.operations(kind)).collect(),
+            round_trips: Histogram::default(),
         })
     }
 }
@@ -116,14 +123,19 @@ impl Status {
 pub fn readings(file: &File) -> io::Result<Readings> {
     let mut argument = StatusArgument::new_zeroed();
     call(file, STATUS, &mut argument)?;
-    let mut operations = Vec::with_capacity(Kind::COUNT);
-    for kind in Kind::ALL {
+    let status = Status::from(&argument);
+    let of = |kind: u64| {
         let mut argument = OperationsArgument::new_zeroed();
-        argument.kind = kind as u64;
+        argument.kind = kind;
         call(file, OPERATIONS, &mut argument)?;
-        operations.push(Operations::from(&argument));
-    }
-    Ok(Readings { status: Status::from(&argument), operations })
+        Ok::<_, io::Error>(Operations::from(&argument))
+    };
+    let operations = Kind::ALL.into_iter().map(|kind| of(kind as u64)).collect::<Result<_, _>>()?;
+    let round_trips = match status.sharing {
+        Some(_) => of(ROUND_TRIPS)?.latency,
+        None => Histogram::default(),
+    };
+    Ok(Readings { status, operations, round_trips })
 }
 
 /// Returns the locations of the fixed parts of the volume of `file`.
@@ -282,7 +294,7 @@ pub mod status_flag {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct OperationsArgument {
-    /// In: number of the [`Kind`].
+    /// In: number of the [`Kind`], or [`ROUND_TRIPS`].
     pub kind: u64,
     /// Number of answers with an error of the volume or the medium.
     pub errors: u64,
@@ -486,6 +498,14 @@ impl From<&StatusArgument> for Status {
     }
 }
 
+impl OperationsArgument {
+    pub(crate) fn new(kind: u64, operations: Operations) -> OperationsArgument {
+        let Operations { latency: Histogram { buckets, nanoseconds, longest }, errors } =
+            operations;
+        OperationsArgument { kind, errors, nanoseconds, longest, buckets }
+    }
+}
+
 impl From<&OperationsArgument> for Operations {
     fn from(argument: &OperationsArgument) -> Operations {
         Operations {
@@ -505,14 +525,7 @@ pub(crate) fn answer_operations(
     wanted: &OperationsArgument,
 ) -> Option<OperationsArgument> {
     let kind = Kind::ALL.get(usize::try_from(wanted.kind).ok()?)?;
-    let operations = metrics.operations(*kind);
-    Some(OperationsArgument {
-        kind: wanted.kind,
-        errors: operations.errors,
-        nanoseconds: operations.latency.nanoseconds,
-        longest: operations.latency.longest,
-        buckets: operations.latency.buckets,
-    })
+    Some(OperationsArgument::new(wanted.kind, metrics.operations(*kind)))
 }
 
 /// The daemon's side of [`MAP_GEOMETRY`].

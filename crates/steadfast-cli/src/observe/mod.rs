@@ -22,7 +22,7 @@ pub mod fixture {
     use std::time::Duration;
 
     use steadfast::volume::{Activity, CacheUse, SpaceUse};
-    use steadfast_fuse::metrics::{Kind, Operations, Sharing, bucket_limit};
+    use steadfast_fuse::metrics::{Histogram, Kind, Operations, Sharing, bucket_limit};
     use steadfast_fuse::watch::{Readings, Status};
     use steadfast_media::MediumCounters;
     use steadfast_remote::{Latency, Live, LiveLog, LiveMember, LiveRebuild};
@@ -58,6 +58,7 @@ pub mod fixture {
             free: 20_000,
         };
         Readings {
+            round_trips: Histogram::default(),
             status: Status {
                 uptime: Duration::from_millis(3_723_500),
                 read_bytes: 12_000_000,
@@ -114,6 +115,7 @@ pub mod fixture {
             silent: 1,
             direct_bytes: 4096,
         });
+        readings.round_trips = operations(&[300_000, 310_000, 2_000_000], 0).latency;
         readings
     }
 

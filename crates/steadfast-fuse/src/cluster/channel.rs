@@ -31,6 +31,7 @@ use crate::executing::is_change;
 use crate::filesystem::recall::RecalledNode;
 use crate::ioctl;
 use crate::log::log_error;
+use crate::metrics::Histogram;
 use crate::request::Request;
 use crate::service::Return;
 
@@ -151,6 +152,7 @@ struct ChannelState {
     spares: Spares,
     holdings: Holdings,
     contact: Contact,
+    round_trips: Histogram,
 }
 
 /// See the module.
@@ -169,6 +171,7 @@ impl Channel {
             spares: Spares::default(),
             holdings: Holdings::default(),
             contact: Contact::since(Duration::ZERO),
+            round_trips: Histogram::default(),
         }))
     }
 
@@ -519,6 +522,9 @@ impl Channel {
             state.unsynced.reached(answer.progress);
             // Without a number it answers nothing.
             let Some(pending) = state.pending.remove(&answer.number) else { return };
+            if pending.opcode != opcode::SETLKW {
+                state.round_trips.count_one(pending.asked.elapsed());
+            }
             if !may_repeat(pending.opcode) && state.arrived.len() < NUMBERS_MAX {
                 state.arrived.push(answer.number);
             }
@@ -555,6 +561,11 @@ impl Channel {
             close();
             state.connection = None;
         }
+    }
+
+    /// See [`crate::watch::ROUND_TRIPS`].
+    pub(super) fn round_trips(&self) -> Histogram {
+        self.state().round_trips.clone()
     }
 
     /// Takes everything that waits, with its numbers: this node answers it from now on.

@@ -16,14 +16,17 @@ use super::frame::AnswerFrame;
 use super::guest::Guest;
 use super::keeper::Keeper;
 use super::link::{Authority, wait_until_sure};
-use crate::abi::input::InterruptIn;
+use crate::abi::input::{InterruptIn, IoctlIn};
 use crate::abi::opcode;
 use crate::buffer::{AnswerBuffer, DATA_MAX, PAGE, Pages};
 use crate::errno::Errno;
 use crate::executing::is_change;
+use crate::filesystem::commands::{argument, give};
 use crate::log::log_error;
+use crate::metrics::Operations;
 use crate::request::Request;
 use crate::service::{Answer, Check, Later, Outcome, Return, Service};
+use crate::watch::{OPERATIONS, OperationsArgument, ROUND_TRIPS};
 
 /// The file system of this node's kernel, where this node is the owner.
 struct LocalService {
@@ -85,6 +88,19 @@ impl Switch {
         let _ = self.here.set(LocalService { service, authority, inherited });
         // A worker may have looked before, and adds its request only now; then it looks again.
         self.serve_pending();
+    }
+
+    /// The one question that is about this node, not about the volume: see [`ROUND_TRIPS`].
+    fn tell_round_trips(&self, request: &Request<'_>, out: &mut AnswerBuffer) -> Option<Outcome> {
+        if request.header.opcode != opcode::IOCTL {
+            return None;
+        }
+        let mut arguments = request.arguments();
+        let wanted = arguments.take::<IoctlIn>().ok().filter(|wanted| wanted.cmd == OPERATIONS)?;
+        let asked = argument::<OperationsArgument>(&mut arguments, &wanted).ok()?;
+        let operations = Operations { latency: self.channel.round_trips(), errors: 0 };
+        let found = || OperationsArgument::new(ROUND_TRIPS, operations);
+        (asked.kind == ROUND_TRIPS).then(|| give(&found(), &wanted, out))
     }
 
     fn serve_pending(&self) {
@@ -191,6 +207,9 @@ impl Service for Switch {
             self.keeper.forget(request);
         }
         self.keeper.pages.asked(request);
+        if let Some(outcome) = self.tell_round_trips(request, out) {
+            return outcome;
+        }
         if let Some(here) = self.here.get() {
             return here.serve(self, later, request, out);
         }

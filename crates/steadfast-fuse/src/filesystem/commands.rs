@@ -242,7 +242,7 @@ fn name(argument: &SnapshotArgument) -> Result<String, Errno> {
     text(&argument.name).map(str::to_owned).ok_or(Errno(libc::EINVAL))
 }
 
-pub(super) fn argument<T: FromBytes + KnownLayout + Immutable>(
+pub(crate) fn argument<T: FromBytes + KnownLayout + Immutable>(
     arguments: &mut Arguments<'_>,
     wanted: &IoctlIn,
 ) -> Result<T, Errno> {
@@ -252,7 +252,7 @@ pub(super) fn argument<T: FromBytes + KnownLayout + Immutable>(
     arguments.take::<T>()
 }
 
-pub(super) fn give<T: IntoBytes + Immutable>(
+pub(crate) fn give<T: IntoBytes + Immutable>(
     value: &T,
     wanted: &IoctlIn,
     out: &mut AnswerBuffer,

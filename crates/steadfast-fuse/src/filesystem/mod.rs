@@ -13,7 +13,7 @@ pub(crate) mod affected;
 mod again;
 pub(crate) mod attributes;
 mod closing;
-mod commands;
+pub(crate) mod commands;
 pub(crate) mod delegations;
 pub(crate) mod directories;
 mod files;

@@ -4,6 +4,8 @@
 //! The first bucket ends at 256 ns. The last but one ends at 2^37 ns (137 s), and the last has all
 //! longer latencies. A limit belongs to the bucket below it ("less or equal", as in Prometheus).
 
+use std::time::Duration;
+
 /// Sub-buckets of a power of two, as a power of two.
 const SUB_BITS: u32 = 3;
 /// The first bucket holds everything up to 2 to this power, nanoseconds.
@@ -58,6 +60,13 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    pub(crate) fn count_one(&mut self, latency: Duration) {
+        let nanoseconds = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets[bucket_of(nanoseconds)] += 1;
+        self.nanoseconds = self.nanoseconds.saturating_add(nanoseconds);
+        self.longest = self.longest.max(nanoseconds);
+    }
+
     /// The number of latencies.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))

@@ -18,6 +18,7 @@ use steadfast_fuse::cluster::{
     Authority, Door, Hub, Link, ReadDirectly, SharedMount, Standing, Target,
 };
 use steadfast_fuse::metrics::{Kind, Metrics};
+use steadfast_fuse::watch::readings;
 use steadfast_fuse::{IoUring, MountOptions, UnmountHandle};
 use steadfast_host::{BackgroundThread, FileMedium, FileOptions, HostPlatform, LockMode};
 use steadfast_media::random::Random;
@@ -220,6 +221,26 @@ fn work(directory: &Path, node: usize, rounds: u64, errors: &Mutex<Vec<String>>)
     if let Err(error) = run() {
         errors.lock().unwrap().push(format!("node {node}: {error}"));
     }
+}
+
+#[test]
+fn a_node_tells_how_long_its_owner_takes() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new(64 << 20, QUIET);
+    let nodes = Nodes::new(&place, 2, true);
+    let round_trips = |node: usize| {
+        let root = fs::File::open(&nodes.directories[node]).unwrap();
+        readings(&root).unwrap().round_trips
+    };
+    for number in 0..20 {
+        fs::create_dir(nodes.directories[1].join(number.to_string())).unwrap();
+    }
+    let peer = round_trips(1);
+    assert!(peer.count() >= 20 && peer.quantile(0.5) > Some(0), "{peer:?}");
+    assert_eq!(round_trips(0).count(), 0, "the owner asks no other node");
+    nodes.end();
 }
 
 #[test]

@@ -179,12 +179,15 @@ fn draw_cluster(buffer: &mut Buffer, area: Rect, history: &VolumeHistory, readin
         format!("{}/s", count(history.rate(of)))
     };
     let mut line = format!("cluster: {} peers, term {}", sharing.peers, sharing.epoch);
-    for piece in [
+    let of_share = |share| latency(readings.round_trips.quantile(share));
+    let round_trips = (readings.round_trips.count() > 0)
+        .then(|| format!("round trip p50 {} p99 {}", of_share(0.5), of_share(0.99)));
+    for piece in round_trips.into_iter().chain([
         format!("forwarded {}", rate(|sharing| sharing.forwarded)),
         format!("recalls {}", rate(|sharing| sharing.recalls)),
         format!("silent {}", sharing.silent),
         format!("delegated {}", rate(|sharing| sharing.delegated)),
-    ] {
+    ]) {
         if line.len() + 2 + piece.len() > usize::from(area.width) {
             break;
         }

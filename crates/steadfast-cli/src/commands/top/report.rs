@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use steadfast_fuse::metrics::{Kind, Operations};
+use steadfast_fuse::metrics::{Histogram, Kind};
 use steadfast_fuse::watch::Readings;
 
 use crate::live::Live;
@@ -94,6 +94,9 @@ struct SharingReport {
     recalls: u64,
     silent_recalls: u64,
     direct_read_bytes: u64,
+    /// From a request of this node's kernel until the owner has answered it; null if it has
+    /// forwarded none.
+    round_trip: Option<OperationReport>,
 }
 
 impl TopReport {
@@ -110,7 +113,9 @@ impl TopReport {
             operations: Kind::ALL
                 .into_iter()
                 .zip(&readings.operations)
-                .map(|(kind, operations)| (kind.name(), OperationReport::new(operations)))
+                .map(|(kind, operations)| {
+                    (kind.name(), OperationReport::new(&operations.latency, operations.errors))
+                })
                 .collect(),
             read_bytes: status.read_bytes,
             written_bytes: status.written_bytes,
@@ -157,6 +162,8 @@ impl TopReport {
                 recalls: sharing.recalls,
                 silent_recalls: sharing.silent,
                 direct_read_bytes: sharing.direct_bytes,
+                round_trip: (readings.round_trips.count() > 0)
+                    .then(|| OperationReport::new(&readings.round_trips, 0)),
             }),
             remote: crate::remote::live(&live.mount.source),
             repaired_reads: activity.repaired_reads,
@@ -166,11 +173,10 @@ impl TopReport {
 }
 
 impl OperationReport {
-    fn new(operations: &Operations) -> OperationReport {
-        let latency = &operations.latency;
+    fn new(latency: &Histogram, errors: u64) -> OperationReport {
         OperationReport {
             count: latency.count(),
-            errors: operations.errors,
+            errors,
             sum_ns: latency.nanoseconds,
             p50_ns: latency.quantile(0.5),
             p99_ns: latency.quantile(0.99),
