@@ -78,11 +78,13 @@ script() {
     fi
 }
 
-# end_tree PID: ends a process and what it has started. The process first, or it starts more.
+# end_tree PID: ends a process and what it has started. It is stopped first, or it starts more.
 end_tree() {
     local child children
+    kill -STOP "$1" 2>/dev/null || return 0
     children=$(pgrep -P "$1")
-    kill "$1" 2>/dev/null
+    kill "$1"
+    kill -CONT "$1"
     for child in $children; do end_tree "$child"; done
 }
 

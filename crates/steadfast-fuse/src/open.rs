@@ -89,9 +89,12 @@ struct Counts {
     late: bool,
 }
 
-/// Open files by node id.
+/// Number of locks for times, shared by files.
+const TIME_LOCKS: usize = 16;
+
+/// Open files by node id, and locks for setting their times.
 #[derive(Debug, Default)]
-pub(crate) struct OpenFiles(Mutex<HashMap<u64, Counts>>);
+pub(crate) struct OpenFiles(Mutex<HashMap<u64, Counts>>, [Mutex<()>; TIME_LOCKS]);
 
 impl OpenFiles {
     pub(crate) fn opened(&self, nodeid: u64, handle: Handle) {
@@ -146,6 +149,13 @@ impl OpenFiles {
         if let Some(counts) = self.files().get_mut(&nodeid) {
             counts.times.get_or_insert(times);
         }
+    }
+
+    /// To be held while the volume gets times of a file. Else agreed times could come after newer
+    /// ones that the kernel has told meanwhile.
+    pub(crate) fn lock_times(&self, nodeid: u64) -> MutexGuard<'_, ()> {
+        let lock = &self.1[nodeid as usize % TIME_LOCKS];
+        lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The kernel sets times. Called before the volume gets them, so that a concurrent late change

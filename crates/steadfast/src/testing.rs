@@ -1,7 +1,6 @@
 //! A platform for tests and examples: locks of a hosted platform and a clock that the test sets. It
 //! is behind the feature `testing`, because it needs an operating system and the core does not.
 
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::platform::Platform;
@@ -11,7 +10,7 @@ use crate::types::Timestamp;
 const SECOND: u64 = 1_000_000_000;
 
 /// A platform whose clock starts at 2001-09-09 01:46:40 UTC and moves only on request, so every run
-/// of a test sees the same times. Clones share it.
+/// of a test sees the same times. A clone has a clock of its own, which shows the same time at first.
 ///
 /// ```
 /// use steadfast::testing::TestPlatform;
@@ -22,19 +21,18 @@ const SECOND: u64 = 1_000_000_000;
 /// assert_eq!(platform.now(), Timestamp { seconds: 1_000_000_001, nanoseconds: 500_000_000 });
 /// assert_eq!(platform.monotonic_ms(), 1500);
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct TestPlatform {
     /// Nanoseconds since 1970.
-    now: Arc<AtomicU64>,
+    now: AtomicU64,
     /// Milliseconds since the platform was made.
-    monotonic_ms: Arc<AtomicU64>,
+    monotonic_ms: AtomicU64,
 }
 
 impl TestPlatform {
     /// A platform at its start time.
     pub fn new() -> TestPlatform {
-        let now = Arc::new(AtomicU64::new(SECOND * SECOND));
-        TestPlatform { now, monotonic_ms: Arc::default() }
+        TestPlatform { now: AtomicU64::new(SECOND * SECOND), monotonic_ms: AtomicU64::new(0) }
     }
 
     /// Advances the time, milliseconds.
@@ -46,6 +44,13 @@ impl TestPlatform {
     /// Sets the wall clock, seconds since 1970; the monotonic clock continues.
     pub fn set_seconds(&self, seconds: u64) {
         self.now.store(seconds * SECOND, Ordering::Relaxed);
+    }
+}
+
+impl Clone for TestPlatform {
+    fn clone(&self) -> Self {
+        let copy = |time: &AtomicU64| AtomicU64::new(time.load(Ordering::Relaxed));
+        TestPlatform { now: copy(&self.now), monotonic_ms: copy(&self.monotonic_ms) }
     }
 }
 

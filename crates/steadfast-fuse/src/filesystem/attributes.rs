@@ -142,7 +142,9 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
             let nodeid = request.header.nodeid;
             self.emptied(nodeid, inode, self.files.is_written(nodeid));
         }
-        if self.agreement.write_back() {
+        let _times;
+        if self.agreement.write_back() && (set.modified.is_some() || set.changed.is_some()) {
+            _times = self.files.lock_times(request.header.nodeid);
             let modified = match set.modified {
                 Some(SetTime::At(time)) => Some(time),
                 _ => None,

@@ -49,6 +49,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Filesystem<M, P> {
     /// Gives a file the times that the kernel shows. Errors are ignored: the data is not affected,
     /// and later calls report what is wrong with the volume.
     pub(super) fn settle_times(&self, nodeid: u64) {
+        let _times = self.files.lock_times(nodeid);
         let Some(agreed) = self.files.take_late(nodeid) else { return };
         let Ok(inode) = self.nodes.resolve(nodeid) else { return };
         if self.volume.attributes(inode).is_ok_and(|now| times(&now) != agreed) {

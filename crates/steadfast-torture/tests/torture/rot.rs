@@ -1,12 +1,12 @@
 //! Bytes of valid volumes are flipped, and everything is read. `STEADFAST_ROT=1` flips every byte
-//! that a reader uses; the default is one in eight.
+//! that a reader uses; the default is one in sixteen.
 
 use steadfast::FormatOptions;
 use steadfast_torture::rot::{RotTally, rot_world};
 use steadfast_torture::world::{Profile, World};
 
 fn stride() -> u64 {
-    std::env::var("STEADFAST_ROT").ok().and_then(|text| text.parse().ok()).unwrap_or(8)
+    std::env::var("STEADFAST_ROT").ok().and_then(|text| text.parse().ok()).unwrap_or(16)
 }
 
 fn rot(seed: u64, block_size: u32, copies: u8, size: u64) {

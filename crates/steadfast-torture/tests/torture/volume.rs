@@ -62,12 +62,12 @@ macro_rules! profiles {
     ($($name:ident, $cuts:ident: $profile:expr;)*) => {$(
         #[test]
         fn $name() {
-            run($profile, seeds(0..150), &STRAIGHT);
+            run($profile, seeds(0..60), &STRAIGHT);
         }
 
         #[test]
         fn $cuts() {
-            run($profile, seeds(1000..1040), &CUTS);
+            run($profile, seeds(1000..1020), &CUTS);
         }
     )*};
 }
@@ -100,7 +100,7 @@ fn replays_that_write_nodes_out_survive_power_cuts() {
 /// A shrinking property test, with cuts at a few I/Os of each case.
 #[test]
 fn any_operations_agree_with_the_model() {
-    let config = Config { cases: cases(400), failure_persistence: None, ..Config::default() };
+    let config = Config { cases: cases(200), failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let strategy = (any::<u64>(), proptest::collection::vec(operation(), 1..40));
