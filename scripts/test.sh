@@ -18,10 +18,10 @@ rm -rf "$logs"
 mkdir -p "$logs"
 
 # Two lanes run at once, for many tests wait, and others use one processor only. The first one has
-# what computes: programs of tests, virtual machines, boards, and what compiles. The second one has
-# all else, which mounts and waits, one after the other.
+# the longest of what computes: programs of tests, virtual machines, boards, and what compiles. The
+# second one has all else, which mounts and waits, one after the other.
 computing_tests=(torture schedules hostile array simulation examples lab_goals)
-computing_scripts=(kernel boards archives static package dkms boot build recipes count docs)
+computing_scripts=(kernel dkms boards static build)
 
 # reason LOG: the lines of a script's log that tell why it failed. The message of the script may
 # stand before many lines of a daemon.
