@@ -106,13 +106,13 @@ mounts() {
     touch "$logs/mounted"
 }
 
-# Every test has a lane. lib.sh has the shared functions, and all.sh runs the other scripts.
+# Every test has a lane. lib.sh is no test, it has the shared functions.
 all_tests=$("$cargo" metadata --no-deps --locked --format-version 1 | python3 -c '
 import json, sys
 packages = json.load(sys.stdin)["packages"]
 print(*{target["name"] for package in packages for target in package["targets"]
         if "test" in target["kind"]})') || die "cargo metadata failed: Cargo.toml: run it by hand"
-all_scripts=$(basename -s .sh tests/*.sh | grep -vx -e lib -e all | tr '\n' ' ')
+all_scripts=$(basename -s .sh tests/*.sh | grep -vx lib | tr '\n' ' ')
 mapfile -t mounting_tests < <(rest "$all_tests" "${computing_tests[*]}")
 mapfile -t mounting_scripts < <(rest "${all_scripts% }" "${computing_scripts[*]}")
 

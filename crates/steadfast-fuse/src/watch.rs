@@ -22,9 +22,9 @@ use crate::metrics::{BUCKETS, Histogram, Kind, Metrics, Operations, Sharing};
 pub const STATUS: u32 = number(READ, 0x40, size_of::<StatusArgument>());
 /// `_IOWR(TYPE, 0x41, OperationsArgument)`: returns the operations of one kind.
 pub const OPERATIONS: u32 = number(READ | WRITE, 0x41, size_of::<OperationsArgument>());
-/// [`OperationsArgument::kind`] of the requests that this node has forwarded to the owner of a volume
-/// that nodes share. Their latency is from the request of the kernel until its answer is there. Locks
-/// that programs wait for do not count.
+/// [`OperationsArgument::kind`] of the requests that this node has forwarded to the owner of a
+/// volume that nodes share. Their latency is from the request of the kernel until its answer is
+/// there. Locks that programs wait for do not count.
 pub const ROUND_TRIPS: u64 = u64::MAX;
 /// `_IOR(TYPE, 0x42, GeometryArgument)`: returns the locations of the fixed parts of the volume.
 pub const MAP_GEOMETRY: u32 = number(READ, 0x42, size_of::<GeometryArgument>());

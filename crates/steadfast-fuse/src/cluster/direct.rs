@@ -39,8 +39,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const VAIN_MAX: u32 = 64;
 /// A read that takes too long counts as much as so many that do not match.
 const LATE: u32 = 8;
-/// The owner is asked for data while so many reads are under way. More would wait behind them and be
-/// late.
+/// The owner is asked for data while so many reads are under way. More would wait behind them and
+/// be late.
 const UNDER_WAY_MAX: usize = 16;
 
 /// A plan of the owner.

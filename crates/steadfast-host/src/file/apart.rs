@@ -1,9 +1,9 @@
 //! Keeps direct writes to a device apart from writes through its page cache.
 //!
-//! Linux caches a device in folios, and read-ahead makes large ones. A direct write drops the folios
-//! that it touches, before and after. If meanwhile a write through the page cache has changed other
-//! bytes of such a folio, Linux cannot drop it: its readers get old bytes, and the next flush fails
-//! with EIO ("Page cache invalidation failure on direct I/O" in the kernel's log).
+//! Linux caches a device in folios, and read-ahead makes large ones. A direct write drops the
+//! folios that it touches, before and after. If meanwhile a write through the page cache has changed
+//! other bytes of such a folio, Linux cannot drop it: its readers get old bytes, and the next flush
+//! fails with EIO ("Page cache invalidation failure on direct I/O" in the kernel's log).
 //!
 //! Invariant: a direct write and a write through the page cache that may touch the same folio are
 //! never under way together. Direct writes do not exclude each other.

@@ -64,8 +64,8 @@ fn nodes_that_share_the_volume_have_a_line() {
         draw(&mut buffer, &history, &View::default());
         text_of(&buffer)[1].trim_end().to_owned()
     };
-    let all = "cluster: 2 peers, term 3, round trip p50 328µs p99 2.00ms, forwarded 812/s, recalls 0/s, \
-               silent 1, delegated 0/s";
+    let all = "cluster: 2 peers, term 3, round trip p50 328µs p99 2.00ms, forwarded 812/s, \
+               recalls 0/s, silent 1, delegated 0/s";
     assert_eq!(second(120), all);
     assert_eq!(second(40), "cluster: 2 peers, term 3");
 }
