@@ -35,8 +35,8 @@ const VIEWS_MAX: usize = 4;
 const VIEW_CACHE: usize = 1 << 20;
 
 /// A snapshot as a volume, on the [`Lent`] medium of the live one. The medium has no type of its
-/// own: where the live volume is on a `Box<dyn Medium>`, the program holds its code once.
-pub(crate) type View<P> = Volume<Box<dyn Medium>, P>;
+/// own: where the live volume is on a `Arc<dyn Medium>`, the program holds its code once.
+pub(crate) type View<P> = Volume<Arc<dyn Medium>, P>;
 
 /// An inode of a snapshot.
 pub(crate) struct Place<P: Platform + Clone + 'static> {
@@ -118,7 +118,7 @@ impl<M: Medium + 'static, P: Platform + Clone + 'static> Snapshots<M, P> {
         let view = match open.map(|at| table.views.remove(at).1) {
             Some(view) => view,
             None => {
-                let lent: Box<dyn Medium> = Box::new(Lent(Arc::clone(&self.volume)));
+                let lent: Arc<dyn Medium> = Arc::new(Lent(Arc::clone(&self.volume)));
                 let platform = self.volume.platform().clone();
                 let opened = self.volume.open_view(lent, platform, snapshot, VIEW_CACHE);
                 if table.views.len() >= VIEWS_MAX {

@@ -114,7 +114,7 @@ fn a_panic_in_an_operation_is_eio_and_the_mount_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let file =
         FileMedium::create(directory.path().join("image"), SIZE, &FileOptions::default()).unwrap();
-    let medium: Box<dyn Medium> = Box::new(file);
+    let medium: Arc<dyn Medium> = Arc::new(file);
     let panics = Arc::new(AtomicBool::new(false));
     let platform = Fragile { host: HostPlatform::new(), panics: panics.clone() };
     Volume::format(&medium, &FormatOptions { mask: QUIET, ..FormatOptions::default() }, &platform)

@@ -33,7 +33,7 @@ const TRANSPORT_ENV: &str = "STEADFAST_TEST_IO_URING";
 const DAEMON_TEST: &str = "daemon_process";
 
 /// All tests have volumes of this one type, so that the compiler makes the core and the mount once.
-pub type HostVolume = Volume<Box<dyn Medium>, HostPlatform>;
+pub type HostVolume = Volume<Arc<dyn Medium>, HostPlatform>;
 
 /// Whether mounts are possible here; prints the reason if not.
 pub fn can_mount() -> bool {
@@ -151,7 +151,7 @@ pub fn open(image: &Path, read_only: bool) -> Arc<HostVolume> {
         opened = FileMedium::open(image, &FileOptions { read_only, ..FileOptions::default() }).ok();
         opened.is_some()
     });
-    let medium: Box<dyn Medium> = Box::new(opened.unwrap());
+    let medium: Arc<dyn Medium> = Arc::new(opened.unwrap());
     let options = OpenOptions { read_only, ..OpenOptions::default() };
     Arc::new(Volume::open(medium, options, HostPlatform::new()).unwrap())
 }
@@ -202,7 +202,7 @@ pub struct Own {
 
 impl Own {
     pub fn mount(medium: impl Medium + 'static, format: &FormatOptions) -> Own {
-        let medium: Box<dyn Medium> = Box::new(medium);
+        let medium: Arc<dyn Medium> = Arc::new(medium);
         let directory = tempfile::tempdir().unwrap();
         let platform = HostPlatform::new();
         Volume::format(&medium, format, &platform).unwrap();
